@@ -16,7 +16,8 @@
 namespace stretto::cuda {
 
 std::string reserve_hardware_queues(std::size_t streams) {
-  constexpr std::size_t least = 8, most = kMostQueues;  // what CUDA has by itself, and what it can have
+  // the number that CUDA sets by itself, and the largest possible one
+  constexpr std::size_t least = 8, most = kMostQueues;
   const char* given = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
   if (given == nullptr || *given == '\0') {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", std::to_string(std::clamp(streams, least, most)).c_str(), 1);

@@ -2,7 +2,7 @@
 // Device functions that all kernels share. nvcc compiles kernels for the GPU; tests compile the same files with any C++
 // compiler against an emulated device (tests/emulated_device), so that arithmetic, indexing and barriers are tested
 // without a GPU. Kernels may use only what both provide: threadIdx and the like, __shared__, __syncthreads,
-// __shfl_xor_sync.
+// __shfl_xor_sync. A warp has kWarp threads. Functions are for the threads of one kernel; they report no errors.
 #include <cstddef>
 #include <cstdint>
 
@@ -12,7 +12,7 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #else
-#include <emulated_device.hpp>  // tests/emulated_device, on the include path of that build alone
+#include <emulated_device.hpp>  // tests/emulated_device, which is on the include path only of that build
 #endif
 
 namespace stretto::cuda {
@@ -38,19 +38,19 @@ constexpr int kWarp = 32;
 // Threads that an SM holds (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
 #if defined(__CUDA_ARCH__) && \
     ((__CUDA_ARCH__ > 800 && __CUDA_ARCH__ < 900) || (__CUDA_ARCH__ >= 1100 && __CUDA_ARCH__ < 1300))
-constexpr int kThreadsOfSm = 1536;  // of GPUs that are not for data centers, and of Thor
+constexpr int kThreadsOfSm = 1536;  // GPUs that are not for data centres, and Thor
 #else
 constexpr int kThreadsOfSm = 2048;
 #endif
 
-// N elements that are read or written by one instruction: N is a power of two, at most 16 bytes in all. The address
-// must be a multiple of the pack's size; callers choose N accordingly (is_packable in map.hpp).
+// N elements that one instruction reads or writes: N is a power of two, at most 16 bytes in all. The address must be a
+// multiple of the pack's size; callers choose N accordingly (is_packable in map.hpp).
 template <class T, int N>
 struct alignas(sizeof(T) * N) Pack {
   T at[N];
 };
-// The pack that begins there. A device reports an address that is not aligned and runs nothing more; so does the
-// emulated one, where the processor would not mind.
+// Returns the pack at an address. A device reports an address that is not aligned and runs nothing more; the emulated
+// device reports it too, although the processor could read it.
 template <class P, class Address>
 __device__ P* pack_at(Address* address) {
 #if !defined(__CUDACC__)
@@ -72,7 +72,7 @@ __device__ void store(T* to, const float (&from)[N]) {
   *pack_at<Pack<T, N>>(to) = pack;
 }
 
-// Reductions over the lanes of a warp. All lanes must call it, and all get the result. The order is fixed, so equal
+// Reductions over the lanes of a warp. All lanes must call them, and all get the result. The order is fixed, so equal
 // inputs give equal bits. double is for sums over a whole gradient.
 __device__ inline float warp_sum(float value) {
 #pragma unroll
@@ -84,7 +84,7 @@ __device__ inline double warp_sum(double value) {
   for (int mask = kWarp / 2; mask > 0; mask /= 2) value += __shfl_xor_sync(0xffffffffu, value, mask);
   return value;
 }
-// NaN if either is NaN.
+// Returns the maximum, NaN if either is NaN.
 __device__ inline float max_or_nan(float a, float b) { return a > b || a != a ? a : b; }
 __device__ inline float warp_max(float value) {
 #pragma unroll
@@ -92,13 +92,13 @@ __device__ inline float warp_max(float value) {
   return value;
 }
 
-// Reductions over a one-dimensional thread block of whole warps. All threads must call it, and all get the result.
+// Reductions over a one-dimensional thread block of whole warps. All threads must call them, and all get the result.
 template <class T>
 __device__ T block_sum(T value) {
   __shared__ T of_warp[kWarp];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
   value = warp_sum(value);
-  __syncthreads();  // threads may still read the previous call's values
+  __syncthreads();  // threads may still be reading the previous call's values
   if (lane == 0) of_warp[warp] = value;
   __syncthreads();
   return warp_sum(lane < warps ? of_warp[lane] : T(0));

@@ -1,4 +1,4 @@
-// The executor for GPUs: on one in gpu_tests (STRETTO_ON_GPU), everywhere else on a device that is not there.
+// Tests of the executor for GPUs: on a GPU in gpu_tests (STRETTO_ON_GPU), everywhere else on a fake device.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
@@ -18,10 +18,10 @@ namespace stretto::testing {
 namespace {
 
 void check_against_host(Scenario scenario, double loss_tolerance, double gradient_tolerance) {
-  scenario.training.cudnn_attention_dropout = false;  // the host has the schedule's masks
+  scenario.training.cudnn_attention_dropout = false;  // the host uses the schedule's masks
   const Trained host = train(scenario, 1, false), gpu = OnFakeGpu(scenario).train(1);
 #if defined(STRETTO_ON_GPU)
-  // Its exponentials are approximate.
+  // The device's exponentials are approximate.
   loss_tolerance *= 4;
   gradient_tolerance *= 4;
 #endif
@@ -37,7 +37,7 @@ TEST_CASE("the executor for GPUs trains what the host does, in every mode", "[cu
     for (const Layout& layout : {Layout{1, 1}, Layout{2, 1}, Layout{1, 2, true}, Layout{1, 1, false, 2}})
       for (const OverlapMode& mode : overlap_modes()) {
         Scenario scenario = layout_scenario(layout, mode.name, llama, "fp32", 1, 4);
-        // Styles differ in their kernels, modes in what is launched when.
+        // Styles differ in their kernels, modes in the order of launches.
         if (!mode.applies(scenario.parallel) || (llama && mode.name != "plain") || !cases.takes_next()) continue;
         INFO(layout.text() << ", " << mode.name << (llama ? ", llama" : ", gpt"));
         check_against_host(scenario, 1e-5, 2e-4);
@@ -67,7 +67,7 @@ TEST_CASE("the executor for GPUs trains with context parallelism", "[cuda]") {
   Cases cases;
   for (const CpCommType type : values_of<CpCommType>())
     for (const bool llama : {false, true}) {
-      // GPT's layers are all of the type; Llama's take turns with a ring.
+      // GPT's layers are all of the type; Llama's alternate with a ring.
       Layout layout{.cp = type == CpCommType::a2a_p2p ? 4 : 2, .cp_type = {type}};
       if (llama && type != CpCommType::p2p) layout.cp_type.push_back(CpCommType::p2p);
       Scenario scenario = layout_scenario(layout, "cp_comm_overlap", llama, "fp32", 2, 4);
@@ -129,7 +129,7 @@ TEST_CASE("attention of a size that cuDNN has plans for", "[cuda]") {
   }
 }
 
-#if !defined(__SANITIZE_ADDRESS__)  // it would see no index that the others do not have
+#if !defined(__SANITIZE_ADDRESS__)  // a sanitizer would find nothing here that the other tests do not show it
 TEST_CASE("several steps on a GPU: the same every time, and times in order", "[cuda]") {
   const Scenario scenario = layout_scenario(Layout{2, 1}, "overlap_param_gather", false, "bf16", 1, 4);
   OnFakeGpu first(scenario), second(scenario);
@@ -146,7 +146,7 @@ TEST_CASE("several steps on a GPU: the same every time, and times in order", "[c
   for (const TimelineRow& row : timeline.rows) {
     CHECK(row.ready <= row.transfer);
     CHECK(row.transfer <= row.end);
-#if !defined(STRETTO_ON_GPU)  // there steps overlap
+#if !defined(STRETTO_ON_GPU)  // on the fake device steps overlap
     CHECK(row.ready >= timeline.step_begin);
 #endif
   }
@@ -177,7 +177,7 @@ TEST_CASE("steps as graphs: the same bits as call by call, and every operation's
       if (const auto* message = std::get_if<PointToPoint>(&work))
         (message->is_send ? sent : received) += row.moved() - row.transfer;
     }
-    // The receiver moves the bytes: what a sender waits for it is no transfer.
+    // The receiver moves the bytes: a sender's wait for it is no transfer.
     CHECK(sent <= received);
     CHECK((received > 0) == (layout.pp > 1));
   }
@@ -194,7 +194,7 @@ TEST_CASE("graphs are captured once, launched from then on, and done without whe
     gpu.executor->run_without_rows(1);
     CHECK(device.graphs == 0);
     gpu.executor->run_without_rows(5);
-    gpu.executor->run(4);  // three without times, one with
+    gpu.executor->run(4);  // three steps without times, one with
     CHECK(device.graphs == 2);
     CHECK(device.graph_launches == before + 9);
     for (const std::string& note : gpu.executor->notes()) CHECK_THAT(note, !Catch::Contains("graphs"));
@@ -221,7 +221,7 @@ TEST_CASE("memory that does not suffice is said before anything runs, and everyt
   device.total_bytes = before;
   {
     OnFakeGpu fits(scenario);
-    // Exactly what the plan says, and the overhead that is said beside it.
+    // The device uses exactly the plan's bytes, and the stated overhead.
     std::int64_t planned = cuda::overhead_bytes(fits.schedule, 2);
     for (std::int64_t rank = 0; rank < 2; ++rank) planned += fits.verified.plan.roles[0].bytes;
     CHECK(static_cast<std::int64_t>(device.used_bytes) == planned);

@@ -18,7 +18,7 @@ using Kind = LaunchAction::Kind;
 
 class Planner {
  public:
-  // `issued`: of ranks that share a device; null: of one that has its own.
+  // `issued`: set for ranks that share a device; null for a rank with its own.
   Planner(const Schedule& schedule, std::span<const BoundProgram> programs, const IssueOrder* issued)
       : programs_(programs), issued_(issued) {
     lanes_ = static_cast<std::uint32_t>(schedule.lanes.size());
@@ -44,7 +44,7 @@ class Planner {
 
   struct Queued {
     LaunchAction action;
-    std::uint32_t op = 0;  // that it belongs to: calls follow this order
+    std::uint32_t op = 0;  // operation that it belongs to: calls follow this order
   };
   void push(std::uint32_t op, Kind kind, std::uint32_t what, bool of_step_before = false) {
     LaunchAction action;
@@ -116,7 +116,7 @@ class Planner {
         if (group.members[m] != rank_)
           push(op, Kind::wait, event(Moment::arrived, group.members[m], group.sequence[m][slot.index], before_phase));
     };
-    // The members share one list, that of the first.
+    // The members share the list of the first one.
     const auto [rendezvous, fresh] =
         rendezvous_of_.try_emplace({slot.group, slot.index}, static_cast<std::uint32_t>(plan_.rendezvous.size()));
     if (fresh) {
@@ -153,7 +153,7 @@ class Planner {
   }
 
   // Merges the queues into one order of calls in which events are recorded before they are waited for, and drops
-  // records that nobody waits for.
+  // records of events that nothing waits for.
   void interleave() {
     std::vector<bool> is_awaited(plan_.events), is_recorded(plan_.events);
     for (const auto& queue : queues_)
@@ -177,7 +177,7 @@ class Planner {
     number_events(is_awaited);
   }
 
-  // The stream of a rank whose next action can be called and belongs to the earliest operation.
+  // Returns the stream of a rank whose next action can be called and belongs to the earliest operation.
   std::optional<std::uint32_t> next_of(std::uint32_t rank, const std::vector<bool>& is_recorded) const {
     std::optional<std::uint32_t> best;
     for (std::uint32_t stream = rank * lanes_; stream < (rank + 1) * lanes_; ++stream) {
@@ -206,7 +206,7 @@ class Planner {
   std::uint32_t lanes_ = 0, rank_ = 0, stream_ = 0;
   std::map<std::tuple<Moment, std::uint32_t, std::uint32_t, int>, std::uint32_t> events_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t>
-      rendezvous_of_;                       // of collectives: group, place in it
+      rendezvous_of_;                       // for collectives: (group, place in it)
   std::vector<std::deque<Queued>> queues_;  // [stream]
 };
 

@@ -9,39 +9,39 @@
 
 namespace stretto::cuda {
 
-// One step of a schedule as calls to the API of a device: on which stream each operation is launched, and which events
-// are recorded and waited for. Made once, on any machine; what runs it makes one call an action. A stream a lane of a
-// rank, so that operations of a lane need no events between them.
+// One step of a schedule as calls to the API of a device: the stream of each operation's launch, and the events that
+// are recorded and waited for. Made once, on any machine; the code that runs it makes one call for each action. Each
+// lane of a rank has a stream, so that operations of a lane need no events between them.
 //
 // When all ranks share the device, events synchronise communication too. In a collective every member records its
-// arrival, waits for all others, moves its share (local::run_share of the same phase), and synchronises once more, so
-// that no buffer is reused while another member still reads it. For joined messages arrival is recorded, every receive
-// waits for its sender and copies, and every send waits until it has been received. When each rank is a process, a
-// collective is one launch and so are joined messages: the ranks synchronise inside the kernels (NCCL).
+// arrival, waits for all others, moves its share (local::run_share of this phase), and synchronises once more, so that
+// no buffer is reused while another member still reads it. For joined messages arrival is recorded, every receive waits
+// for its sender and copies, and every send waits until it has been received. When each rank is a process, a collective
+// is one launch and so are joined messages: the ranks synchronise inside the kernels (NCCL).
 struct LaunchAction {
   enum class Kind : std::uint8_t {
     wait,    // the stream goes on when `event` has happened
     record,  // `event` happens when everything before it on the stream is done
     launch,  // the operation, or phase `phase` of a collective; of messages only receives are launched
-    begin,   // nothing to do: all that the operation waits for on its own rank has been waited for
+    begin,   // nothing to do: all waits of the operation on its own rank have been made
     end,     // nothing to do: the operation is complete here
   };
   Kind kind = Kind::launch;
   std::uint32_t stream = 0;
-  std::uint32_t event = 0;       // of wait and record
-  bool of_step_before = false;   // wait: for the event of the step before; before the first step it has happened
-  std::uint32_t rank = 0;        // launch, begin, end: index into the programs
-  std::uint32_t op = 0;          // launch, begin, end: index into BoundProgram::ops
-  std::uint8_t phase = 0;        // launch
-  std::uint32_t rendezvous = 0;  // launch of communication on a shared device: who takes part
-  std::uint32_t joined = 1;  // launch of messages without rendezvous: this many operations, from `op` on in its lane
+  std::uint32_t event = 0;       // for wait and record
+  bool of_step_before = false;   // for wait: the previous step's event; before the first step it counts as happened
+  std::uint32_t rank = 0;        // for launch, begin, end: index into the programs
+  std::uint32_t op = 0;          // for launch, begin, end: index into BoundProgram::ops
+  std::uint8_t phase = 0;        // for launch
+  std::uint32_t rendezvous = 0;  // for a launch of communication on a shared device: index of the participants
+  // for a launch of messages without rendezvous: this many operations, from `op` on in its lane
+  std::uint32_t joined = 1;
 };
 
 struct LaunchPlan {
   std::uint32_t streams = 0;  // rank · lanes + lane
   std::uint32_t events = 0;
-  // In the order of the calls: an event that is waited for has been recorded by an action before, unless
-  // of_step_before.
+  // The calls in order: an event that is waited for has been recorded by an earlier action, unless of_step_before.
   std::vector<LaunchAction> actions;
   // The participants of each rendezvous. Collective: all members, in the order of the group. Message: the sender.
   struct Participant {
@@ -50,13 +50,13 @@ struct LaunchPlan {
   std::vector<std::vector<Participant>> rendezvous;
 };
 
-// The plan of all ranks, which share a device; none is folded in `step`. Calls follow the host issue order of every
-// rank as far as their waits allow. The schedule must have been verified.
+// Returns the plan of all ranks, which share a device; none is folded in `step`. Calls follow the host issue order of
+// every rank as far as their waits allow. The schedule must have been verified.
 //
-// Start → start edges become "after everything before it on its stream", the latest moment that an event can tell
-// before a kernel starts.
+// Start → start edges become "after everything before it on its stream", the latest moment before a kernel's start that
+// an event can mark.
 LaunchPlan plan_launches(const Schedule& schedule, const BoundStep& step);
-// The plan of one rank on its own device: no rendezvous, calls in host issue order.
+// Returns the plan of one rank on its own device: no rendezvous, calls in host issue order.
 LaunchPlan plan_launches_of_rank(const Schedule& schedule, const BoundProgram& program);
 
 }  // namespace stretto::cuda

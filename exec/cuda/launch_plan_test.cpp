@@ -1,5 +1,5 @@
-// A launch plan run on the processor as a device would: streams in order, events as CUDA has them, everything else in
-// any order at all. What it computes must be what the schedule computes.
+// Runs a launch plan on the processor as a device would: streams in order, events as in CUDA, everything else in any
+// order. Its results must be those of the schedule.
 #include "exec/cuda/launch_plan.hpp"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class FakeDevice {
   host::RankMemory& memory(std::int64_t rank) { return *memories_[static_cast<std::size_t>(rank)]; }
   const cuda::LaunchPlan& plan() const { return plan_; }
 
-  // Calls all steps first, as a host far ahead of its device.
+  // Calls all steps first, like a host far ahead of its device.
   void run(int steps, std::uint64_t seed, bool waits = true) {
     std::vector<std::deque<Pending>> streams(plan_.streams);
     std::vector<int> recorded(2 * plan_.events), happened(2 * plan_.events);
@@ -46,7 +46,7 @@ class FakeDevice {
         const bool other = action.kind == Kind::wait && action.of_step_before;
         const auto event = 2 * action.event + static_cast<std::uint32_t>((step + other) % 2);
         if (action.kind == Kind::record) ++recorded[event];
-        // cudaStreamWaitEvent waits for what was recorded last when it is called.
+        // cudaStreamWaitEvent waits for the latest record at the time of its call.
         streams[action.stream].push_back({action, event, recorded[event]});
       }
     std::mt19937_64 random(seed);
@@ -112,7 +112,7 @@ Trained train_on_fake_device(const Scenario& scenario, int steps, std::uint64_t 
   FakeDevice device(schedule, plan);
   const exec::MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return device.memory(rank); };
   exec::initialise_state(schedule, scenario, memory_of);
-  // The same batch every step, so that steps can be issued without anybody in between.
+  // The batch is equal in every step, so that steps can be issued without the host changing inputs in between.
   exec::write_batch(schedule, scenario, tiny_tokens(scenario.model.vocab_size), 0, memory_of);
   exec::write_hyper(schedule, scenario, 0, memory_of);
   device.run(steps, seed, waits);
@@ -156,8 +156,8 @@ TEST_CASE("a launch plan computes what the schedule does, in every mode", "[cuda
     }
 }
 
-// NCCL connects ranks as they call collectives, and our host waits for that: what each rank calls next must let
-// somebody go on.
+// NCCL connects ranks when they call collectives, and the host waits for that: in the order of each rank's calls some
+// rank must always be able to go on.
 TEST_CASE("ranks on devices of their own call collectives in orders that meet", "[cuda]") {
   Cases cases;
   for (const Layout& layout : {Layout{3, 1}, Layout{1, 2, true}, Layout{2, 2, true}, Layout{1, 1, false, 2, 3},
@@ -209,7 +209,7 @@ TEST_CASE("a launch plan holds what is needed and no more", "[cuda]") {
   const Scenario one = layout_scenario({1, 1}, "plain", false);
   const Schedule schedule = build_schedule(one);
   FakeDevice device(schedule, plan_memory(schedule));
-  // One lane needs no events: the operations of the step in order.
+  // One lane needs no events, only the operations of the step in order.
   CHECK(device.plan().streams == 1);
   CHECK(device.plan().events == 0);
   const BoundProgram program = bind(schedule, 0);

@@ -14,26 +14,26 @@ namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
-// NCCL 2.28.9, src/init.cc (DEFAULT_LL_BUFFSIZE, DEFAULT_LL128_BUFFSIZE) and src/include/device.h. A connection of one
-// channel has a buffer for each protocol.
+// Constants of NCCL 2.28.9, src/init.cc (DEFAULT_LL_BUFFSIZE, DEFAULT_LL128_BUFFSIZE) and src/include/device.h. A
+// connection of one channel has a buffer for each protocol.
 constexpr std::int64_t kLl_bytes = 8 * 512 * 8 * 16;      // lines a thread, threads, steps, bytes of a line
 constexpr std::int64_t kLl128_bytes = 120 * 640 * 8 * 8;  // elements a thread, threads, steps, bytes of an element
-// src/include/comm.h, CUDA_IPC_MIN: what other processes map is of whole pages.
+// src/include/comm.h, CUDA_IPC_MIN: memory that other processes map consists of whole pages.
 constexpr std::int64_t kPage_bytes = 2 * kMiB;
 std::int64_t in_pages(std::int64_t bytes) { return (bytes + kPage_bytes - 1) / kPage_bytes * kPage_bytes; }
 
-// "24 coll channels, 24 collnet channels, 16 nvls channels, 32 p2p channels, 32 p2p channels per peer": what NCCL says
-// with NCCL_DEBUG=INFO of 8 H100, in public logs; of 8 A100 the same but for nvls. The 16 are NVLS_NCHANNELS_SM90
-// (src/transport/nvls.cc), the 32 are in github.com/NVIDIA/nccl/issues/1685 too.
+// "24 coll channels, 24 collnet channels, 16 nvls channels, 32 p2p channels, 32 p2p channels per peer": NCCL's output
+// with NCCL_DEBUG=INFO on 8 H100, in public logs; on 8 A100 the line is equal except for nvls. The 16 are
+// NVLS_NCHANNELS_SM90 (src/transport/nvls.cc), the 32 are in github.com/NVIDIA/nccl/issues/1685 too.
 constexpr int kRingChannels = 24, kNvlsChannels = 16, kMessageChannels = 32;
-// src/transport/nvls.cc: chunk of 128 KiB by 8 steps, up and down, of each channel and member; 32 are NCCL's most
-// (NCCL_MAX_NVLS_ARITY).
+// src/transport/nvls.cc: a chunk of 128 KiB by 8 steps, up and down, for each channel and member; 32 members are NCCL's
+// maximum (NCCL_MAX_NVLS_ARITY).
 constexpr std::int64_t kNvls_bytes = 2 * 128 * 1024 * 8, kNvlsMembers = 32;
-// Between machines messages share a buffer for each direction: 32 channels by 16 steps (NCCL_SHARED_STEPS) of 128 KiB
+// Messages between machines share a buffer for each direction: 32 channels by 16 steps (NCCL_SHARED_STEPS) of 128 KiB
 // (NCCL_P2P_NET_CHUNKSIZE).
 constexpr std::int64_t kNetMessages_bytes = std::int64_t{32} * 16 * 128 * 1024;
 
-// github.com/NVIDIA/cccl/pull/3768, of its author at NVIDIA: "around 10KB per kernel node".
+// github.com/NVIDIA/cccl/pull/3768, by its author at NVIDIA: "around 10KB per kernel node".
 constexpr std::int64_t kGraphNode_bytes = 10'000;
 
 class NcclMemory {
@@ -59,10 +59,10 @@ class NcclMemory {
  private:
   bool is_near(std::int64_t peer) const { return peer / device_.machine_ranks == rank_ / device_.machine_ranks; }
 
-  // Whoever receives has the buffers of the three protocols, who sends a page. (Where the receiver reads, Simple's is
-  // the sender's: as much.)
+  // A receiver has the buffers of the three protocols, a sender one page. (Where the receiver reads the sender's
+  // memory, Simple's buffer is the sender's, and the sum is equal.)
   std::int64_t receives() const { return in_pages(kLl_bytes + kLl128_bytes + device_.nccl_buffer_bytes); }
-  // By a network card both have what it reads and writes.
+  // With a network card both ends have the buffers that it reads and writes.
   std::int64_t by_card() const { return in_pages(kLl128_bytes + device_.nccl_buffer_bytes); }
 
   std::int64_t messages(const NcclPeers& peers, int ctas) const {
@@ -72,16 +72,17 @@ class NcclMemory {
     return messages(near(peers.to), std::ssize(peers.to), ctas, kPage_bytes) +
            messages(near(peers.from), std::ssize(peers.from), ctas, receives());
   }
-  // In one direction, to or from `peers` ranks, of which `near` are of this machine. `near_bytes`: of a channel to one
-  // of those.
+  // Returns the bytes in one direction, to or from `peers` ranks, of which `near` are on this machine. `near_bytes`: of
+  // a channel to one of those.
   static std::int64_t messages(std::int64_t near, std::int64_t peers, int ctas, std::int64_t near_bytes) {
     return near * std::min(ctas, kMessageChannels) * near_bytes + (near < peers ? kNetMessages_bytes : 0);
   }
 
-  // A ring, buffers for sums in switches, and messages to everybody, as far as the schedule asks for them.
+  // Returns the bytes of a ring, of buffers for sums in switches, and of messages to all members, as far as the
+  // schedule needs them.
   std::int64_t collectives(const NcclGroup& group, int ctas) const {
     const Communicator& communicator = schedule_.communicators[group.communicator];
-    if (communicator.engine == CommEngine::copy_engine) return 0;  // from buffer to buffer
+    if (communicator.engine == CommEngine::copy_engine) return 0;  // it copies from buffer to buffer
     bool has_rings = false, has_all_to_all = false;
     for (const Operation& operation : schedule_.operations) {
       const auto* collective = std::get_if<Collective>(&operation.work);
@@ -96,7 +97,7 @@ class NcclMemory {
     if (has_rings) {
       const bool is_far = near < members;
       sum += std::min(ctas, kRingChannels) * (is_far ? 2 * by_card() : receives() + kPage_bytes);
-      // NCCL has it from two GPUs on; with two a ring is as good.
+      // NCCL uses the switches from two GPUs on; with two a ring is as good.
       if (device_.multicast && near > 2)
         sum += std::min(ctas, kNvlsChannels) * kNvls_bytes * std::min(near, kNvlsMembers);
     }
@@ -118,7 +119,7 @@ std::int64_t nccl_bytes(const Schedule& schedule, std::int64_t rank, const Devic
 }
 
 BesidePlan context_beside(int sms) {
-  // 555 MiB on 188 SMs and 107 on 34 (github.com/ggml-org/llama.cpp/pull/23604), 426 on 142
+  // Sizes reported: 555 MiB on 188 SMs and 107 on 34 (github.com/ggml-org/llama.cpp/pull/23604), 426 on 142
   // (github.com/unslothai/unsloth-zoo/pull/1053), 256 on 82 (github.com/invoke-ai/InvokeAI/issues/9413).
   constexpr double of_sm_MiB = 3.1;
   return {"CUDA context", static_cast<std::int64_t>(of_sm_MiB * sms * kMiB), "published",

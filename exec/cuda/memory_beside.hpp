@@ -7,31 +7,31 @@
 
 namespace stretto::cuda {
 
-// What is known of a device before anything runs on it.
+// Facts about a device that are known before anything runs on it.
 struct DeviceFacts {
   int sms = 0;
-  std::int64_t machine_ranks = 1;  // neighbours that reach each other's memory: of an NVLink domain, or a machine
-  bool multicast = false;          // has switches that add up (NVLink SHARP), for which NCCL has buffers
+  std::int64_t machine_ranks = 1;  // ranks that reach each other's memory: in an NVLink domain, or on a machine
+  bool multicast = false;          // it has switches that add up (NVLink SHARP), for which NCCL allocates buffers
   std::int64_t nccl_buffer_bytes = std::int64_t{4} << 20;  // NCCL_BUFFSIZE
 };
 
-// What a device takes besides the plans of its ranks, of which `rank` stands for all: workspaces of lanes, NCCL's
+// Returns the memory of a device outside the plans of its ranks, for which `rank` stands: workspaces of lanes, NCCL's
 // buffers where each rank has a device (`by_nccl`), the nodes of the step's graph (`graphs`). In this order, without
-// parts of 0 bytes. CUDA's context is context_beside().
+// entries of 0 bytes. CUDA's context is context_beside().
 //
-// NCCL's are from the source of 2.28.9, of what it opens in any case, and so rather low. With the context they come to
-// 1.00 GB for collectives among 8 H100 and 3.82 with all-to-alls, where 1.06 and 4.34 were seen
-// (github.com/NVIDIA/nccl/issues/1685).
+// NCCL's sizes follow the source of 2.28.9; they count the buffers that it opens in any case, and so are rather low.
+// With the context they come to 1.00 GB for collectives among 8 H100 and 3.82 with all-to-alls, where 1.06 and 4.34
+// were reported (github.com/NVIDIA/nccl/issues/1685).
 std::vector<BesidePlan> memory_beside(const Schedule& schedule, std::int64_t rank, const DeviceFacts& device,
                                       bool by_nccl, bool graphs);
 
-// CUDA's context on a device of `sms`, before kernels are loaded.
+// Returns the memory of CUDA's context on a device of `sms` SMs, before kernels are loaded.
 BesidePlan context_beside(int sms);
 
-// NCCL's part of the former, on one rank.
+// Returns NCCL's part of memory_beside(), on one rank.
 std::int64_t nccl_bytes(const Schedule& schedule, std::int64_t rank, const DeviceFacts& device);
 
-// "CUDA context 0.40 GiB (published), NCCL 0.53 GiB (published)".
+// Returns "CUDA context 0.40 GiB (published), NCCL 0.53 GiB (published)".
 std::string text_of(const std::vector<BesidePlan>& parts);
 
 }  // namespace stretto::cuda

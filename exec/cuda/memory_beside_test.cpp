@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
-// Ranks with a collective, 8 on a machine, of H100.
+// Ranks with a collective on H100, 8 on a machine.
 cuda::DeviceFacts h100(std::int64_t machine_ranks = 8, bool multicast = true) {
   return {132, machine_ranks, multicast};
 }
@@ -34,12 +34,12 @@ TEST_CASE("NCCL's memory: channels by the buffers of their connections, and of s
   const TinySchedule gathers = with(CollectiveKind::all_gather, 8);
   CHECK(cuda::nccl_bytes(gathers.schedule, 0, h100(8, false)) == 24 * 12 * kMiB);
   CHECK(cuda::nccl_bytes(gathers.schedule, 0, h100()) == (24 * 12 + 16 * 2 * 8) * kMiB);
-  // By a card both ends have a buffer: 4.69 and 4 MiB, in pages.
+  // With a network card both ends have a buffer: 4.69 and 4 MiB, in pages.
   CHECK(cuda::nccl_bytes(gathers.schedule, 0, h100(4, false)) == 24 * 20 * kMiB);
-  // 32 channels to each of 7 others.
+  // There are 32 channels to each of 7 others.
   const TinySchedule all_to_all = with(CollectiveKind::all_to_all, 8);
   CHECK(cuda::nccl_bytes(all_to_all.schedule, 0, h100()) == 7 * 32 * 12 * kMiB);
-  // What 8 H100 were seen to take, of which this must not be more: 1.06 GB before an all-to-all, 4.34 behind it
+  // The bytes reported for 8 H100, which the sum must not exceed: 1.06 GB before an all-to-all, 4.34 after it
   // (github.com/NVIDIA/nccl/issues/1685).
   const double context = static_cast<double>(cuda::context_beside(132).bytes);
   const double before = context + static_cast<double>(cuda::nccl_bytes(gathers.schedule, 0, h100()));
@@ -48,7 +48,7 @@ TEST_CASE("NCCL's memory: channels by the buffers of their connections, and of s
   CHECK(before * 1e-9 > 0.85 * 1.06);
   CHECK(behind * 1e-9 < 4.34);
   CHECK(behind * 1e-9 > 0.85 * 4.34);
-  // Fewer channels, a smaller buffer, and none where copy engines go from buffer to buffer.
+  // There are fewer channels, a smaller buffer, and none where copy engines copy from buffer to buffer.
   TinySchedule few = with(CollectiveKind::all_gather, 8);
   few.schedule.communicators[0].engine = CommEngine::sm;
   few.schedule.communicators[0].channels = 4;
@@ -70,7 +70,7 @@ TEST_CASE("NCCL's memory for messages: of each neighbour on the machine, shared 
   const std::set<cuda::NcclGroup> groups = cuda::nccl_groups_of(schedule, 0);
   for (const cuda::NcclGroup& group : groups)
     (group.kind == cuda::NcclGroup::Kind::collectives ? others : messages) += 1;
-  REQUIRE(messages == 4);  // forward and backward, each of two colours
+  REQUIRE(messages == 4);  // forward and backward, each with two colours
   const int ctas = cuda::ctas_of_others(schedule, groups, 132);
   REQUIRE(ctas < 24);
   const std::int64_t channels = std::int64_t{1} << static_cast<int>(std::log2(ctas));

@@ -17,7 +17,7 @@ const PointToPoint* message_of(const Schedule& schedule, OpId op) {
   return std::get_if<PointToPoint>(&schedule.operations[op].work);
 }
 
-// [member] the smallest colour that none before it has which it sends to or receives from.
+// Returns [member] the smallest colour that no earlier member has which it sends to or receives from.
 std::vector<std::uint8_t> colours_of(const Schedule& schedule, std::uint32_t communicator,
                                      const std::vector<std::int64_t>& members) {
   const auto index_of = [&](std::int64_t rank) {
@@ -41,7 +41,7 @@ std::vector<std::uint8_t> colours_of(const Schedule& schedule, std::uint32_t com
   return colours;
 }
 
-// [lane] of messages that are issued in groups: their first communicator.
+// Returns [lane] the first communicator of messages that are issued in groups.
 std::map<LaneId, std::uint32_t> joined_lanes(const Schedule& schedule) {
   std::map<LaneId, std::set<std::pair<std::uint32_t, bool>>> kinds;
   for (OpId op = 0; op < schedule.operations.size(); ++op)
@@ -53,7 +53,7 @@ std::map<LaneId, std::uint32_t> joined_lanes(const Schedule& schedule) {
   return first;
 }
 
-// The communicators of a rank's messages to or from a peer on a lane, in the order of the calls.
+// Returns the communicators of a rank's messages to or from a peer on a lane, in the order of the calls.
 std::vector<std::uint32_t> words(const Schedule& schedule, const BoundProgram& program, LaneId lane, std::int64_t peer,
                                  bool is_send) {
   std::vector<std::uint32_t> all;
@@ -61,7 +61,7 @@ std::vector<std::uint32_t> words(const Schedule& schedule, const BoundProgram& p
   for (std::size_t i = 0; i < ops.size();) {
     std::size_t end = i + 1;
     while (end < ops.size() && program.ops[ops[end]].joined) ++end;
-    if (message_of(schedule, program.ops[ops[i]].op) == nullptr) {  // a collective of the same lane
+    if (message_of(schedule, program.ops[ops[i]].op) == nullptr) {  // a collective on the lane
       i = end;
       continue;
     }
@@ -108,9 +108,9 @@ std::vector<std::uint32_t> call_order(const Schedule& schedule, const BoundProgr
 
 namespace {
 
-constexpr int kMostCtas = 64;  // that NCCL 2.28 gives a communicator (MAXCHANNELS)
+constexpr int kMostCtas = 64;  // maximum of a communicator in NCCL 2.28 (MAXCHANNELS)
 
-// The groups that a rank's communication is on.
+// Finds the groups of a rank's communication.
 class Groups {
  public:
   Groups(const Schedule& schedule, std::int64_t rank)
@@ -126,7 +126,7 @@ class Groups {
     if (fresh) at->second = colours_of(schedule_, communicator, members(communicator));
     return at->second;
   }
-  // Of an operation that communicates. The rank must be a member.
+  // Returns the group of an operation that communicates. The rank must be a member.
   NcclGroup of(OpId op) {
     const Operation& operation = schedule_.operations[op];
     if (const auto* collective = std::get_if<Collective>(&operation.work))
@@ -172,7 +172,7 @@ std::set<NcclGroup> nccl_groups_of(const Schedule& schedule, std::int64_t rank) 
 std::map<NcclGroup, NcclPeers> nccl_peers_of(const Schedule& schedule, std::int64_t rank) {
   Groups groups(schedule, rank);
   std::map<NcclGroup, NcclPeers> peers;
-  // A stage has some of the messages.
+  // A stage calls only some of the messages.
   std::set<OpId> called;
   for (const Call& call : schedule.programs[schedule.role_of(schedule.mesh.coordinates_of(rank))].order)
     for (std::uint32_t i = call.first; i < call.first + call.count; ++i)

@@ -12,7 +12,7 @@ namespace {
 
 using cuda::NcclGroup;
 
-// What is sent on each communicator from one rank to another, in the order of the calls, and what is received.
+// The messages on each communicator from one rank to another, in the order of the calls: sent and received.
 using Calls = std::map<std::tuple<NcclGroup, std::int64_t, std::int64_t>, std::vector<std::uint32_t>>;
 
 void check(const Scenario& scenario) {
@@ -45,7 +45,7 @@ void check(const Scenario& scenario) {
             received[{group, peer, rank}].push_back(message.communicator);
         }
       }
-    // What NCCL runs one after the other is one after the other in the schedule.
+    // Operations that NCCL runs one after the other must be one after the other in the schedule.
     for (const auto& [group, of_group] : lanes)
       if (groups.all.contains(group)) CHECK(of_group.size() == 1);
   }

@@ -1,5 +1,5 @@
-// Attention without tensor cores: for shapes, and machines, that cuDNN's fused attention is not there for. A warp a
-// query (forward, dq) or a key (dk, dv), its lanes along the head; scores are never stored. The algorithm is
+// Attention without tensor cores, for shapes and machines for which cuDNN has no fused attention. Each warp computes a
+// query (forward, dq) or a key (dk, dv), with its lanes along the head; scores are never stored. The algorithm is
 // FlashAttention-2's (arXiv 2307.08691), in tiles of one row.
 #include <cmath>
 
@@ -10,11 +10,11 @@
 namespace stretto::cuda {
 namespace {
 
-constexpr int kDims = 8;  // of a head that a lane has: heads of up to 256
+constexpr int kDims = 8;  // elements of a head for each lane: heads of up to 256
 constexpr unsigned kWarpsOfBlock = 4;
-constexpr int kKeys = 4;  // of one draw of dropout
+constexpr int kKeys = 4;  // keys of one draw of dropout
 
-// SequenceParts, on the device: `chunk` tokens, or the whole sequence where there is one part.
+// SequenceParts on the device: `chunk` tokens, or the whole sequence where there is one part.
 struct Parts {
   std::int64_t of, first, count, chunk;
   Parts(const SequenceParts& parts, std::int64_t seq)
@@ -25,8 +25,8 @@ struct Parts {
   Parts() = default;
 
   __host__ __device__ std::int64_t runs() const { return of == 1 ? 1 : 2 * count; }
-  __host__ __device__ std::int64_t tokens() const { return runs() * chunk; }  // of a sequence
-  // Run number r of a sequence: the row of its first token, and that one's position.
+  __host__ __device__ std::int64_t tokens() const { return runs() * chunk; }  // tokens of one sequence that are held
+  // Run number r of a sequence: the row of its first token, and that token's position.
   __device__ std::int64_t row(std::int64_t r, std::int64_t batch, std::int64_t sample) const {
     return of == 1 ? sample * chunk : ((r / 2 * batch + sample) * 2 + r % 2) * chunk;
   }
@@ -44,12 +44,12 @@ struct Shape {
   int head_dim;
   bool causal;
   float scale;
-  std::int64_t first_head;  // of all heads of the layer, where this rank has a part of them
+  std::int64_t first_head;  // number of the rank's first head among all heads of the layer
   bool drops;
   DropoutMask mask;
 };
 
-// Columns of one head, lane by lane.
+// Columns of one head, distributed over the lanes.
 using Lane = float[kDims];
 template <class T>
 __device__ void load_lane(Lane& to, const T* head, int head_dim) {
@@ -78,7 +78,7 @@ __device__ inline void add(Lane& to, const Lane& from, float factor) {
   for (int i = 0; i < kDims; ++i) to[i] += factor * from[i];
 }
 
-// Which token of which head a warp has; false when there is none left.
+// The token and head of a warp; false when there is none left.
 struct Place {
   std::int64_t batch = 0, head = 0, token = 0, row = 0, position = 0;
   __device__ bool find(const Shape& s, const Parts& parts, std::int64_t heads) {
@@ -94,20 +94,20 @@ struct Place {
   }
 };
 
-// Columns of q, k and v in their rows.
+// Return the columns of q, k and v in their rows.
 __device__ inline std::int64_t q_col(const Shape& s, std::int64_t head) { return head * s.head_dim; }
 __device__ inline std::int64_t k_col(const Shape& s, std::int64_t kv_head) { return s.k_begin + kv_head * s.head_dim; }
 __device__ inline std::int64_t v_col(const Shape& s, std::int64_t kv_head) {
   return s.k_begin + (s.kv_heads + kv_head) * s.head_dim;
 }
-// The dropout factors for the probabilities of a query, at its position, and keys [4 · n, 4 · n + 4).
+// Returns the dropout factors for the probabilities of a query, at its position, and keys [4 · n, 4 · n + 4).
 __device__ inline void factors_of(const Shape& s, std::int64_t batch, std::int64_t head, std::int64_t query,
                                   std::int64_t keys, float (&out)[kKeys]) {
   for (int i = 0; i < kKeys; ++i) out[i] = 1.0f;
   if (s.drops) s.mask.factors(batch, (s.first_head + head) * s.seq + query, keys, out);
 }
 
-// fn(row of the key, its dropout factor) of every key that the query at `at` sees, in the order of the operand.
+// Calls fn(row of the key, its dropout factor) for every key that the query at `at` sees, in the order of the operand.
 template <class Fn>
 __device__ inline void for_keys(const Shape& s, const Place& at, Fn fn) {
   for (std::int64_t run = 0; run < s.keys.runs(); ++run) {
@@ -143,7 +143,7 @@ __global__ void forward_kernel(Shape s, Rows<const T> q_rows, Rows<const T> kv_r
     for (int d = 0; d < kDims; ++d) sum[d] *= shrink;
     add(sum, x, p * factor);
   });
-  // A query that sees none of the keys: log 0 is −∞, and the sum of nothing 0.
+  // For a query that sees none of the keys, log 0 is −∞, and the empty sum is 0.
   store_lane(out.row(at.row) + q_col(s, at.head), sum, s.head_dim, total == 0.0f ? 0.0f : 1.0f / total);
   if (threadIdx.x == 0) lse.row(at.batch * s.heads + at.head)[at.token] = total == 0.0f ? -INFINITY : top + logf(total);
 }
@@ -169,7 +169,7 @@ __global__ void dq_kernel(Shape s, Rows<const T> q_rows, Rows<const T> kv_rows, 
   store_lane(dq_rows.row(at.row) + q_col(s, at.head), dq, s.head_dim);
 }
 
-// The query heads of the group one after the other.
+// The loop takes the query heads of the group one after the other.
 template <class T>
 __global__ void dkv_kernel(Shape s, Rows<const T> q_rows, Rows<const T> kv_rows, Rows<const T> out,
                            Rows<const float> lse, Rows<const T> dout, Rows<T> dkv_rows) {
@@ -204,7 +204,7 @@ __global__ void dkv_kernel(Shape s, Rows<const T> q_rows, Rows<const T> kv_rows,
   store_lane(dkv_rows.row(at.row) + v_col(s, at.head), dv, s.head_dim);
 }
 
-// A warp for a head of a token; its lanes go along the head.
+// Each warp computes a head of a token; its lanes go along the head.
 template <class T>
 __global__ void merge_kernel(std::int64_t parts, std::int64_t batch, std::int64_t heads, std::int64_t tokens,
                              std::int64_t held, int head_dim, Rows<const T> outs, Rows<const float> lses, Rows<T> out,
@@ -258,14 +258,14 @@ __global__ void join_kernel(std::int64_t parts, std::int64_t rows, std::int64_t 
   }
 }
 
-// A thread has a column of y, whose rows are those of all groups.
+// Each thread has a column of y, whose rows are those of all groups.
 template <class T>
 __global__ void split_kernel(std::int64_t groups, std::int64_t rows, std::int64_t q, std::int64_t kv, bool is_back,
                              Rows<T> x, Rows<T> y) {
   const std::int64_t col = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const std::int64_t q_part = q / groups, kv_part = kv / groups;
   if (col >= q_part + 2 * kv_part) return;
-  // Segments q, k and v: where in x they begin, and in a row of y.
+  // For segments q, k and v: the first column in x, and in a row of y.
   std::int64_t in_x = col, share = q_part;
   if (col >= q_part) {
     const std::int64_t segment = (col - q_part) / kv_part;

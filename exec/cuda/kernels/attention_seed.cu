@@ -6,7 +6,7 @@
 namespace stretto::cuda {
 namespace {
 
-// The counter's column is none that DropoutMask has (a column over 4), so these bits are no mask's.
+// DropoutMask never uses this counter column (it uses a column / 4), so these bits are no mask's.
 constexpr std::uint32_t kOfSeed = 0xffffffffu;
 
 __global__ void seed_kernel(const std::int32_t* key, std::int64_t first_head, std::int64_t* seed_and_offset) {

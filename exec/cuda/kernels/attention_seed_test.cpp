@@ -1,4 +1,4 @@
-// Masks of attention's dropout: seeds everywhere, on a GPU what cuDNN draws from them.
+// Tests of the masks of attention's dropout: the seeds everywhere, and on a GPU the masks that cuDNN draws from them.
 #include "exec/cuda/kernels/attention_seed.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace stretto::cuda {
 
 #if defined(STRETTO_ON_GPU)
-// With the identity for v, the output of a head is what dropout leaves of its probabilities: masks can be read, and the
+// With the identity for v, the output of a head is its probabilities after dropout: the masks can be read, and the
 // gradient computed by hand.
 TEST_CASE("cuDNN's dropout keeps what it should, and its gradient has the masks of its forward pass", "[cuda]") {
   constexpr std::int64_t kBatch = 2, kHeads = 2, kSize = 64;  // tokens of a sequence, and elements of a head
@@ -45,7 +45,7 @@ TEST_CASE("cuDNN's dropout keeps what it should, and its gradient has the masks 
       const std::int64_t row = b * kSize, col = h * kSize;
       std::vector<double> p(kSize * kSize), kept(kSize * kSize), ds(kSize * kSize);
       for (std::int64_t q = 0; q < kSize; ++q) {
-        double sum = 0;  // of dO ∘ O
+        double sum = 0;  // row sum of dO ∘ O
         for (std::int64_t k = 0; k < kSize; ++k)
           sum += forward[1].at(row + q, col + k) * backward[3].at(row + q, col + k);
         for (std::int64_t k = 0; k <= q; ++k) {

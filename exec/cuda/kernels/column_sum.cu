@@ -13,7 +13,7 @@ struct Column {
   }
 };
 
-// out += x, of one row.
+// out += x, where x is one row.
 template <class T>
 __global__ void add_row_kernel(std::int64_t cols, const T* x, float* out) {
   const std::int64_t col = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;

@@ -1,14 +1,14 @@
 #pragma once
-// Sums over the rows of a matrix for every column, which biases and the weights of norms need as gradients. Two
-// kernels: blocks sum chunks of rows into the scratch, then a few threads a column add the chunks, each its own in
-// order, and their sums. The result depends on the shape, the device and the size of the scratch, never on
-// timing. Both kernels are of one stream, whose scratch is theirs until the second has run.
+// Sums over the rows of a matrix for every column, which biases and the weights of norms need as gradients. There are
+// two kernels: blocks sum chunks of rows into the scratch, then a few threads for each column add the chunks, each its
+// own in order, and their sums. The result depends on the shape, the device and the size of the scratch, never on
+// timing. Both kernels run on one stream; its scratch must stay unchanged until the second has run.
 #include "exec/cuda/kernels/launch.hpp"
 
 namespace stretto::cuda {
 
 constexpr int kSumRows = 8;        // rows that a block takes at a time
-constexpr unsigned kAddRows = 32;  // of threads that add chunks, at most
+constexpr unsigned kAddRows = 32;  // the most threads that add chunks of a column
 
 // partial[chunk][sum][cols], f32. Blocks are kWarp x kSumRows threads: columns along x, rows along y, chunks along
 // blockIdx.y. Addends(row, col, float (&)[Sums][N]) gives N columns from `col` on, of each of the sums.
@@ -72,7 +72,8 @@ __global__ void add_partial_sums_kernel(std::int64_t cols, int chunks, const flo
     out.at[s][col] += total;
   }
 }
-// Adds to `out` what a kernel before it on the stream left in the scratch, partial[chunk][sum][cols] of `chunks` >= 1.
+// Adds to `out` the sums that a previous kernel of the stream left in the scratch, partial[chunk][sum][cols] of
+// `chunks` >= 1.
 template <int Sums>
 void add_partial_sums(const Stream& stream, std::int64_t cols, std::int64_t chunks, SumOutputs<Sums> out) {
   unsigned rows = 1;
@@ -80,16 +81,17 @@ void add_partial_sums(const Stream& stream, std::int64_t cols, std::int64_t chun
   launch(stream, {static_cast<unsigned>(ceil_div(cols, kWarp)), 1, 1}, {kWarp, rows, 1}, add_partial_sums_kernel<Sums>,
          cols, static_cast<int>(chunks), static_cast<const float*>(stream.scratch), out);
 }
-// Chunks of `sums` rows of `cols` floats that the scratch holds. It must hold one: kScratch_bytes does for any model.
+// Returns the chunks of `sums` rows of `cols` floats that the scratch holds. It must hold one: kScratch_bytes suffices
+// for any model.
 inline std::int64_t chunks_in_scratch(const Stream& stream, std::int64_t cols, int sums) {
   const auto fit = static_cast<std::int64_t>(stream.scratch_bytes / sizeof(float)) / (sums * cols);
   assert(fit >= 1 && "the scratch holds a row of sums");
   return fit;
 }
 
-// out[s][col] += Σ over rows of the addends, s < Sums. `out`: vectors of `cols` in f32, apart from what the addends
-// read. N divides `cols`, and the addends may read N columns at once. Needs Sums · cols floats of scratch at least, and
-// uses more where there is more.
+// out[s][col] += Σ over rows of the addends, s < Sums. `out` are vectors of `cols` in f32, which must not overlap the
+// addends' inputs. N divides `cols`, and the addends may read N columns at once. Needs at least Sums · cols floats of
+// scratch, and uses more if the stream has more.
 template <int N, int Sums, class Addends>
 void add_column_sums(const Stream& stream, std::int64_t rows, std::int64_t cols, SumOutputs<Sums> out,
                      Addends addends) {
@@ -97,7 +99,7 @@ void add_column_sums(const Stream& stream, std::int64_t rows, std::int64_t cols,
   const std::int64_t fit = chunks_in_scratch(stream, cols, Sums);
   constexpr auto kernel = partial_sums_kernel<N, Sums, Addends>;
   const std::int64_t resident = resident_blocks(stream, kernel, kWarp * kSumRows);
-  // Chunks of at least 64 rows.
+  // A chunk has at least 64 rows.
   const std::int64_t chunks =
       std::max<std::int64_t>(1, std::min({resident / tiles, ceil_div(rows, 64), fit, std::int64_t{65535}}));
   const std::int64_t rows_of_chunk = ceil_div(rows, chunks);

@@ -21,7 +21,7 @@ __global__ void fill_kernel(std::int64_t rows, std::int64_t packs, Rows<T> to, T
     *pack_at<Pack<T, N>>(to.row(row) + pack * N) = values;
 }
 
-// The parts lie one behind the other, `elements` each; they are added in order.
+// The parts follow one another, `elements` each; they are added in order.
 template <class From, class T>
 __global__ void local_reduce_kernel(std::int64_t rows, std::int64_t cols, int parts, std::int64_t elements,
                                     const From* from, Rows<T> to) {

@@ -5,8 +5,9 @@
 namespace stretto::cuda {
 namespace {
 
-// A block a row, of as many threads as it has packs. Two blocks of 1,024 fill an SM, and the rows that are read at once
-// stay in the L2 cache until they are read again: 132 · 2 rows of GPT-2's 50,304 logits are 27 MB of an H100's 50.
+// Each row has a block of as many threads as the row has packs. Two blocks of 1,024 fill an SM, and the rows that are
+// read at once stay in the L2 cache until they are read again: 132 · 2 rows of GPT-2's 50,304 logits are 27 MB of an
+// H100's 50.
 constexpr unsigned kMostThreads = 1024;
 unsigned threads_of_row(std::int64_t packs) {
   unsigned threads = kWarp;
@@ -14,7 +15,7 @@ unsigned threads_of_row(std::int64_t packs) {
   return threads;
 }
 
-// The columns of one shard's slice that are classes.
+// The classes among the columns of one shard's slice.
 struct Slice {
   std::int64_t begin, classes, all;
   Slice(const Expr& first, std::int64_t cols, std::int64_t of_all)
@@ -22,7 +23,7 @@ struct Slice {
   __device__ bool holds(std::int64_t target) const { return target >= begin && target < begin + classes; }
 };
 
-// Maximum, and Σ exp(x − maximum), of what has been seen.
+// Maximum, and Σ exp(x − maximum), of the elements so far.
 struct Softmax {
   float top = -INFINITY, sum = 0;
   template <int N>
@@ -30,7 +31,7 @@ struct Softmax {
     float highest = x[0];
 #pragma unroll
     for (int n = 1; n < N; ++n) highest = max_or_nan(highest, x[n]);
-    if (!(highest <= top)) {  // a NaN too
+    if (!(highest <= top)) {  // true for a NaN too
       sum *= __expf(top - highest);
       top = highest;
     }
@@ -49,18 +50,18 @@ __device__ Softmax softmax_of(const T* x, std::int64_t classes) {
     if (i + N > classes) {
 #pragma unroll
       for (int n = 0; n < N; ++n)
-        if (i + n >= classes) v[n] = -INFINITY;  // adds nothing
+        if (i + n >= classes) v[n] = -INFINITY;  // exp of it adds nothing
     }
     own.see(v);
   }
   Softmax all;
   all.top = block_max(own.top);
-  // A thread that saw nothing has nothing to add; where nobody has seen anything the sum stays 0.
+  // A thread without elements adds 0; where no thread has any the sum stays 0.
   all.sum = block_sum(own.sum == 0.0f ? 0.0f : own.sum * __expf(own.top - all.top));
   return all;
 }
 
-// stats[shards][3, rows]: max, Σ exp(x − max), logit of the target; of the whole vocabulary.
+// Combines stats[shards][3, rows] (max, Σ exp(x − max), logit of the target) to those of the whole vocabulary.
 __device__ inline Softmax combined(const float* stats, std::int64_t shards, std::int64_t rows, std::int64_t row,
                                    float& target) {
   Softmax all;
@@ -74,7 +75,7 @@ __device__ inline Softmax combined(const float* stats, std::int64_t shards, std:
   return all;
 }
 
-// `stats` null: this is the whole vocabulary. nll[row] is what the row adds to the loss.
+// `stats` null: this is the whole vocabulary. nll[row] is the row's term of the loss.
 template <int N, class T>
 __global__ void __launch_bounds__(kMostThreads, kThreadsOfSm / kMostThreads)
     cross_entropy_kernel(std::int64_t rows, std::int64_t cols, Slice slice, float scale, Rows<T> logits,
@@ -91,7 +92,7 @@ __global__ void __launch_bounds__(kMostThreads, kThreadsOfSm / kMostThreads)
     all = softmax_of<N>(x, slice.classes);
     if (is_class) of_target = widened(x[target]);
   }
-  __syncthreads();  // everybody has read the logit of the target before it is overwritten
+  __syncthreads();  // all threads have read the logit of the target before it is overwritten
   if (threadIdx.x == 0) nll[row] = is_class ? logf(all.sum) - (of_target - all.top) : nanf("");
   const float factor = scale / all.sum;
   for (std::int64_t i = std::int64_t{threadIdx.x} * N; i < cols; i += std::int64_t{blockDim.x} * N) {

@@ -8,22 +8,22 @@
 namespace stretto::cuda {
 namespace {
 
-// The mask that forward keeps and the gradient reads instead of drawing it; null where there is none.
+// The mask that forward keeps, which the gradient reads and does not draw again; null where none is kept.
 struct KeptMask {
   std::int32_t* data;
   std::int64_t ld;
   bool is_read;
 };
 
-// Rows of the rank within a sample's.
+// The place of the rank's rows within a sample's.
 struct Place {
   std::int64_t first;
   Positions positions;
   std::int64_t before;
 };
 
-// out = residual + dropout(in + bias); null where there is none. A thread has four columns: one draw, one word of the
-// mask.
+// out = residual + dropout(in + bias); residual and bias may be null. Each thread has four columns: one draw, one word
+// of the mask.
 template <class T>
 __global__ void dropout_kernel(std::int64_t rows, std::int64_t cols, Place place, Rows<const T> residual,
                                Rows<const T> in, const T* bias, DropoutMask mask, KeptMask kept, Rows<T> out) {

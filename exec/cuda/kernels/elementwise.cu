@@ -40,7 +40,7 @@ template <class T>
 void run(const Elementwise& e, std::span<const exec::Operand> o, const Stream& stream) {
   const auto in = [&](std::size_t i) { return rows_of<const T>(o[i]); };
   const auto out = [&](std::size_t i) { return rows_of<T>(o[i]); };
-  // The second half of a [rows, 2·cols] operand.
+  // Returns the second half of a [rows, 2·cols] operand.
   const auto half = [&](auto rows) {
     rows.data += e.cols;
     return rows;

@@ -5,9 +5,9 @@
 namespace stretto::cuda {
 namespace {
 
-// A rank's part of the tables: rows of wte from `first_row` on, columns of wpe from `first_col` on.
+// A rank's cut of the tables: rows of wte from `first_row` on, columns of wpe from `first_col` on.
 struct Part {
-  std::int64_t vocab, rows, first_row, cols, first_col, tokens;  // of a sequence, those that are here
+  std::int64_t vocab, rows, first_row, cols, first_col, tokens;  // tokens: those of one sequence that are held
   Positions positions;
   explicit Part(const Embedding& work)
       : vocab(work.vocab),
@@ -19,7 +19,7 @@ struct Part {
         positions(work.parts, work.seq) {}
 };
 
-// N divides the columns, and those of the part.
+// N divides the columns, and the columns of the part.
 template <int N, class T>
 __global__ void forward_kernel(std::int64_t rows, std::int64_t cols, Part part, const std::int32_t* tokens,
                                Rows<const T> wte, Rows<const T> wpe, Rows<T> x) {
@@ -41,12 +41,13 @@ __global__ void forward_kernel(std::int64_t rows, std::int64_t cols, Part part, 
   }
 }
 
-constexpr int kBlocksOfSm = 4;  // that look for tokens: every block reads all of them, so no more than run at once
-constexpr int kTokens = 4;      // that a thread looks at, at a time
-constexpr int kFound = 2048;    // occurrences that a block collects before it adds them
+// blocks that look for tokens: every block reads all of them, so there are no more than run at once
+constexpr int kBlocksOfSm = 4;
+constexpr int kTokens = 4;    // tokens that a thread looks at, at a time
+constexpr int kFound = 2048;  // occurrences that a block collects before it adds them
 
-// Adds N columns of the rows that were found to those of their tokens. The sum of a token stays in registers while the
-// next row found is of the same one; rows are read eight ahead, because a frequent token has thousands.
+// Adds N columns of the found rows to those of their tokens. The sum of a token stays in registers while the next found
+// row has the same token; rows are read eight ahead, because a frequent token has thousands.
 template <int N, class T>
 __device__ void add_rows(int count, const std::int32_t* found, const std::int32_t* tokens, std::int64_t first_row,
                          Rows<const T> dx, Rows<float> dwte, std::int64_t col) {
@@ -74,8 +75,8 @@ __device__ void add_rows(int count, const std::int32_t* found, const std::int32_
   if (current >= 0) store(dwte.row(current) + col, sum);
 }
 
-// A block answers for the tokens t with t mod (number of blocks) = its number, and reads all tokens to find them. It
-// adds the rows of a token one after the other, so that the sum never depends on timing.
+// Each block adds the gradients of the tokens t with t mod (number of blocks) = its number, and reads all tokens to
+// find them. It adds the rows of a token one after the other, so that the sum never depends on timing.
 template <int N, class T>
 __global__ void __launch_bounds__(kThreads, kBlocksOfSm)
     wte_kernel(std::int64_t rows, std::int64_t cols, Part part, const std::int32_t* tokens, Rows<const T> dx,
@@ -83,7 +84,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfSm)
   __shared__ std::int32_t found[kFound];
   __shared__ int of_warp[kWarp];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
-  int count = 0;  // the same in all threads
+  int count = 0;  // equal in all threads
   const std::int64_t at_once = std::int64_t{blockDim.x} * kTokens;
   for (std::int64_t begin = 0; begin < rows; begin += at_once) {
     const std::int64_t first = begin + std::int64_t{threadIdx.x} * kTokens;
@@ -95,7 +96,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfSm)
       is_mine[i] = own >= 0 && own < part.rows && static_cast<unsigned>(own) % gridDim.x == blockIdx.x;
       mine += is_mine[i] ? 1 : 0;
     }
-    // Its position: after the finds of the threads before, which keeps their order.
+    // Its position follows the finds of earlier threads, which keeps their order.
     int before = mine;
     for (int delta = 1; delta < kWarp; delta *= 2) {
       const int other = __shfl_up_sync(0xffffffffu, before, delta);
@@ -124,7 +125,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfSm)
   }
 }
 
-// Token by token of a sequence, the sequences in order, N columns a thread; rows are read eight ahead.
+// The loop goes token by token of a sequence, over the sequences in order, N columns a thread; rows are read eight
+// ahead.
 template <int N, class T>
 __global__ void wpe_kernel(std::int64_t rows, Part part, Rows<const T> dx, Rows<float> dwpe) {
   constexpr int kAhead = 8;
@@ -160,7 +162,7 @@ void run_kernel(const Embedding& work, std::span<const exec::Operand> operands, 
   const exec::Operand* wpe = work.positions ? &operands[is_forward ? 2 : 3] : nullptr;
   with_device_type(x.dtype, [&](auto type) {
     using T = decltype(type);
-    // The part's width must divide as well, so that a pack that begins in it ends in it.
+    // N must divide the part's width as well, so that a pack that begins in the part ends in it.
     const auto divides = [&](int n) { return work.cols % n == 0 && part.cols % n == 0; };
     if (is_forward) {
       constexpr int widest = 16 / static_cast<int>(sizeof(T));

@@ -7,21 +7,21 @@
 
 namespace stretto::cuda {
 
-// One overload for each kind of work, in the file of its family; launch_work() calls the one that fits, so a kind
-// without one does not compile. Operands as Work documents, on the device; every operand that is not of the step's
-// element type is of the type that accumulation_of() gives. Computed in f32, rounded once. Results depend on shapes and
-// on the device, never on timing.
+// One overload for each kind of work, in the file of its family; launch_work() calls the matching one, so a kind
+// without an overload does not compile. Operands are those that work.hpp documents, on the device; every operand that
+// does not have the step's element type has the type that accumulation_of() gives. Computed in f32, rounded once.
+// Results depend on shapes and on the device, never on timing.
 void run_kernel(const Elementwise& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_column_sum(const Elementwise& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_kernel(const LayerNorm& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_kernel(const RmsNorm& work, std::span<const exec::Operand> operands, const Stream& stream);
-// Heads of up to 256. Without tensor cores: what stands in where a library has nothing faster.
+// Heads of up to 256 elements. It has no tensor cores: the fallback where no library has a faster kernel.
 void run_kernel(const Attention& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_kernel(const AttentionMerge& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_kernel(const SplitHeads& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_kernel(const PackKv& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_kernel(const JoinQkv& work, std::span<const exec::Operand> operands, const Stream& stream);
-// Without tensor cores too.
+// These have no tensor cores either.
 void run_kernel(const AttentionProduct& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_kernel(const Softmax& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_kernel(const Rope& work, std::span<const exec::Operand> operands, const Stream& stream);

@@ -1,5 +1,5 @@
-// Every kernel of the device, on a GPU in gpu_tests (STRETTO_ON_GPU) and everywhere else with its threads emulated,
-// against the host's kernel of the same name on the same random data. Operands come from the specification
+// Tests every kernel of the device, on a GPU in gpu_tests (STRETTO_ON_GPU) and everywhere else with its threads
+// emulated, against the host's kernel of that name on equal random data. Operands come from the specification
 // (model/schedule/operands.hpp), so that a new kind of work needs a few lines here.
 #include <catch2/catch.hpp>
 #include <utility>
@@ -44,7 +44,7 @@ void compare_norm() {
   for (const Pass pass : values_of<Pass>())
     for (const auto& [rows, cols] : {std::pair{5, 7}, std::pair{1, 1}, std::pair{13, 64}, std::pair{150, 520}})
       check(Norm{pass, rows, cols}, 2e-5);
-  // Two packs a thread in f32; two in bf16, and both gradients one after the other in f32.
+  // A thread has two packs in f32; in bf16 two too, and in f32 both gradients one after the other.
   for (const std::int64_t cols : {2056, 4104}) check(Norm{Pass::backward, 5, cols}, 2e-5);
 }
 void compare(const LayerNorm&) { compare_norm<LayerNorm>(); }
@@ -99,7 +99,7 @@ void compare(const Embedding&) {
           check(Embedding{pass, 350, cols, vocab, 50, positions, shards, shard}, 1e-5);
   for (const Pass pass : {Pass::forward, Pass::wgrad})
     check(Embedding{pass, 24, 6, 31, 36, true, 1, 0, {3, 1, 1}}, 1e-5);
-  // More occurrences than a block collects at once, and more sequences than are read ahead.
+  // There are more occurrences than a block collects at once, and more sequences than are read ahead.
   check(Embedding{Pass::wgrad, 7000, 4, 3, 3500, true, 1}, 1e-5);
   check(Embedding{Pass::wgrad, 360, 8, 30, 20, true, 1}, 1e-5);
 }
@@ -143,7 +143,7 @@ void compare(const LocalReduce&) {
     for (const std::int64_t parts : {1, 3}) {
       const LocalReduce work{parts, elements};
       check(work);
-      // Parts in bf16 whose sum is in f32.
+      // The parts are bf16 and their sum is f32.
       std::vector<Buffer> before = buffers_of(work, Dtype::bf16, 0, {false});
       before[1].operand.dtype = Dtype::f32;
       before[1].bytes.resize(static_cast<std::size_t>(elements) * sizeof(float));
@@ -159,7 +159,7 @@ void compare(const AdamW&) {
     for (const std::int64_t elements : {1, 10, 1003, 4096})
       for (std::int64_t shard = 0; shard < 2; ++shard)
         check(AdamW{elements, {{0, elements / 3}, {elements / 2, elements + elements / 3}}, 2, master, shard}, 5e-6);
-  // More ranges than one launch takes, and some that meet.
+  // There are more ranges than one launch takes, and some that touch.
   AdamW many{20000, {}, 1, true};
   for (std::int64_t i = 0; i < 2300; ++i) many.decayed.push_back({i * 8 + 1, i * 8 + (i % 3 == 0 ? 9 : 6)});
   check(many, 5e-6);
@@ -173,8 +173,8 @@ void compare(const Attention&) {
       check(Attention{pass, 1, 1, 1, 1, 1, true, dropout}, 1e-5);
     }
   check(Attention{Pass::forward, 1, 1, 1, 3, 256, true, 0}, 1e-5);
-  // Parts of a sequence: one of queries with one of keys that is before, the same and behind, with all, and all of
-  // them.
+  // Parts of a sequence: one part of queries with one part of keys that is before it, the same and after it; with all
+  // keys; and all queries.
   const auto check_parts = [](std::int64_t first_key, std::int64_t queries, std::int64_t keys, bool kv_apart) {
     for (const Pass pass : {Pass::forward, Pass::dgrad})
       for (const double dropout : {0.0, 0.25})
@@ -220,7 +220,7 @@ void compare(const SplitHeads&) {
   }
 }
 
-void compare(const Gemm&) {}          // cuBLAS's: the executor's tests
+void compare(const Gemm&) {}          // cuBLAS runs GEMMs: the executor's tests cover them
 void compare(const Collective&) {}    // below
 void compare(const PointToPoint&) {}  // below
 
@@ -234,7 +234,7 @@ void compare_all(const std::variant<Kinds...>*) {
 
 }  // namespace
 
-// A kind that nothing compares does not compile.
+// A kind without a comparison does not compile.
 TEST_CASE("device kernels agree with the host's", "[cuda]") { compare_all(static_cast<const Work*>(nullptr)); }
 
 }  // namespace stretto::cuda

@@ -15,9 +15,9 @@ constexpr unsigned kThreads = 256;
 
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// Starts a kernel on the stream, with no dynamic shared memory; a grid without blocks is nothing to do. Arguments are
-// copied when this returns. Throws Error(runtime) when
-// the launch itself is refused; what goes wrong later shows at the next synchronisation.
+// Starts a kernel on the stream, with no dynamic shared memory; a grid without blocks does nothing. Arguments are
+// copied when this returns. Throws Error(runtime) when the launch itself is refused; later errors show at the next
+// synchronisation.
 template <class... Parameters, class... Arguments>
 void launch(const Stream& stream, dim3 grid, dim3 block, void (*kernel)(Parameters...), Arguments&&... arguments) {
   if (grid.x == 0 || grid.y == 0) return;
@@ -30,13 +30,13 @@ void launch(const Stream& stream, dim3 grid, dim3 block, void (*kernel)(Paramete
 #endif
 }
 
-// Blocks of `threads` threads, without dynamic shared memory, of which the device holds all at once: a grid of so many
-// has no second wave. At least 1. The kernel's registers and shared memory decide, so the number is the same wherever
+// Returns how many blocks of `threads` threads, without dynamic shared memory, the device holds at once: a grid of that
+// many has no second wave. At least 1. The kernel's registers and shared memory decide, so the number is equal wherever
 // this program runs on such a device. Throws Error(runtime) in CUDA's words.
 template <class... Parameters>
 std::int64_t resident_blocks(const Stream& stream, void (*kernel)(Parameters...), unsigned threads) {
 #if defined(__CUDACC__)
-  // A process has one device.
+  // A process has one device, so the number is kept.
   thread_local std::map<std::pair<const void*, unsigned>, int> of_sm;
   const auto [known, fresh] = of_sm.try_emplace({reinterpret_cast<const void*>(kernel), threads}, 0);
   if (fresh)
@@ -55,7 +55,7 @@ std::int64_t resident_blocks(const Stream& stream, void (*kernel)(Parameters...)
   return std::max<std::int64_t>(1, std::int64_t{blocks} * stream.sms);
 }
 
-// Rows of a matrix, `ld` elements apart; 0 when every row is the same one.
+// Rows of a matrix, `ld` elements apart; 0 when all rows are one.
 template <class T>
 struct Rows {
   T* data = nullptr;
@@ -72,7 +72,7 @@ inline Tiling tile(std::int64_t rows, std::int64_t cols) {
   unsigned x = kWarp;
   while (x < kThreads && x < cols) x *= 2;
   const unsigned y = kThreads / x;
-  constexpr std::int64_t most = 65535;  // of a grid's y
+  constexpr std::int64_t most = 65535;  // limit of a grid's y
   return {{static_cast<unsigned>(ceil_div(cols, x)), static_cast<unsigned>(std::min(ceil_div(rows, y), most)), 1},
           {x, y, 1}};
 }

@@ -1,5 +1,5 @@
-// What kernels do that has no kernel of the host's beside it: shares of collectives, cuDNN's attention, the blocks that
-// are launched, and what is no number.
+// Tests of kernels without a counterpart on the host: shares of collectives, cuDNN's attention, the number of launched
+// blocks, and NaNs.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -40,7 +40,8 @@ TEST_CASE("GEMMs of cuBLAS agree with the host's, with every epilogue that it ha
       for (const auto& [m, n, k] : {std::tuple{256, 512, 128}, std::tuple{200, 72, 56}, std::tuple{33, 50, 17}})
         for (const bool trans_a : {false, true})
           for (const bool trans_b : {false, true})
-            for (const bool is_more : {false, true}) {  // a bias where there can be one, else added to what is there
+            // with a bias where there can be one; otherwise added to old contents
+            for (const bool is_more : {false, true}) {
               const bool has_bias = epilogue == GemmEpilogue::gelu || epilogue == GemmEpilogue::residual;
               const Gemm work{m, n, k, trans_a, trans_b, is_more && has_bias, epilogue};
               if (!operands_of(Work(work), 1).error.empty()) continue;
@@ -49,23 +50,23 @@ TEST_CASE("GEMMs of cuBLAS agree with the host's, with every epilogue that it ha
               std::vector<Buffer> device = before, host = before;
               host::run_work(work, bound(host));
               OnDevice(device).run_by_cublas(runner, work);
-              // cuBLAS may have sums of bf16 operands in bf16 only.
+              // cuBLAS may keep sums of bf16 operands only in bf16.
               check_same(device, host, before, dtype == Dtype::bf16 ? 1.0 / 128 : 1e-3);
             }
 }
 #endif
 
-#if !defined(STRETTO_ON_GPU)  // there the executor tests them
+#if !defined(STRETTO_ON_GPU)  // the executor's tests on a GPU cover these
 TEST_CASE("shares of collectives on the device are those of the host", "[cuda]") {
   const Pace pace{3, 0};
   for (const CollectiveKind kind : values_of<CollectiveKind>()) {
     const CollectiveRule rule = rule_of(kind);
     for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::e4m3}) {
-      if (dtype == Dtype::e4m3 && rule.reduces()) continue;  // bytes are moved
+      if (dtype == Dtype::e4m3 && rule.reduces()) continue;  // bytes are only moved
       for (const int members : {2, 3})
         for (const std::int64_t each :
              {1, 7, 64, 1000, 6151, 20000}) {  // the last two: more than all threads take at once
-          // All-reduces of a number of elements that members do not divide.
+          // All-reduces have a number of elements that members do not divide.
           const std::int64_t elements = members * each + (rule.one_buffer ? 1 : 0);
           const auto width = bytes_of(dtype);
           const std::int64_t in = rule.gives_shard ? each : elements, out = rule.gets_shard ? each : elements;
@@ -108,7 +109,7 @@ TEST_CASE("shares of collectives on the device are those of the host", "[cuda]")
 }
 
 TEST_CASE("kernels that go round their work launch as many blocks as the device holds, and no more", "[cuda]") {
-  // As if each thread took 128 of the SM's registers.
+  // The emulation behaves as if each thread took 128 of the SM's registers.
   const auto threads_of_sm = std::exchange(emulate::threads_of_sm, 512);
   std::vector<emulate::Launch> launches;
   const auto blocks_of_first = [&](auto start) {
@@ -123,7 +124,8 @@ TEST_CASE("kernels that go round their work launch as many blocks as the device 
     std::vector<Buffer> buffers = buffers_of(work, dtype, 0, {true});
     return blocks_of_first([&] { OnDevice(buffers).run(work, kScratch_bytes, sms); });
   };
-  // A block has 96 threads at 768 columns of bf16 and 320 at 5,120, a pack of eight columns or two each.
+  // A block has 96 threads at 768 columns of bf16 and 320 at 5,120: a pack of eight columns, or two packs, for each
+  // thread.
   CHECK(blocks_of(LayerNorm{Pass::backward, 100, 768}, Dtype::bf16) == sms * (512 / 96));
   CHECK(blocks_of(RmsNorm{Pass::backward, 20, 5120}, Dtype::bf16) == sms * (512 / 320));
   // Two tiles of columns share four blocks.

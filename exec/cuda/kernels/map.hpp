@@ -1,6 +1,7 @@
 #pragma once
 // Elementwise kernels: (out[0], …)(row, col) = fn((in[0], …)(row, col)). Each thread handles one pack of columns in the
-// rows of its block, so that no index needs a division.
+// rows of its block, so that no index needs a division. Matrices are borrowed device memory; a launch is asynchronous
+// on its stream, so they must stay until the stream has passed it.
 #include <array>
 #include <span>
 
@@ -9,7 +10,8 @@
 
 namespace stretto::cuda {
 
-// Operands of one kernel: all [rows, cols], each with its own leading dimension. Passed to kernels by value.
+// Operands of one kernel: all [rows, cols], each with its own leading dimension in elements. Passed to kernels by
+// value.
 template <class T, int Count>
 struct Matrices {
   Rows<T> at[Count];
@@ -40,7 +42,7 @@ __global__ void map_kernel(std::int64_t rows, std::int64_t packs, Matrices<const
   }
 }
 
-// Whether every row is aligned to n elements, so that a Pack of n can be read at any multiple of n.
+// Returns whether every row is aligned to n elements, so that a Pack of n can be read at any multiple of n.
 template <class T>
 bool is_packable(const Rows<T>& rows, int n) {
   return reinterpret_cast<std::uintptr_t>(rows.data) % (sizeof(T) * static_cast<std::size_t>(n)) == 0 &&
@@ -50,6 +52,7 @@ bool is_packable(const Rows<T>& rows, int n) {
 // Launches fn(const float (&in)[In], float (&out)[Out]), an immutable __device__ function object, on every element.
 // Computes in f32, whatever T and U, and rounds once. An output may be the same memory as an input. Reads 16 bytes at
 // once if alignment and `cols` allow it, single elements otherwise; contiguous operands are treated as one long row.
+// Throws Error(runtime) when the launch is refused.
 template <int In, int Out, class T, class U, class Fn>
 void map(const Stream& stream, std::int64_t rows, std::int64_t cols, Matrices<const T, In> in, Matrices<U, Out> out,
          Fn fn) {
@@ -76,7 +79,7 @@ void map(const Stream& stream, std::int64_t rows, std::int64_t cols, Matrices<co
   }
 }
 
-// The rows of an operand; shared_row(): a vector that all rows share, with ld 0.
+// Return the rows of an operand; shared_row() is a vector that all rows share, with ld 0.
 template <class T>
 Rows<T> rows_of(const exec::Operand& operand) {
   return {static_cast<T*>(operand.data), operand.rows == 1 ? operand.cols : operand.ld};

@@ -1,5 +1,5 @@
-// LayerNorm and RMSNorm: a warp a row of a head, which reads it from memory once and then from the cache; for both
-// gradients at once a block a row, which keeps it in registers.
+// LayerNorm and RMSNorm. A warp computes a row of a head, which it reads from memory once and then from the cache; for
+// both gradients at once a block computes a row, which it keeps in registers.
 #include <vector>
 
 #include "exec/cuda/kernels/column_sums.hpp"
@@ -19,9 +19,9 @@ struct HeadRows {
 
 constexpr float kEpsilon = 1e-5f;
 constexpr unsigned kRowsOfBlock = 4;
-constexpr unsigned kMostThreads = 512;  // of a block that has both gradients
+constexpr unsigned kMostThreads = 512;  // threads of a block that computes both gradients
 
-// stats[rows, 2] (mean, reciprocal standard deviation) when `kCentred`, which LayerNorm is; else [rows, 1].
+// stats[rows, 2] (mean, reciprocal standard deviation) when `kCentred`, as in LayerNorm; else [rows, 1].
 template <bool kCentred>
 struct RowStats {
   float mean = 0, scale = 1;
@@ -47,7 +47,7 @@ template <int N, bool kCentred, class T>
 __global__ void forward_kernel(std::int64_t rows, std::int64_t cols, HeadRows<const T> in, const T* gamma,
                                const T* beta, HeadRows<T> out, HeadRows<float> stats) {
   const std::int64_t row = row_of_warp();
-  if (row >= rows) return;  // a whole warp
+  if (row >= rows) return;  // a whole warp returns
   const T* x = in.row(row);
   const std::int64_t first = std::int64_t{threadIdx.x} * N, stride = kWarp * N;
   RowStats<kCentred> own;
@@ -117,7 +117,7 @@ __global__ void dgrad_kernel(std::int64_t rows, std::int64_t cols, HeadRows<cons
   }
 }
 
-// dgamma: dy ∘ x̂; dbeta, when centred: dy.
+// The addends of dgamma: dy ∘ x̂; of dbeta, when centred: dy.
 template <int N, bool kCentred, class T>
 struct WeightGradient {
   HeadRows<const T> dy, x;
@@ -135,8 +135,8 @@ struct WeightGradient {
   }
 };
 
-// Both gradients. Thread t has the packs t, t + blockDim.x, … of columns, kPacks of them, of kRows rows at a time:
-// their dy and x are read once, and the gradients of the weights add up in registers over all rows of the block.
+// Computes both gradients. Thread t has the packs t, t + blockDim.x, … of columns, kPacks of them, of kRows rows at a
+// time: their dy and x are read once, and the gradients of the weights add up in registers over all rows of the block.
 // partial[block][sum][cols] as in column_sums.hpp. N · kPacks · blockDim.x is at least cols, which N divides.
 template <int N, int kPacks, int kRows, bool kCentred, class T>
 __global__ void __launch_bounds__(kMostThreads)
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(kMostThreads)
                     float* partial) {
   constexpr int kSums = kCentred ? 2 : 1;
   using Columns = Pack<T, N>;
-  // Sums of g and of g∘x̂. Double-buffered: fast warps write the next while others still read this one.
+  // Sums of g and of g∘x̂. They are double-buffered: fast warps write the next while others still read this one.
   __shared__ float of_warp[2][kRows][2][kWarp];
   const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
   const std::int64_t begin = blockIdx.x * rows_of_block;
@@ -256,7 +256,7 @@ void run(Pass pass, std::int64_t rows, std::int64_t cols, std::int64_t heads, st
                     heads_of<const float>(o[2], heads), vector(3), heads_of<T>(o[4], heads),
                     o[4].mode == AccessMode::accumulate);
     case Pass::wgrad: {
-      // Half of what a pack can be: there are two sums.
+      // A pack has half of the largest size, because there are two sums.
       constexpr int n = N > 1 ? N / 2 : 1;
       const WeightGradient<n, kCentred, T> addends{in(0), in(1), heads_of<const float>(o[2], heads)};
       if constexpr (kCentred)
@@ -271,7 +271,7 @@ void run(Pass pass, std::int64_t rows, std::int64_t cols, std::int64_t heads, st
         if (cols <= 2 * N * std::int64_t{kMostThreads})
           return run_backward<N, 2, 1, kCentred, T>(rows, cols, heads, o, stream);
       }
-      // Rows that are not aligned, or longer than registers hold: one after the other.
+      // Rows that are not aligned, or longer than registers hold, get the two gradients one after the other.
       std::vector<exec::Operand> weights(o.begin(), o.begin() + 3), stream_of_rows(o.begin(), o.begin() + 4);
       weights.insert(weights.end(), o.begin() + 4, o.end() - 1);
       stream_of_rows.push_back(o.back());

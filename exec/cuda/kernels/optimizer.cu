@@ -9,15 +9,15 @@
 namespace stretto::cuda {
 namespace {
 
-// Ranges that decay, as far as one launch reaches; kernels take 32 KiB of parameters (CUDA 12.1).
+// The decayed ranges, as far as one launch reaches; kernels take 32 KiB of parameters (CUDA 12.1).
 constexpr int kMostRanges = 1000;
 struct Ranges {
   int count = 0;
-  std::int64_t begin[kMostRanges], end[kMostRanges];  // ascending, apart
-  // Which of the N elements from i on decay.
+  std::int64_t begin[kMostRanges], end[kMostRanges];  // ascending, without overlap
+  // Sets which of the N elements from i on decay.
   template <int N>
   __device__ void hold(std::int64_t i, bool (&holds)[N]) const {
-    int low = 0, high = count;  // the first range that ends behind i
+    int low = 0, high = count;  // the first range that ends after i
     while (low < high) {
       const int middle = (low + high) / 2;
       if (end[middle] > i)
@@ -39,7 +39,7 @@ struct Step {
 };
 __device__ inline Step step_of(const double* hyper, double norm_squared) {
   const double lr = hyper[0], clip = hyper[5], ratio = clip / (sqrt(norm_squared) + 1e-6);
-  const bool clipped = clip > 0 && !(ratio >= 1);  // a NaN norm must reach the parameters, not be dropped
+  const bool clipped = clip > 0 && !(ratio >= 1);  // a NaN norm must reach the parameters, not be ignored
   return {static_cast<float>(clipped ? ratio : 1.0),
           static_cast<float>(hyper[1]),
           static_cast<float>(hyper[2]),
@@ -49,7 +49,7 @@ __device__ inline Step step_of(const double* hyper, double norm_squared) {
           static_cast<float>(1.0 - lr * hyper[4])};
 }
 
-// `first`: of the launch's elements, in the bucket.
+// `first`: index in the bucket of the launch's first element.
 template <int N, class T>
 __global__ void adamw_kernel(std::int64_t packs, std::int64_t first, const float* grad, const double* norm_squared,
                              const double* hyper, T* param, float* m, float* v, float* master, Ranges decayed) {
@@ -110,12 +110,12 @@ void run_kernel(const AdamW& work, std::span<const exec::Operand> operands, cons
     std::sort(decayed.begin(), decayed.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
     std::size_t next = 0;
     for (std::int64_t begin = 0; begin < work.elements;) {
-      // As many elements as the ranges of a launch reach; all of them but for models of hundreds of layers.
+      // A launch takes as many elements as its ranges reach: all of them except in models of hundreds of layers.
       Ranges ranges;
       std::int64_t end = work.elements;
       for (; next < decayed.size(); ++next) {
         if (ranges.count == kMostRanges) {
-          // Rounded down, so that the last range of this launch may reach into the next.
+          // The end is rounded down, so the last range of this launch may reach into the next.
           end = std::min(end, (decayed[next].begin - shard_begin) / N * N);
           --next;
           break;

@@ -3,7 +3,7 @@
 
 namespace stretto::cuda {
 
-// Philox4x32-10, as base/rng.hpp.
+// Philox4x32-10 on the device, equal to base/rng.hpp bit for bit. Pure functions; a thread draws four words at a time.
 struct Random4 {
   std::uint32_t at[4];
 };
@@ -18,11 +18,12 @@ __device__ inline Random4 philox4x32(Random4 counter, std::uint32_t key0, std::u
   return counter;
 }
 
-// Dropout factors (model/schedule/work.hpp, DropoutSite) of four columns from `col` on, a multiple of 4.
+// Dropout factors (model/schedule/work.hpp, DropoutSite) of four columns from `col` on, a multiple of 4. `key` is the
+// operand i32[1,3] in device memory, borrowed.
 struct DropoutMask {
   const std::int32_t* key;
   std::uint32_t site;
-  std::uint64_t threshold;  // of 2^32
+  std::uint64_t threshold;  // probability · 2^32
   float scale;
   __device__ void factors(std::int64_t sample, std::int64_t row, std::int64_t col, float (&out)[4]) const {
     const Random4 bits = philox4x32({{static_cast<std::uint32_t>(col / 4), static_cast<std::uint32_t>(row),

@@ -6,10 +6,10 @@
 
 namespace stretto::cuda {
 
-// place_of_row() of model/schedule/sequence_parts.hpp on the device: where the tokens of one held part are in their
-// sequences. Passed to kernels by value.
+// place_of_row() of model/schedule/sequence_parts.hpp on the device: the positions in their sequences of the tokens of
+// one held part. Passed to kernels by value.
 struct Positions {
-  std::int64_t tokens, chunk, skip_first, skip_second;  // added to the token's number in its chunk pair
+  std::int64_t tokens, chunk, skip_first, skip_second;  // the skips are added to the token's number in its chunk pair
   Positions(const SequenceParts& parts, std::int64_t seq)
       : tokens(seq / parts.of),
         chunk(parts.of == 1 ? seq : seq / (2 * parts.of)),

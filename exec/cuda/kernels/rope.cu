@@ -5,8 +5,8 @@
 namespace stretto::cuda {
 namespace {
 
-// A thread turns the pair (i, i + half) of every head of one row: the angle, in f64 so that far positions keep their
-// digits, is worth computing once.
+// Each thread turns the pair (i, i + half) of every head of one row: the angle, in f64 so that far positions keep their
+// digits, is computed only once.
 template <class T>
 __global__ void rope_kernel(std::int64_t rows, int half, int turned, Positions positions, double log2_base,
                             RopeScaling scaling, float direction, Rows<T> qkv) {

@@ -6,8 +6,8 @@
 namespace stretto::cuda {
 namespace {
 
-// The numbers of base/fp8.hpp.
-constexpr unsigned kNan = 255;  // scale of a block that has one
+// The device's code for the numbers of base/fp8.hpp.
+constexpr unsigned kNan = 255;  // scale of a block that has a NaN or an infinity
 
 __device__ inline unsigned bits_of(float value) {
   unsigned bits = 0;
@@ -27,7 +27,7 @@ __device__ inline unsigned scale_of(float amax) {
   return exponent < 0 ? 0u : static_cast<unsigned>(exponent);
 }
 
-// Of a finite number: above 2^-6 by its bits, below it in steps of 2^-9, which adding 2^23 of them rounds to.
+// Rounds a finite number: above 2^-6 by its bits, below in steps of 2^-9, to which adding 2^23 such steps rounds.
 __device__ inline unsigned char to_e4m3(float value) {
   const unsigned bits = bits_of(value), sign = bits >> 31 << 7, size = bits & 0x7fffffffu;
   if (size < 0x3c800000u)
@@ -42,7 +42,7 @@ __device__ inline float from_e4m3(unsigned byte) {
   return (byte & 0x80u) != 0 ? -size : size;
 }
 
-// A warp for each block of a scale. `blocks`: of all shards.
+// Each warp packs the block of one scale. `blocks`: of all shards.
 template <class T>
 __global__ void pack_kernel(std::int64_t blocks, std::int64_t blocks_of_shard, const T* x, unsigned char* packed) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warps = static_cast<int>(blockDim.x) / kWarp;

@@ -6,7 +6,7 @@ namespace stretto::cuda {
 namespace {
 
 constexpr unsigned kShareThreads = 512;
-// Loads that a thread has under way: with one at a time a block would carry what the latency of memory lets it.
+// Loads in flight for each thread: with one at a time the latency of memory would limit a block's rate.
 constexpr int kInFlight = 4;
 
 #if defined(__CUDACC__)
@@ -19,7 +19,7 @@ __device__ std::int64_t now_ns() {
 std::int64_t now_ns() { return 0; }
 #endif
 
-// Keeps the block, and with it an SM's slot, until the link would be through with its part.
+// Keeps the block, and with it an SM's slot, until the link would have moved its share.
 __device__ void stay(std::int64_t begin_ns, std::int64_t least_ns) {
   if (least_ns == 0 || threadIdx.x != 0) return;
 #if defined(__CUDACC__)
@@ -32,7 +32,7 @@ __device__ void stay(std::int64_t begin_ns, std::int64_t least_ns) {
 __global__ void start_clock_kernel(std::int64_t* begin_ns) { *begin_ns = now_ns(); }
 __global__ void await_clock_kernel(const std::int64_t* begin_ns, std::int64_t least_ns) { stay(*begin_ns, least_ns); }
 
-// Copies slices of a whole: part i comes from from[i] + offset[i] and goes to `to` + i · `each`.
+// Copies slices of a whole: slice i comes from from[i] + offset[i] and goes to `to` + i · `each`.
 struct Slices {
   int count = 0;
   const std::byte* from[kMostMembers];
@@ -105,7 +105,8 @@ __global__ void reduce_kernel(std::int64_t elements, Addends<T> in, T* out, std:
   stay(begin_ns, least_ns);
 }
 
-// As many blocks as channels, but no more than the device holds: a second wave would stay for the link's time again.
+// Starts as many blocks as channels, but no more than the device holds: a second wave would stay for the link's time
+// again.
 template <class... Parameters, class... Arguments>
 void start(void (*kernel)(Parameters...), const Pace& pace, const Stream& stream, const Arguments&... arguments) {
   const std::int64_t blocks = std::min(std::int64_t{pace.ctas}, resident_blocks(stream, kernel, kShareThreads));
@@ -125,7 +126,7 @@ void copy(const Slices& slices, const Pace& pace, const Stream& stream) {
     start(copy_kernel<std::uint8_t>, pace, stream, slices, pace.least_ns);
 }
 
-// All that one member gets, in one place.
+// Reduces all slices of one member into one place.
 template <class T, class Sum, Reduction kReduction>
 void reduce(const Slices& slices, const Pace& pace, const Stream& stream) {
   Addends<T> in;

@@ -9,24 +9,24 @@
 
 namespace stretto::cuda {
 
-constexpr int kMostMembers = 64;  // of a group of ranks that share a device
+constexpr int kMostMembers = 64;  // members of a group of ranks that share a device
 
-// How a communication kernel uses the device: `ctas` thread blocks, as many as NCCL would use channels; and it takes at
-// least `least_ns`, as the link that it stands for would (0: as fast as memory is).
+// How a communication kernel uses the device: with `ctas` thread blocks, as many as NCCL would use channels, for at
+// least `least_ns`, the time of the link that it stands for (0: as fast as memory).
 struct Pace {
   int ctas = 16;
   std::int64_t least_ns = 0;
 };
 
-// One member's share of a collective among ranks whose memory is on one device: what local::run_share() does, with the
-// same sums. At most kMostMembers. Other members' buffers must be ready, and stay until all shares are done.
+// Starts one member's share of a collective among ranks whose memory is on one device, with the sums of
+// local::run_share(). At most kMostMembers. Other members' buffers must be ready, and stay until all shares are done.
 void run_share(const Collective& collective, Dtype dtype, int member, std::span<const local::Buffers> buffers,
                int phase, const Pace& pace, const Stream& stream);
-// One message: `bytes` from one rank's buffer to another's.
+// Starts one message: `bytes` from one rank's buffer to another's.
 void run_message(const void* from, void* to, std::int64_t bytes, const Pace& pace, const Stream& stream);
 
-// Around what a copy engine does, so that it takes as long as a link: the second waits until `least_ns` have passed
-// since the first, on one thread. Nothing else of the stream may use its scratch in between.
+// Delay a copy engine's work, so that it takes as long as a link: await_clock waits, on one thread, until `least_ns`
+// have passed since start_clock. Nothing else on the stream may use its scratch in between.
 void start_clock(const Stream& stream);
 void await_clock(std::int64_t least_ns, const Stream& stream);
 

@@ -3,7 +3,7 @@
 
 namespace stretto::cuda {
 
-// sum += factor · Σ x[i], in f64 and in an order that `count` alone decides. One block.
+// sum += factor · Σ x[i], in f64 and in an order that depends only on `count`. Launch one block.
 template <class T>
 __global__ void add_sum_kernel(const T* x, std::int64_t count, double factor, double* sum) {
   double own = 0;

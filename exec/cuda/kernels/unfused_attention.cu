@@ -7,11 +7,11 @@
 namespace stretto::cuda {
 namespace {
 
-// A block has a tile of one head's result, a thread kEach × kEach elements of it.
+// Each block has a tile of one head's result, each thread kEach × kEach elements of it.
 constexpr int kTile = 64, kDepth = 16, kEach = 4, kSide = kTile / kEach;
 
-// Where the heads of a matrix begin: head `h` of sample `b` at b · sample + h / group · head, element (i, j) of it at i
-// · row + j · col. A matrix that is read turned has row and col exchanged.
+// The places of the heads of a matrix: head `h` of sample `b` begins at b · sample + h / group · head, and its element
+// (i, j) is at i · row + j · col. A transposed matrix has row and col exchanged.
 template <class T>
 struct Heads {
   T* data;
@@ -20,8 +20,8 @@ struct Heads {
 };
 
 struct Shape {
-  std::int64_t heads;   // of the result
-  std::int64_t summed;  // heads of A and B that add up to one of them
+  std::int64_t heads;   // heads of the result
+  std::int64_t summed;  // heads of A and B that add up to one head of the result
   std::int64_t rows, cols, depth;
   std::int64_t row_tiles, col_tiles;
   float scale;
@@ -39,9 +39,9 @@ __global__ void product_kernel(Shape s, Heads<const T> a, Heads<const T> b, Head
   for (std::int64_t summed = head * s.summed; summed < (head + 1) * s.summed; ++summed) {
     const T *from_a = a.of(sample, summed), *from_b = b.of(sample, summed);
     for (std::int64_t begin = 0; begin < s.depth; begin += kDepth) {
-      __syncthreads();  // threads may still read the last part
+      __syncthreads();  // threads may still be reading the previous part
       for (int i = thread; i < kTile * kDepth; i += kSide * kSide) {
-        // Neighbours read what lies side by side.
+        // Neighbouring threads read neighbouring elements.
         const int ka = a.col == 1 ? i % kDepth : i / kTile, ma = a.col == 1 ? i / kDepth : i % kTile;
         const int kb = b.col == 1 ? i / kTile : i % kDepth, nb = b.col == 1 ? i % kTile : i / kDepth;
         of_a[ka][ma] = first_row + ma < s.rows && begin + ka < s.depth
@@ -88,7 +88,7 @@ class Operands {
   Heads<U> queries(std::size_t i) const {
     return columns<U>(i, 0, 1);
   }
-  Heads<T> keys(std::size_t i) const { return columns<T>(i, 0, 1); }  // dk and dv, a head of keys after the other
+  Heads<T> keys(std::size_t i) const { return columns<T>(i, 0, 1); }  // dk and dv, one key head after the other
   Heads<const T> k(std::size_t i) const { return columns<const T>(i, w_.heads, group()); }
   Heads<const T> v(std::size_t i) const { return columns<const T>(i, w_.heads + w_.kv_heads, group()); }
   std::int64_t group() const { return w_.heads / w_.kv_heads; }

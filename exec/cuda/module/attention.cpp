@@ -22,17 +22,18 @@ namespace {
 
 using Id = AttentionTensor;
 
-// As cuDNN's own frontend has it (sdpa nodes): versions before these want masked scores to be the lowest number, and
-// the sums of dq cleared.
+// As in cuDNN's own frontend (sdpa nodes), older versions require masked scores to be the lowest number, and the sums
+// of dq to be cleared.
 constexpr std::size_t kInfinityVersion = 91000, kClearsSumsVersion = 90600;
-constexpr int kConfigurations = 8;  // of engines, that cuDNN is asked for and that are compiled and run
-constexpr int kRuns = 5;            // of each, of whose times the median counts
-// Of an engine; those of one that is fused take some hundred bytes. Where every engine takes more, the first is taken.
+constexpr int kConfigurations = 8;  // configurations of engines that cuDNN is asked for and that are compiled and run
+constexpr int kRuns = 5;            // runs of each, whose median time counts
+// The limit for an engine's workspace; a fused engine takes some hundred bytes. Where every engine takes more, the
+// first is taken.
 constexpr auto kMostWorkspace_bytes = static_cast<std::int64_t>(kWorkspace_bytes);
 
 std::int64_t rounded_up(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
-// What is executed: names of tensors, and where each is.
+// The arguments of an execution: ids of tensors, and their addresses.
 struct Bindings {
   std::vector<std::int64_t> ids;
   std::vector<void*> data;
@@ -52,7 +53,7 @@ void execute(cudnnHandle_t handle, const CudnnPlan& plan, const Bindings& bindin
   check_cudnn(cudnn().BackendExecute(handle, plan.plan->handle(), pack.handle()));
 }
 
-// The median over kRuns of what start() puts on the stream, ms.
+// Returns the median over kRuns of the time of what start() puts on the stream, ms.
 template <class Start>
 float median_ms(Start start, const Stream& stream) {
   const CudaEvent begin(true), end(true);
@@ -84,7 +85,7 @@ struct AttentionRunner::Plan {
   }
 
   bool drops() const { return shape.dropout > 0; }
-  // Before cuDNN's own workspace: seeds, then the sums of a gradient.
+  // Bytes in front of cuDNN's own workspace: seeds, then the sums of a gradient.
   std::int64_t seed_bytes() const { return drops() ? rounded_up(16) : 0; }
   std::int64_t sums_bytes() const { return is_forward ? 0 : rounded_up(shape.b * shape.h * shape.s * 4); }
   std::int64_t dq_bytes() const { return is_forward ? 0 : rounded_up(shape.b * shape.h * shape.s * shape.d * 4); }
@@ -227,7 +228,7 @@ void AttentionRunner::take_fastest(Plan& plan, const Attention& work, std::span<
       ms = median_ms([&] { start(plan, work, operands, workspace.data, *stream); }, *stream);
     } catch (const CudnnError& error) {
       why = error.what;
-      cudaGetLastError();  // which the next launch would report as its own
+      cudaGetLastError();  // clears an error that the next launch would report as its own
     }
     compiled[i] = std::move(plan.plan);
     return ms;
@@ -262,7 +263,7 @@ void AttentionRunner::run(const Attention& work, std::span<const exec::Operand> 
 void AttentionRunner::start(const Plan& plan, const Attention& work, std::span<const exec::Operand> operands,
                             std::byte* workspace, const Stream& stream) {
   auto* const on = static_cast<cudaStream_t>(stream.stream);
-  // Where k and v begin in a row, in bytes.
+  // First bytes of k and v in a row.
   const std::int64_t k_at = work.heads * work.head_dim * 2, v_at = k_at + work.kv_heads * work.head_dim * 2;
   const auto at = [](const exec::Operand& operand, std::int64_t bytes) -> void* {
     return static_cast<std::byte*>(operand.data) + bytes;

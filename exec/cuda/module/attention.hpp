@@ -18,50 +18,50 @@ struct cudnnContext;
 
 namespace stretto::cuda {
 
-// A device that is described and not there, as cuDNN's CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION has it.
+// A device that is described but absent, in the format of cuDNN's CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION.
 struct DescribedDevice {
   std::string json;
-  std::string plan_folder = "";  // where plans are kept; "": nowhere
-  // Stands for a run of cuDNN's i-th engine that has been compiled: ms, or nothing when it does not run. Without it
-  // the first is taken.
+  std::string plan_folder = "";  // folder in which plans are kept; "": none
+  // Replaces a run of cuDNN's i-th compiled engine: returns ms, or nothing when the engine does not run. Without it the
+  // first engine is taken.
   std::function<std::optional<float>(std::size_t i)> time_ms = nullptr;
 };
 
 // Attention by cuDNN's fused kernels (bf16, heads of up to 256, causal or not; grouped queries too), as graphs of its
-// backend API: what has no plan is left to attention.cu. The engine of every shape is the fastest of what cuDNN's
-// heuristics propose, measured once and kept on disk for this version of cuDNN, driver and device. With grouped queries
-// cuDNN rounds dk and dv of each head to bf16 before it adds up those of a group. Not thread-safe.
+// backend API. Attention without a plan is left to attention.cu. The engine for every shape is the fastest of those
+// that cuDNN's heuristics propose, measured once and kept on disk for this version of cuDNN, driver and device. With
+// grouped queries cuDNN rounds dk and dv of each head to bf16 before it adds up those of a group. Not thread-safe.
 //
-// Dropout: cuDNN draws the masks (Philox), other ones than model/schedule/work.hpp says. Forward pass and gradient draw
-// the same (attention_seed.hpp), so that whoever has the forward pass run here must have its gradient run here.
+// Dropout: cuDNN draws masks (Philox) other than those of model/schedule/work.hpp. Forward pass and gradient draw equal
+// ones (attention_seed.hpp), so a forward pass that runs here needs its gradient here too.
 class AttentionRunner {
  public:
-  // On the current device. Where cuDNN is missing, too old or does not start, nothing has a plan.
+  // Uses the current device. Where cuDNN is missing, too old or does not start, no attention has a plan.
   AttentionRunner();
-  // Plans for a device that is not there; run() must not be called.
+  // Makes plans for an absent device; run() must not be called.
   explicit AttentionRunner(const DescribedDevice& device);
   ~AttentionRunner();
   AttentionRunner(const AttentionRunner&) = delete;
   AttentionRunner& operator=(const AttentionRunner&) = delete;
 
-  // Makes the plan of these operands, which takes some seconds the first time: cuDNN compiles engines, and each is run
-  // several times on the operands, so that those that are written hold nothing of worth before or after. Without a
-  // stream nothing runs, and the first engine that can be compiled is taken. False when there is no plan; why_not()
-  // then says so in cuDNN's words.
+  // Makes the plan for these operands. The first time takes some seconds: cuDNN compiles engines, and each is run
+  // several times on the operands, so the written ones must hold nothing of value. Without a stream nothing runs, and
+  // the first engine that can be compiled is taken. Returns false when there is no plan; why_not() then says so in
+  // cuDNN's words.
   bool prepare(const Attention& work, std::span<const exec::Operand> operands, const Stream* stream = nullptr);
-  // Whether prepare() has found one for operands like these.
+  // Returns whether prepare() has found a plan for operands like these.
   bool has_plan(const Attention& work, std::span<const exec::Operand> operands) const;
-  // Which engine runs it, and its knobs (numbers_of() in cudnn_engine.hpp); {} without a plan.
+  // Returns the engine that runs it, with its knobs (numbers_of() in cudnn_engine.hpp); {} without a plan.
   PlanFile::Numbers engine_of(const Attention& work, std::span<const exec::Operand> operands) const;
   const std::string& why_not() const { return why_not_; }
-  // Keeps what prepare() has measured for other processes.
+  // Keeps the measurements of prepare() for other processes.
   void save() { file_.save(); }
   std::vector<std::string> notes() const;
-  // Bytes of workspace that run() needs: cuDNN's own, seeds, and for a gradient the sums in f32. A multiple of
-  // 256, so that workspaces can follow one another.
+  // Returns the bytes of workspace that run() needs: cuDNN's own, seeds, and for a gradient the sums in f32. A multiple
+  // of 256, so that workspaces can follow one another.
   std::int64_t workspace_bytes(const Attention& work, std::span<const exec::Operand> operands) const;
-  // Starts it; has_plan() must be true. `workspace`: as many bytes, on the device and aligned to 256, used until it is
-  // done.
+  // Starts it; has_plan() must be true. `workspace` has workspace_bytes() bytes on the device, aligned to 256, and is
+  // in use until the work is done.
   void run(const Attention& work, std::span<const exec::Operand> operands, std::byte* workspace, const Stream& stream);
 
   struct Plan;
@@ -72,9 +72,9 @@ class AttentionRunner {
   static Key key_of(const Attention& work, std::span<const exec::Operand> operands);
   std::string refusal_of(const Attention& work, std::span<const exec::Operand> operands) const;  // "": none
   std::unique_ptr<Plan> plan_of(const Attention& work, std::span<const exec::Operand> operands, const Stream* stream);
-  // As the file has it. False when it has none, or cuDNN does not take it.
+  // Takes the plan from the file. Returns false when the file has none, or cuDNN does not accept it.
   bool take_kept(Plan& plan, const PlanFile::Numbers& key);
-  // The fastest of the engines that can be compiled. Throws CudnnError when there is none.
+  // Takes the fastest engine that can be compiled. Throws CudnnError when there is none.
   void take_fastest(Plan& plan, const Attention& work, std::span<const exec::Operand> operands, const Stream* stream);
   void start(const Plan& plan, const Attention& work, std::span<const exec::Operand> operands, std::byte* workspace,
              const Stream& stream);
@@ -83,13 +83,13 @@ class AttentionRunner {
   DescribedDevice described_;
   std::string missing_;  // why there is no cuDNN, "" where there is
   std::string why_not_;
-  std::map<Key, std::unique_ptr<Plan>> plans_;  // null: there is none
+  std::map<Key, std::unique_ptr<Plan>> plans_;  // null: there is no plan
   PlanFile file_;
-  int from_file_ = 0;  // plans that were not measured
+  int from_file_ = 0;  // number of plans that came from the file
 };
 
-// Why this version of cuDNN (91500 is 9.15.0) must not be asked for this attention although it makes plans; "" where
-// nothing is known against it. As cudnn-frontend refuses, or masks, these (its sdpa nodes).
+// Returns why this version of cuDNN (91500 is 9.15.0) must not be used for this attention although it makes plans; ""
+// where no fault is known. cudnn-frontend refuses, or masks, these cases too (its sdpa nodes).
 std::string fault_of_cudnn(std::size_t version, const Attention& work);
 
 }  // namespace stretto::cuda

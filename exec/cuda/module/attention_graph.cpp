@@ -1,11 +1,11 @@
 // The graphs are those that cuDNN's documentation of fused attention describes, in the form of cudnn-frontend's
-// composite nodes: engines know attention by it. With S = scale · Q · Kᵀ, masked:
+// composite nodes, by which engines recognise attention. With S = scale · Q · Kᵀ, masked:
 //   forward   O = exp(S − max) / Σ · V,  stats = max + log Σ
 //   gradient  P = exp(S − stats), dV = Pᵀ · dO, dS = P ∘ (dO · Vᵀ − Σ dO ∘ O) · scale, dQ = dS · K, dK = dSᵀ · Q
-// Dropout of probability p, with a mask D of zeros and ones and c = 1 / (1 − p), has c · D ∘ P in place of P in O and
-// dV, and dS = P ∘ (D ∘ (dO · Vᵀ) − (1 − p) · Σ dO ∘ O) · c · scale.
-// Grouped queries: a product of h heads with hk of K or V takes each of those for h / hk heads that follow one another
-// (so cuDNN's own frontend describes it), and dK and dV of all heads, between two operations, are reduced to hk.
+// Dropout of probability p, with a mask D of zeros and ones and c = 1 / (1 − p), replaces P by c · D ∘ P in O and dV,
+// and dS = P ∘ (D ∘ (dO · Vᵀ) − (1 − p) · Σ dO ∘ O) · c · scale. Grouped queries: a product of h heads with hk of K or
+// V uses each of those for h / hk consecutive heads (as cuDNN's own frontend describes it), and dK and dV of all heads,
+// between two operations, are reduced to hk.
 #include "exec/cuda/module/attention_graph.hpp"
 
 namespace stretto::cuda {
@@ -26,7 +26,7 @@ struct Builder {
   CudnnDims kv_columns() const { return {s.b, s.hk, s.d, s.s}; }  // of a transposed view
   CudnnDims scores() const { return {s.b, s.h, s.s, s.s}; }
   CudnnDims of_rows() const { return {s.b, s.h, s.s, 1}; }
-  // A head's part of rows `ld` apart, as it is and transposed.
+  // Strides of a head in rows `ld` apart, and of its transpose.
   CudnnDims strides(std::int64_t ld) const { return {s.s * ld, s.d, ld, 1}; }
   CudnnDims transposed(std::int64_t ld) const { return {s.s * ld, s.d, 1, ld}; }
 
@@ -52,7 +52,7 @@ struct Builder {
     g.pointwise(CUDNN_POINTWISE_BINARY_SELECT, x, y, scalar(Id::hidden), sees);
     return y;
   }
-  // D, the same in the forward pass and the gradient; only with dropout.
+  // D, equal in the forward pass and the gradient; only with dropout.
   Tensor kept() {
     Tensor y = g.between(scores());
     g.bernoulli(1 - s.dropout, g.device_integer(number(Id::seed)), g.device_integer(number(Id::offset)), y);
@@ -113,7 +113,7 @@ void Builder::gradient() {
 
   Tensor product = g.between(scores()), shifted = g.between(scores()), p = g.between(scores(), kBf16);
   g.matmul(q, k, product);
-  // The mask after the shift or before it is the same: exp(−∞) is 0.
+  // Masking after or before the shift gives equal results, because exp(−∞) is 0.
   g.pointwise(CUDNN_POINTWISE_SUB, times(product, scale), shifted, stats);
   g.pointwise(CUDNN_POINTWISE_EXP, masked(shifted), p);
   matmul_of_group(turn(drops ? times(times(p, kept_mask), drop_scale, kBf16) : p), d_o, dv);

@@ -5,17 +5,17 @@
 
 namespace stretto::cuda {
 
-// The tensors of attention's graphs that have memory, by the ids that cuDNN knows them by: operands of Attention
-// (model/schedule/work.hpp), f32 scalars by value, and what the graphs need besides.
+// The tensors of attention's graphs that have memory, by their ids in cuDNN: operands of Attention
+// (model/schedule/work.hpp), f32 scalars by value, and further tensors that the graphs need.
 enum class AttentionTensor : std::int64_t {
   q = 1,
   k,
   v,
   o,
   stats,   // log-sum-exps
-  scale,   // of the scores, by value
-  hidden,  // what a masked score is, by value; with is_causal
-  d_o,     // from here on of the gradient alone
+  scale,   // scale of the scores, by value
+  hidden,  // the value of a masked score, by value; with is_causal
+  d_o,     // from here on only in the gradient
   dq,
   dk,
   dv,
@@ -27,14 +27,14 @@ enum class AttentionTensor : std::int64_t {
   drop_scale,  // 1 / (1 − dropout), by value
 };
 
-// Shapes and places of one attention: q, k and v in rows of `qkv_ld` elements, o in rows of `out_ld`.
+// Shapes and strides of one attention: q, k and v in rows of `qkv_ld` elements, o in rows of `out_ld`.
 struct AttentionShape {
   std::int64_t b = 0, h = 0, hk = 0, s = 0, d = 0, qkv_ld = 0, out_ld = 0;
   bool is_causal = true;
   double dropout = 0;
 };
 
-// cuDNN's graph of its forward pass or its gradient. Throws CudnnError.
+// Adds cuDNN's graph of the forward pass or the gradient. Throws CudnnError.
 void add_attention(CudnnGraph& graph, const AttentionShape& shape, bool is_forward);
 
 }  // namespace stretto::cuda

@@ -7,7 +7,7 @@
 
 namespace stretto::cuda {
 
-// Throws Error(runtime) that says what was being done.
+// Throws Error(runtime) that names the failed action.
 inline void check(cudaError_t error, const char* what) {
   if (error != cudaSuccess) throw runtime_failure(std::string("CUDA: ") + what + ": " + cudaGetErrorString(error));
 }

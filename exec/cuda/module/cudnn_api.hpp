@@ -3,8 +3,8 @@
 
 namespace stretto::cuda {
 
-// The functions of cuDNN that are called, without "cudnn". The library is loaded by the first call: whoever has none
-// runs attention by our own kernels.
+// The functions of cuDNN that are called, without "cudnn". The library is loaded by the first call: without the library
+// our own kernels run attention.
 #define STRETTO_CUDNN_FUNCTIONS(X)                                                                                     \
   X(Create) X(Destroy) X(SetStream) X(GetVersion) X(GetErrorString) X(GetLastErrorString) X(BackendCreateDescriptor)   \
   X(BackendDestroyDescriptor) X(BackendSetAttribute) X(BackendGetAttribute) X(BackendFinalize) X(BackendExecute)
@@ -14,7 +14,7 @@ struct CudnnApi {
 #undef STRETTO_MEMBER
 };
 
-// Throws Error(runtime): cuDNN cannot be loaded, or lacks a function.
+// Throws Error(runtime) when cuDNN cannot be loaded, or lacks a function.
 const CudnnApi& cudnn();
 
 }  // namespace stretto::cuda

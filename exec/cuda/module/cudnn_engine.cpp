@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::int64_t kMostKnobs = CUDNN_KNOB_TYPE_COUNTS;  // every type once
 
-// Appends what a mode of the heuristics proposes.
+// Appends the configurations that a mode of the heuristics proposes.
 void propose(const CudnnOperations& operations, cudnnBackendHeurMode_t mode, int most,
              std::vector<std::unique_ptr<CudnnDescriptor>>& to) {
   CudnnDescriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);

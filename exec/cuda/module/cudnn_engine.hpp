@@ -10,14 +10,14 @@
 
 namespace stretto::cuda {
 
-// Where graphs are to run: on a started cuDNN's device, or on one that is described
-// (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION) and not there.
+// The device for graphs: that of a started cuDNN, or a described one (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION) that
+// is absent.
 struct CudnnTarget {
   cudnnHandle_t handle = nullptr;
   std::string device_json;  // "" with a handle
 };
 
-// A graph of operations that is finished, so that engines can be asked for. Throws CudnnError.
+// A finished graph of operations, for which engines can be requested. Throws CudnnError.
 class CudnnOperations {
  public:
   CudnnOperations(std::span<const cudnnBackendDescriptor_t> operations, const CudnnTarget& target);
@@ -37,17 +37,17 @@ struct CudnnPlan {
   std::int64_t workspace_bytes = 0;
 };
 
-// Which engine, and its knobs: its global index, then type and value of every knob. As a file of plans keeps it, for
-// the same graph, version of cuDNN and device.
+// Returns the engine and its knobs: its global index, then type and value of every knob. A file of plans keeps these
+// numbers, for one graph, version of cuDNN and device.
 PlanFile::Numbers numbers_of(const CudnnDescriptor& configuration);
 
-// Configurations that cuDNN's heuristics propose, the most promising first: those of mode A, then those of its
-// fallback; no two alike, at most `most`. Throws CudnnError when there are none.
+// Returns the configurations that cuDNN's heuristics propose, the most promising first: those of mode A, then those of
+// its fallback; all different, at most `most`. Throws CudnnError when there are none.
 std::vector<std::unique_ptr<CudnnDescriptor>> proposed_configurations(const CudnnOperations& operations, int most);
-// The one that numbers_of() described. Throws CudnnError when cuDNN has no such one.
+// Returns the configuration that numbers_of() described. Throws CudnnError when cuDNN does not have it.
 std::unique_ptr<CudnnDescriptor> configuration_of(const CudnnOperations& operations, const PlanFile::Numbers& numbers);
 
-// Compiles it. Throws CudnnError when it does not run this graph.
+// Compiles a configuration. Throws CudnnError when it does not run this graph.
 CudnnPlan plan_of(const CudnnOperations& operations, std::unique_ptr<CudnnDescriptor> configuration);
 
 }  // namespace stretto::cuda

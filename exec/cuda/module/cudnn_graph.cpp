@@ -60,7 +60,7 @@ void CudnnGraph::matmul(Tensor a, Tensor b, Tensor c) {
 void CudnnGraph::pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor y, Tensor b, Tensor t, std::int64_t axis) {
   CudnnDescriptor& how = keep(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   how.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode);
-  // As cudnn-frontend has them: engines know a causal mask by its form.
+  // The types are cudnn-frontend's: engines recognise a causal mask by its form.
   const cudnnDataType_t computed_in = mode == CUDNN_POINTWISE_GEN_INDEX ? CUDNN_DATA_INT32
                                       : mode == CUDNN_POINTWISE_CMP_GE  ? CUDNN_DATA_BOOLEAN
                                                                         : CUDNN_DATA_FLOAT;

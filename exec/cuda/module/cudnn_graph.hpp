@@ -10,7 +10,7 @@
 
 namespace stretto::cuda {
 
-// What cuDNN said when it refused something.
+// cuDNN's message when it refused something.
 struct CudnnError {
   std::string what;
 };
@@ -39,7 +39,7 @@ class CudnnDescriptor {
     get(name, type, &value, 1);
     return value;
   }
-  // At most `room` values; returns how many there are. Descriptors among them must have been created.
+  // Reads at most `room` values; returns how many there are. Descriptors among them must have been created.
   template <class T>
   std::int64_t get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, T* values,
                    std::int64_t room) const {
@@ -56,33 +56,33 @@ class CudnnDescriptor {
 
 using CudnnDims = std::array<std::int64_t, 4>;
 
-// A graph of operations on tensors of four dimensions, as cuDNN fuses them. Owns them; functions throw CudnnError.
-// Whoever runs it names the tensors by the ids that they were made with. Strides are in elements; memory is aligned to
-// 16 bytes. Sums and products are of f32, whatever the tensors are. For one thread.
+// A graph of operations on tensors of four dimensions, as cuDNN fuses them. Owns them; functions throw CudnnError. An
+// execution names the tensors by the ids with which they were made. Strides are in elements; memory is aligned to 16
+// bytes. Sums and products are in f32, whatever the tensors' types. For one thread.
 class CudnnGraph {
  public:
   using Tensor = cudnnBackendDescriptor_t;
-  static constexpr std::int64_t kFirstOwnId = 100;  // ids from here on are the graph's
+  static constexpr std::int64_t kFirstOwnId = 100;  // the graph itself uses ids from here on
 
   Tensor tensor(std::int64_t id, CudnnDims dims, CudnnDims strides, cudnnDataType_t type, bool is_virtual = false,
                 bool by_value = false);
-  // One that never exists in memory; contiguous.
+  // A tensor that never exists in memory; contiguous.
   Tensor between(CudnnDims dims, cudnnDataType_t type = CUDNN_DATA_FLOAT);
   Tensor between(CudnnDims dims, CudnnDims strides, cudnnDataType_t type);
-  // One element: an f32 of the host, given by value, or an i64 in the device's memory.
+  // One element: an f32 of the host, passed by value, or an i64 in the device's memory.
   Tensor scalar(std::int64_t id);
   Tensor device_integer(std::int64_t id);
 
-  // c = a · b over the last two dimensions; heads of b may be fewer, if they divide those of a.
+  // c = a · b over the last two dimensions; b may have fewer heads, if their number divides that of a.
   void matmul(Tensor a, Tensor b, Tensor c);
   // y = mode(x, b, t); b and t where the mode has them. `axis` is for GEN_INDEX.
   void pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor y, Tensor b = nullptr, Tensor t = nullptr,
                  std::int64_t axis = -1);
-  // Over each dimension that is 1 in y, or divides that of x.
+  // Reduces each dimension that is 1 in y, or divides that of x.
   void reduce(cudnnReduceTensorOp_t with, Tensor x, Tensor y);
-  // The same elements as y's dims and strides name them.
+  // Names the same elements by y's dims and strides.
   void reshape(Tensor x, Tensor y);
-  // y = 1 with this probability and 0 else, a pure function of the two integers and the place in y (Philox).
+  // y = 1 with this probability and 0 otherwise, a pure function of the two integers and the place in y (Philox).
   void bernoulli(double probability, Tensor seed, Tensor offset, Tensor y);
   std::span<const cudnnBackendDescriptor_t> operations() const { return operations_; }
 

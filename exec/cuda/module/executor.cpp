@@ -1,4 +1,4 @@
-// The executor of libstretto_cuda.so: makes the calls that the launch plan says.
+// The executor of libstretto_cuda.so: makes the calls of the launch plan.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,10 +32,10 @@
 namespace stretto::cuda {
 namespace {
 
-constexpr double kSpin_s = 0.001;  // that a step is waited for without sleeping, which takes longer than it says
+constexpr double kSpin_s = 0.001;  // busy waiting for a step, which takes longer than this says
 
-// Tuning results of libraries take seconds to find, so they are kept for all executors of this thread: calibrating
-// and comparing make many. A process has one device.
+// Tuning results of libraries take seconds to find, so they are kept for all executors of this thread: calibrating and
+// comparing make many executors. A process has one device.
 GemmRunner& gemm_runner(int sms) {
   thread_local std::map<int, GemmRunner> runners;
   return runners.try_emplace(sms, sms).first->second;
@@ -76,24 +76,24 @@ class CudaExecutor final : public exec::Executor {
                                         : share_gpu(schedule_, programs_, launches_, operands, options_);
     if (options_.nccl_ub && !options_.processes)
       notes_.push_back("cluster.nccl_ub is off: ranks of one process share the GPU's memory and do without NCCL");
-    finish();            // what connects them
-    cudaGetLastError();  // what NCCL tried and did without
+    finish();            // waits for the work that connects ranks
+    cudaGetLastError();  // clears an error of a call that NCCL tried and could do without
     const std::vector<std::string> notes = communication_->notes();
     notes_.insert(notes_.end(), notes.begin(), notes.end());
     for (std::uint32_t e = 0; e < 2 * launches_.events; ++e) events_.push_back(std::make_unique<CudaEvent>(false));
     times_ = std::make_unique<StepTimes>(programs_);
     tune_gemms();
     if (options_.processes) load_kernels();
-    clear(0xff);  // NaN in every floating type, so that what nobody wrote shows
+    clear(0xff);  // NaN in every floating type, so that unwritten values show
   }
 
   ~CudaExecutor() override {
     if (has_failed_ && communication_) {
-      for (StepGraph& graph : graphs_) graph.release();  // an abort waits until nothing holds its operations
+      for (StepGraph& graph : graphs_) graph.release();  // an abort waits until no graph holds its operations
       communication_->abort();
     }
     cudaDeviceSynchronize();
-    for (StepGraph& graph : graphs_) graph.release();  // before the events that are in them
+    for (StepGraph& graph : graphs_) graph.release();  // before the events in them are destroyed
   }
 
   Timeline run(int steps) override {
@@ -129,17 +129,17 @@ class CudaExecutor final : public exec::Executor {
  private:
   std::size_t place_of(std::int64_t rank) const { return static_cast<std::size_t>(rank - programs_.front().rank); }
 
-  // The times of the last are taken when `timed`.
+  // With `timed`, records the times of the last step.
   void run_steps(int steps, bool timed) {
     if (has_failed_) throw runtime_failure("this executor has failed before and cannot go on");
-    has_failed_ = true;  // until all is well
+    has_failed_ = true;  // reset when the steps have succeeded
     for (int step = 0; step < steps; ++step) run_step(timed && step + 1 == steps);
     finish();
     has_failed_ = false;
   }
 
-  // The first step is made of calls, which also lets libraries load what they need and ranks connect; those after it
-  // are graphs, where capturing is possible. A graph follows the one before as a whole.
+  // The first step is made of calls, in which libraries load what they need and ranks connect; later steps are graphs,
+  // where capturing is possible. A graph runs after the previous one as a whole.
   void run_step(bool timed) {
     StepGraph& graph = graphs_[timed];
     if (step_ > 0 && options_.graphs && graph.runnable == nullptr) options_.graphs = capture(graph, timed);
@@ -152,15 +152,16 @@ class CudaExecutor final : public exec::Executor {
   }
 
   void issue(bool timed, bool waits_for_step_before) {
-    // The step before is over when all its streams are; only the first is asked, because waiting for the others would
-    // keep steps from overlapping.
+    // The previous step is over when all its streams are; only the first stream is asked, because waiting for the
+    // others would keep steps from overlapping.
     if (timed && !is_capturing_) record_time(times_->begin(), streams_.front()->stream);
     for (const LaunchAction& action : launches_.actions)
       if (waits_for_step_before || action.kind != LaunchAction::Kind::wait || !action.of_step_before)
         act(action, timed);
   }
 
-  // False when the device or a library does not let it be, which a note then says; the step is made of calls then.
+  // Captures the step. Returns false when the device or a library does not allow it, which a note then says; the step
+  // is made of calls then.
   bool capture(StepGraph& graph, bool timed) {
     finish();
     is_idle_ = true;
@@ -169,7 +170,7 @@ class CudaExecutor final : public exec::Executor {
     is_capturing_ = true;
     std::string reason;
     try {
-      // Before the fork: a graph orders nothing else of what all streams begin with.
+      // The record comes before the fork: in a graph no other order would put it before the beginnings of all streams.
       if (timed) record_time(times_->begin(), first);
       check(cudaEventRecord(fork_->event, first), "capturing a step");
       for (const auto& stream : streams_)
@@ -192,24 +193,25 @@ class CudaExecutor final : public exec::Executor {
         reason = cudaGetErrorString(error);
     if (reason.empty()) return true;
     graph.runnable = nullptr;
-    cudaGetLastError();  // which the next launch would report as its own
+    cudaGetLastError();  // clears an error that the next launch would report as its own
     if (options_.processes)
       throw runtime_failure("capturing a step: " + reason +
-                            "; training.enable_cuda_graph = false does without");  // others may have captured theirs
+                            // other processes may have captured theirs
+                            "; training.enable_cuda_graph = false does without");
     notes_.push_back("steps are launched call by call, not as CUDA graphs: " + reason);
     return false;
   }
 
-  // In a graph, an event has a time when it is told that it is asked for from outside.
+  // Records a time. In a graph, an event has a time only when it is declared external.
   void record_time(const CudaEvent& event, cudaStream_t stream) {
     check(
         cudaEventRecordWithFlags(event.event, stream, is_capturing_ ? cudaEventRecordExternal : cudaEventRecordDefault),
         "timing");
   }
 
-  // NCCL's channels hold their SMs while they wait for peers: GEMMs are cut for those that are left, so that none of
-  // their blocks waits for a kernel to end. 0: all. Ranks that share a device wait by events, which hold nothing: there
-  // GEMMs are the same with and without channels, in a step as in the probes of calibration.
+  // Returns the SMs for GEMMs. NCCL's channels hold their SMs while they wait for peers: GEMMs are cut for the
+  // remaining SMs, so that none of their blocks waits for a kernel to end. 0: all. Ranks that share a device wait by
+  // events, which hold nothing: there GEMMs do not depend on channels, in a step as in the probes of calibration.
   int sms_of_gemms() const {
     if (!options_.processes) return 0;
     int held = 0;
@@ -224,7 +226,8 @@ class CudaExecutor final : public exec::Executor {
     return held == 0 ? 0 : std::max(1, device_.sms - held);
   }
 
-  // cuDNN's plans, where it has any. A workspace belongs to a stream: attention on two lanes of a rank may run at once.
+  // Prepares cuDNN's plans, where it has any. A workspace belongs to a stream: attention on two lanes of a rank may be
+  // concurrent.
   void prepare_attention() {
     attention_workspaces_.resize(launches_.streams);
     for_attention([&](const Attention& attention, std::span<const exec::Operand> operands, std::uint32_t stream) {
@@ -234,11 +237,11 @@ class CudaExecutor final : public exec::Executor {
       if (attention_->prepare(attention, operands, &on)) return;
       add_note(fmt::format("{}: our own kernels, which do not use tensor cores; cuDNN: {}", describe(Work(attention)),
                            attention_->why_not()));
-      // Its masks are cuDNN's in all passes or in none: a gradient needs those of its forward pass.
+      // The masks are cuDNN's in all passes or in none: a gradient needs those of its forward pass.
       if (attention.dropout > 0) cudnn_dropout_ = false;
     });
     if (attention_ == nullptr) return;
-    cudaGetLastError();  // of a plan that was refused, which the next launch would report as its own
+    cudaGetLastError();  // clears the error of a refused plan, which the next launch would report as its own
     attention_->save();
     for (const std::string& note : attention_->notes()) add_note(note);
 
@@ -251,7 +254,7 @@ class CudaExecutor final : public exec::Executor {
                        "tensor_model_parallel_size; training.cudnn_attention_dropout = false has the schedule's, "
                        "on our own kernels, which do not use tensor cores"
                      : "attention dropout: the schedule's masks, on our own kernels, which do not use tensor cores");
-      // At least something, so that there is memory to point to.
+      // The size is above 0, so that there is memory to point to.
       if (is_cudnn)
         bytes[stream] = std::max({std::int64_t{256}, bytes[stream], attention_->workspace_bytes(attention, operands)});
     });
@@ -261,7 +264,7 @@ class CudaExecutor final : public exec::Executor {
       if (bytes[s] > 0) attention_workspaces_[s] = std::make_unique<DeviceMemory>(bytes[s]);
   }
 
-  // fn(attention, operands, stream) of all there is.
+  // Calls fn(attention, operands, stream) for every attention.
   template <class Fn>
   void for_attention(Fn fn) const {
     for (std::uint32_t r = 0; r < programs_.size(); ++r)
@@ -273,7 +276,7 @@ class CudaExecutor final : public exec::Executor {
     return (attention.dropout == 0 || cudnn_dropout_) && attention_->has_plan(attention, operands);
   }
 
-  // Whether collectives are to reach the arena without copies.
+  // Returns whether collectives must reach the arena without copies.
   bool registers() const { return options_.nccl_ub && options_.processes && schedule_.mesh.ranks() > 1; }
   std::span<std::byte> registered_memory() const {
     if (!registers()) return {};
@@ -298,7 +301,7 @@ class CudaExecutor final : public exec::Executor {
     if (std::find(notes_.begin(), notes_.end(), note) == notes_.end()) notes_.push_back(note);
   }
 
-  // On memory that holds nothing yet.
+  // Tunes on memory that holds no values yet.
   void tune_gemms() {
     for (std::size_t r = 0; r < programs_.size(); ++r)
       for (std::size_t op = 0; op < programs_[r].ops.size(); ++op) {
@@ -322,15 +325,15 @@ class CudaExecutor final : public exec::Executor {
     for (const std::string& note : gemms_->notes()) add_note(note);
   }
 
-  // Done when it returns, which cudaMemset alone is not.
+  // Clears memory and waits, which cudaMemset alone does not.
   void clear(int byte) {
     for (const auto& rank : ranks_) rank->clear(byte);
     check(cudaDeviceSynchronize(), "clearing memory");
   }
 
-  // CUDA loads a kernel's code when it is first started, and may wait for all that runs. A kernel of NCCL that waits
-  // for a rank which is loading, while that waits for this one, would never end: so everything is started once before
-  // there is any. On zeros, which are tokens and targets that exist.
+  // Starts everything once before a rank communicates, because CUDA loads a kernel's code when the kernel is first
+  // started, and may wait for all running work. If a kernel of NCCL waited for a rank that is loading, and the load
+  // waited for this kernel, neither would end. The memory holds zeros, which are valid tokens and targets.
   void load_kernels() {
     clear(0);
     std::set<OpId> loaded;
@@ -344,7 +347,7 @@ class CudaExecutor final : public exec::Executor {
 
   void act(const LaunchAction& action, bool is_timed) {
     const cudaStream_t stream = streams_[action.stream]->stream;
-    // Events of this step and the one before take turns.
+    // Events of this step and the previous one alternate.
     const auto event_of = [&](bool of_step_before) {
       return events_[2 * action.event + static_cast<std::uint32_t>((step_ + of_step_before) % 2)]->event;
     };
@@ -360,7 +363,7 @@ class CudaExecutor final : public exec::Executor {
         if (is_timed) record_time(times_->mark(action.rank, action.op, StepTimes::done), stream);
         return;
       case LaunchAction::Kind::launch:
-        // Compute begins when it may: an event less between kernels.
+        // Compute counts as begun when its waits are over: one event less between kernels.
         if (is_timed && action.phase == 0 && is_communication(work_of(action.rank, action.op)))
           for (std::uint32_t i = 0; i < action.joined; ++i)
             record_time(times_->mark(action.rank, joined(action, i), StepTimes::moving), stream);
@@ -370,7 +373,7 @@ class CudaExecutor final : public exec::Executor {
             record_time(times_->mark(action.rank, action.op, StepTimes::moved), stream);
           return;
         } catch (const Error& error) {
-          if (options_.processes)  // the operation is not why
+          if (options_.processes)  // the operation is not the cause
             if (const auto elsewhere = options_.processes->failure()) throw runtime_failure(*elsewhere);
           throw runtime_failure(fmt::format("rank {}: {}: {}", programs_[action.rank].rank,
                                             label(schedule_, programs_[action.rank].ops[action.op]), error.what()));
@@ -378,7 +381,8 @@ class CudaExecutor final : public exec::Executor {
     }
   }
 
-  // The launch that moves a message on a device that ranks share. NCCL moves those of a group in one.
+  // Returns whether the action moves a message on a device that ranks share. NCCL moves all messages of a group in one
+  // launch.
   bool is_message_here(const LaunchAction& action) const {
     return action.kind == LaunchAction::Kind::launch && !options_.processes &&
            std::holds_alternative<PointToPoint>(work_of(action.rank, action.op));
@@ -410,7 +414,7 @@ class CudaExecutor final : public exec::Executor {
     launch_work(work, operands, stream);
   }
 
-  // Waits for everything, no longer than the timeout.
+  // Waits for all work, at most for the timeout.
   void finish() {
     const auto begin = std::chrono::steady_clock::now();
     for (std::uint32_t s = 0; s < streams_.size(); ++s)
@@ -418,7 +422,7 @@ class CudaExecutor final : public exec::Executor {
         const cudaError_t error = cudaStreamQuery(streams_[s]->stream);
         if (error == cudaSuccess) break;
         if (error != cudaErrorNotReady) check(error, "running a step");
-        cudaGetLastError();  // "not ready" is kept, and the next launch would report it as its own
+        cudaGetLastError();  // clears "not ready", which the next launch would report as its own error
         communication_->check();
         const double waited_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
         if (waited_s > options_.timeout_s)
@@ -438,9 +442,9 @@ class CudaExecutor final : public exec::Executor {
   const Schedule& schedule_;
   const MemoryPlan memory_plan_;
   CudaOptions options_;
-  bool cudnn_dropout_;  // attention with dropout is cuDNN's, with its masks
+  bool cudnn_dropout_;  // cuDNN runs attention with dropout, with its own masks
   GpuDevice device_;
-  std::vector<BesidePlan> beside_;  // of its memory, the plans
+  std::vector<BesidePlan> beside_;  // memory of the device outside the plans
   std::vector<BoundProgram> programs_;
   LaunchPlan launches_;
   std::vector<std::unique_ptr<Rank>> ranks_;
@@ -453,10 +457,10 @@ class CudaExecutor final : public exec::Executor {
   std::vector<std::unique_ptr<DeviceMemory>> attention_workspaces_;  // [stream]; null: cuDNN has no attention there
   std::unique_ptr<Communication> communication_;
   std::array<StepGraph, 2> graphs_;                // [timed]
-  std::unique_ptr<CudaEvent> fork_;                // of a capture
+  std::unique_ptr<CudaEvent> fork_;                // used in a capture
   std::vector<std::unique_ptr<CudaEvent>> joins_;  // [stream]
   bool is_capturing_ = false;
-  bool is_idle_ = true;  // nothing is left of the step before, and its events may not be there to wait for
+  bool is_idle_ = true;  // no work of the previous step is left, and its events may not exist
   std::vector<std::string> notes_;
   std::uint64_t step_ = 0;
   bool has_failed_ = false;

@@ -7,11 +7,11 @@
 
 namespace stretto::cuda {
 
-// Among equally fast algorithms the library's favourite is taken, not a random one: executors of one schedule should
-// compute the same bits.
+// Among almost equally fast algorithms the library's favourite is taken, not a random one, so that executors of one
+// schedule compute equal bits.
 constexpr float kWorthIt = 0.97f;
 
-// Which of `count` candidates to take, given the most promising first. time_ms(i) runs one and gives an
+// Returns which of `count` candidates to take, with the most promising first. time_ms(i) runs one and returns an
 // std::optional<float>: nothing when it does not run. A later one is taken where it needs less than kWorthIt of the
 // time. Nothing when none runs.
 template <class Time>
@@ -27,7 +27,7 @@ std::optional<std::size_t> fastest_of(std::size_t count, Time time_ms) {
   return best;
 }
 
-// The middle one, or the greater of two; at least one.
+// Returns the middle value, or the greater of the two middle ones; there must be at least one.
 inline float median_of(std::vector<float> values) {
   assert(!values.empty());
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

@@ -11,9 +11,9 @@ TEST_CASE("the fastest candidate is taken, of those about as fast the first", "[
   };
   CHECK(taken({3.0f, 2.0f, 1.0f}) == 2u);
   CHECK(taken({1.0f, 2.0f, 0.5f, 0.9f}) == 2u);
-  CHECK(taken({1.0f, 0.98f}) == 0u);         // not worth it
-  CHECK(taken({1.0f, 0.98f, 0.96f}) == 2u);  // against the best, not the one before
-  CHECK(taken({std::nullopt, 2.0f}) == 1u);  // one that does not run
+  CHECK(taken({1.0f, 0.98f}) == 0u);         // not enough of a gain
+  CHECK(taken({1.0f, 0.98f, 0.96f}) == 2u);  // compared with the best, not with the one before
+  CHECK(taken({std::nullopt, 2.0f}) == 1u);  // the first does not run
   CHECK(taken({2.0f, std::nullopt}) == 0u);
   CHECK(taken({std::nullopt, std::nullopt}) == std::nullopt);
   CHECK(taken({}) == std::nullopt);

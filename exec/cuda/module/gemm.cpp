@@ -26,17 +26,18 @@ void check(cublasStatus_t status, const char* what) {
 }
 using cuda::check;
 
-constexpr int kCandidates = 16, kRounds = 2, kRepeats = 5;  // algorithms tried, and runs of each
-// An algorithm whose single run takes so many times a run of the best is not run again. Below, events say too little.
+constexpr int kCandidates = 16, kRounds = 2, kRepeats = 5;  // algorithms tried, rounds, and runs in a round
+// An algorithm whose single run takes kHopeless times as long as the best is not run again. Below kLeast_ms, events are
+// not precise enough to tell.
 constexpr float kHopeless = 1.5f, kLeast_ms = 0.05f;
-constexpr std::uint32_t kAlignment = 16;  // that cuBLAS's fast kernels ask for
+constexpr std::uint32_t kAlignment = 16;  // alignment that cuBLAS's fast kernels require
 
 cudaDataType_t type_of(Dtype dtype) {
   assert(dtype == Dtype::f32 || dtype == Dtype::bf16);
   return dtype == Dtype::bf16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-// The layout of a row-major operand as cuBLAS sees it: transposed.
+// Returns the layout of a row-major operand for cuBLAS, which sees it transposed.
 cublasLtMatrixLayout_t layout_of(const exec::Operand& operand) {
   cublasLtMatrixLayout_t layout = nullptr;
   check(cublasLtMatrixLayoutCreate(&layout, type_of(operand.dtype), static_cast<std::uint64_t>(operand.cols),
@@ -50,20 +51,21 @@ std::uint32_t alignment_of(const exec::Operand& operand) {
   return address == 0 ? kAlignment
                       : static_cast<std::uint32_t>(std::min<std::uintptr_t>(address & (~address + 1), kAlignment));
 }
-// Which operand gets gradients of a bias, as sums of the epilogue.
+// Returns the operand that gets gradients of a bias, as sums of the epilogue.
 std::optional<std::size_t> bias_sums_of(const Gemm& work) {
   if (work.epilogue == GemmEpilogue::bias_gradient) return work.x_index();
   return work.sums_columns() ? std::optional(work.s_index()) : std::nullopt;
 }
-// Alignment of the bias and of GELU's kept input, which cuBLAS derives from their addresses. Sums go elsewhere.
+// Returns the alignment of the bias and of GELU's kept input, which cuBLAS derives from their addresses. Sums go
+// elsewhere.
 std::uint32_t alignment_of_epilogue(const Gemm& work, std::span<const exec::Operand> operands) {
   std::uint32_t alignment = kAlignment;
   for (std::size_t i = 2; i + 1 < operands.size(); ++i)
     if (i != bias_sums_of(work)) alignment = std::min(alignment, alignment_of(operands[i]));
   return alignment;
 }
-// The work as a GEMM with another epilogue and what runs behind it; parts_of() where that is none. Only
-// gelu_backward_bias_gradient has one between: gelu_backward.
+// Returns the work as a GEMM with another epilogue and the works that run after it; parts_of() where the epilogue is
+// none. Only gelu_backward_bias_gradient has an epilogue in between: gelu_backward.
 std::vector<Part> parts_with(GemmEpilogue epilogue, const Gemm& work) {
   std::vector<Part> parts = parts_of(work);
   if (epilogue == GemmEpilogue::none) return parts;
@@ -75,15 +77,15 @@ std::vector<Part> parts_with(GemmEpilogue epilogue, const Gemm& work) {
   return {{product, std::move(operands)}, std::move(parts.back())};
 }
 
-// The operand that beta multiplies.
+// Returns the operand that beta multiplies.
 const exec::Operand& added_of(const Gemm& work, std::span<const exec::Operand> operands) {
   return work.epilogue == GemmEpilogue::residual ? operands[work.x_index()] : operands.back();
 }
 
-// cuBLAS writes the gradient of a bias and cannot add to what is there: its sums go to the end of the scratch, and a
+// cuBLAS writes the gradient of a bias and cannot add to old contents: its sums go to the end of the scratch, and a
 // kernel adds them.
 struct BiasSums {
-  exec::Operand sums;  // [1, as many as the bias has]
+  exec::Operand sums;  // [1, elements of the bias]
   Stream stream;       // with the scratch before them
   BiasSums(const Gemm& work, Dtype dtype, const Stream& of) : stream(of) {
     const std::int64_t count = work.sums_columns() ? work.n : work.m;
@@ -98,7 +100,7 @@ struct BiasSums {
   }
 };
 
-// Time of one run: the minimum over `rounds` of the mean over `repeats`.
+// Returns the time of one run: the minimum over `rounds` of the mean over `repeats`.
 template <class Start>
 float time_ms(Start start, const Stream& stream, int rounds = kRounds, int repeats = kRepeats) {
   const CudaEvent begin(true), end(true);
@@ -106,7 +108,7 @@ float time_ms(Start start, const Stream& stream, int rounds = kRounds, int repea
   float fastest_ms = std::numeric_limits<float>::infinity();
   start();  // warms up
   for (int round = 0; round < rounds; ++round) {
-    // Back to back: what the host takes to start them is not theirs.
+    // The runs are back to back, so that the host's time to start them does not count.
     check(cudaEventRecord(begin.event, on), "timing");
     for (int repeat = 0; repeat < repeats; ++repeat) start();
     check(cudaEventRecord(end.event, on), "timing");
@@ -118,7 +120,7 @@ float time_ms(Start start, const Stream& stream, int rounds = kRounds, int repea
   return fastest_ms;
 }
 
-// All that a plan depends on besides the GEMM.
+// Returns everything that a plan depends on besides the GEMM.
 std::string made_for(int sms) {
   return fmt::format("cuBLASLt {}, {}, GEMMs on {} SMs", cublasLtGetVersion(), this_device(),
                      sms > 0 ? std::to_string(sms) : "all");
@@ -138,18 +140,18 @@ struct Preference {
 
 }  // namespace
 
-// Owns cuBLAS's descriptions.
+// Owns cuBLAS's descriptors.
 struct GemmRunner::Plan {
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, added = nullptr, c = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
   float beta = 0;
-  // What cuBLAS does of the work's epilogue: all, or none, and kernels follow; or GELU's gradient alone.
+  // The epilogue that cuBLAS runs: the work's, or none, with kernels after it; or only GELU's gradient.
   GemmEpilogue epilogue = GemmEpilogue::none;
-  Dtype sums = Dtype::f32;  // of BiasSums
-  float ms = 0;             // that a run of the work takes, with what follows
+  Dtype sums = Dtype::f32;  // type of BiasSums
+  float ms = 0;             // time of a run of the work, with the kernels after it
 
-  // Of a GEMM whose epilogue is cuBLAS's.
+  // Makes the descriptors of a GEMM whose epilogue cuBLAS runs.
   Plan(const Gemm& work, std::span<const exec::Operand> operands, int sms, Dtype of_sums)
       : a(layout_of(operands[1])),
         b(layout_of(operands[0])),
@@ -178,8 +180,8 @@ struct GemmRunner::Plan {
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
-  // As the file keeps it. cuBLAS says that an algorithm can be written and read again by the same version of it
-  // (cublasLtMatmulAlgo_t).
+  // The plan as the file keeps it. cuBLAS documents that an algorithm can be written and read again by one version of
+  // it (cublasLtMatmulAlgo_t).
   static constexpr std::size_t kNumbers = 2 + std::size(cublasLtMatmulAlgo_t{}.data);
   PlanFile::Numbers numbers() const {
     PlanFile::Numbers all = {static_cast<std::int64_t>(epilogue), sums == Dtype::bf16};
@@ -195,7 +197,7 @@ struct GemmRunner::Plan {
   void set(cublasLtMatmulDescAttributes_t attribute, T value) {
     check(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value), "describing a GEMM");
   }
-  // A bias along the columns of C is one along the rows of its transpose. cuBLAS's GELU is the one by tanh, as ours.
+  // A bias along the columns of C is one along the rows of its transpose. cuBLAS's GELU uses tanh, as ours does.
   cublasLtEpilogue_t epilogue_of(const Gemm& work) const {
     switch (work.epilogue) {
       case GemmEpilogue::none:
@@ -205,9 +207,11 @@ struct GemmRunner::Plan {
         return work.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
       case GemmEpilogue::gelu_backward:
         return CUBLASLT_EPILOGUE_DGELU;
-      case GemmEpilogue::bias_gradient:  // A is cuBLAS's B, whose sums over k are one for every column of cuBLAS's D
+      // A is cuBLAS's B, whose sums over k have one value for every column of cuBLAS's D
+      case GemmEpilogue::bias_gradient:
         return CUBLASLT_EPILOGUE_BGRADB;
-      case GemmEpilogue::gelu_backward_bias_gradient:  // sums over cuBLAS's columns, one for every row of its D
+      // sums over cuBLAS's columns have one value for every row of its D
+      case GemmEpilogue::gelu_backward_bias_gradient:
         return CUBLASLT_EPILOGUE_DGELU_BGRAD;
     }
     return CUBLASLT_EPILOGUE_DEFAULT;
@@ -321,13 +325,13 @@ std::unique_ptr<GemmRunner::Plan> GemmRunner::kept(const PlanFile::Numbers& key,
 
 std::unique_ptr<GemmRunner::Plan> GemmRunner::measured(const Gemm& work, std::span<const exec::Operand> operands,
                                                        const Stream& stream) {
-  // Sums of f32 lose nothing; of bf16 operands cuBLAS may have them in bf16 only.
+  // Sums in f32 lose nothing, but for bf16 operands cuBLAS may support only bf16 sums.
   std::unique_ptr<Plan> plan = fastest(work, operands, stream, Dtype::f32);
   if (!plan && bias_sums_of(work) && operands[0].dtype == Dtype::bf16)
     plan = fastest(work, operands, stream, Dtype::bf16);
   if (work.epilogue != GemmEpilogue::none && !(plan && epilogues_ == Epilogues::always)) {
-    // An epilogue leaves fewer algorithms to choose from (sums of a bias: none that cuts k, it seems), which may cost
-    // more than a kernel that follows.
+    // An epilogue leaves fewer algorithms to choose from (sums of a bias: apparently none that cuts k), which may cost
+    // more than a separate kernel.
     std::vector<GemmEpilogue> others = {GemmEpilogue::none};
     if (work.sums_columns()) others.insert(others.begin(), GemmEpilogue::gelu_backward);
     if (plan) plan->ms = time_ms([&] { run(*plan, work, operands, stream); }, stream);
@@ -365,7 +369,7 @@ std::unique_ptr<GemmRunner::Plan> GemmRunner::fastest(const Gemm& work, std::spa
   float best_ms = std::numeric_limits<float>::infinity();
   const auto start = [&](const cublasLtMatmulAlgo_t& how) {
     if (plan->start(work, handle_, operands, how, stream) == CUBLAS_STATUS_SUCCESS) return true;
-    cudaGetLastError();  // which the next launch would report as its own
+    cudaGetLastError();  // clears an error that the next launch would report as its own
     return false;
   };
   for (int i = 0; i < count; ++i) {

@@ -15,7 +15,7 @@
 namespace stretto::cuda {
 namespace {
 
-// Processes on this machine.
+// Returns the number of processes on this machine.
 std::int64_t ranks_of_machine(launch::ProcessGroup& processes) {
   char host[256] = "";
   ::gethostname(host, sizeof host - 1);
@@ -34,7 +34,7 @@ GpuDevice choose_device(launch::ProcessGroup* processes) {
                                                      : error == cudaErrorInsufficientDriver
                                                          ? "no driver, or one too old for this CUDA"
                                                          : cudaGetErrorString(error)));
-  // Launchers either show every process all devices of its machine, or its own alone.
+  // A launcher shows every process either all devices of its machine, or only its own.
   const int number = processes ? static_cast<int>(processes->world().local_rank % count) : 0;
   check(cudaSetDevice(number), "choosing the device");
   cudaDeviceProp properties{};
@@ -67,7 +67,7 @@ std::vector<BesidePlan> require_memory(const GpuDevice& device, const Schedule& 
   std::int64_t planned = 0;
   for (const BoundProgram& program : programs) planned += plan.roles[program.role].bytes;
   require_free(device, schedule, plan, programs, planned + sum_of(beside), " (" + text_of(beside) + ")");
-  // What is taken has CUDA's context in it, and whoever else is on the device.
+  // The used memory includes CUDA's context, and that of other users of the device.
   std::vector<BesidePlan> all = {
       {"context and others", static_cast<std::int64_t>(total - free), "measured", "cudaMemGetInfo"}};
   all.insert(all.end(), beside.begin(), beside.end());

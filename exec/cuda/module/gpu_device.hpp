@@ -13,23 +13,24 @@ namespace stretto::cuda {
 struct GpuDevice {
   std::string name;
   int sms = 1;
-  double memory_GBps = 0;          // at most: clock times width; 0: not known
+  double memory_GBps = 0;          // upper bound: clock times width; 0: not known
   std::int64_t machine_ranks = 1;  // processes on this machine
-  double compute_capability = 0;   // 9.0 of H100
-  bool multicast = false;          // has switches that add up and copy to many (NVLink SHARP)
+  double compute_capability = 0;   // 9.0 for H100
+  bool multicast = false;          // it has switches that add up and copy to many GPUs (NVLink SHARP)
 };
 
-// Makes the device current: the first, or of processes the one of the rank's number on its machine, all of which must
-// call this. Throws Error(runtime), in a line: there is no driver, one too old, or no device.
+// Makes the device current: the first one, or for processes the one with the rank's number on its machine; all
+// processes must call this. Throws Error(runtime), in a line, when there is no driver, one that is too old, or no
+// device.
 GpuDevice choose_device(launch::ProcessGroup* processes);
 
-// What of the device's memory is taken, and what `programs` will take beside their plans (exec/cuda/memory_beside.hpp).
-// Throws Error(runtime) when plans and that are more than is free.
+// Returns the used memory of the device, and the memory that `programs` will take outside their plans
+// (exec/cuda/memory_beside.hpp). Throws Error(runtime) when plans and that memory exceed the free memory.
 std::vector<BesidePlan> require_memory(const GpuDevice& device, const Schedule& schedule, const MemoryPlan& plan,
                                        const std::vector<BoundProgram>& programs, const CudaOptions& options);
 
-// Throws Error(runtime) when `needed` bytes are not free: how much there is, and the largest storages. `what`: in
-// brackets or behind "for", what they are for.
+// Throws Error(runtime) when `needed` bytes are not free; the message has the free memory and the largest storages.
+// `what` is the purpose of the bytes, used in brackets or after "for".
 void require_free(const GpuDevice& device, const Schedule& schedule, const MemoryPlan& plan,
                   const std::vector<BoundProgram>& programs, std::int64_t needed, const std::string& what);
 

@@ -13,7 +13,7 @@ namespace stretto::cuda {
 // destroyed. Constructors throw Error(runtime) in CUDA's words. Neither copyable nor movable, so that users may keep
 // the handle.
 
-// At least one byte, aligned to 256, with whatever was there.
+// At least one byte, aligned to 256, not initialised.
 struct DeviceMemory {
   std::byte* data = nullptr;
   explicit DeviceMemory(std::int64_t bytes) {
@@ -23,8 +23,8 @@ struct DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 };
-// Lower priorities come first, in the range that cudaDeviceGetStreamPriorityRange() says. Does not wait for the default
-// stream, nor that for it.
+// Lower priorities come first, in the range of cudaDeviceGetStreamPriorityRange(). The stream and the default stream do
+// not wait for each other.
 struct CudaStream {
   cudaStream_t stream = nullptr;
   explicit CudaStream(int priority) {
@@ -34,7 +34,7 @@ struct CudaStream {
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
 };
-// `timed`: has a time to be read, for which recording it costs more.
+// `timed`: its time can be read, which makes recording it more expensive.
 struct CudaEvent {
   cudaEvent_t event = nullptr;
   explicit CudaEvent(bool timed) {

@@ -3,19 +3,19 @@
 
 namespace stretto::cuda {
 
-// A shared library that is loaded when something needs it, and stays: whoever does without it need not have it.
+// A shared library that is loaded at its first use, and stays: a program that does not use it need not have it.
 class Library {
  public:
-  // `name`: as the loader knows it, with its major version ("libnccl.so.2"). `what`: as messages call it ("NCCL").
-  // Throws Error(runtime) with the loader's reason.
+  // `name`: the loader's name, with its major version ("libnccl.so.2"). `what`: its name in messages ("NCCL"). Throws
+  // Error(runtime) with the loader's reason.
   Library(const std::string& name, const std::string& what);
 
-  // Sets `function` to the function of that name. Throws Error(runtime): this version of the library has none.
+  // Sets `function` to the function with this name. Throws Error(runtime) when this version of the library has none.
   template <class Function>
   void find(const char* name, Function*& function) const {
     function = reinterpret_cast<Function*>(address_of(name));
   }
-  // Null where this version of the library has none: whoever needs it says so.
+  // Sets null where this version of the library has none; the caller that needs it reports that.
   template <class Function>
   void find_if_there(const char* name, Function*& function) const {
     function = reinterpret_cast<Function*>(address_or_null(name));

@@ -32,7 +32,7 @@ ncclDataType_t type_of(Dtype dtype) {
       return ncclFloat64;
     case Dtype::bf16:
       return ncclBfloat16;
-    case Dtype::e4m3:  // and scales: bytes, which are not summed
+    case Dtype::e4m3:  // values and scales: bytes, which are not summed
       return ncclUint8;
     case Dtype::i32:
       break;
@@ -46,7 +46,7 @@ std::string host_name() {
   return host;
 }
 
-// A name that is unique to a device across machines.
+// Returns a name that is unique to a device across machines.
 std::string device_name() {
   int device = 0;
   char bus[32] = "";
@@ -80,8 +80,8 @@ class Nccl final : public Communication {
         timeout_s_(options.timeout_s),
         registered_(registered),
         places_(find_nccl_groups(schedule, program)) {
-    // Receives into buffers that a graph has registered can hang without a word (github.com/NVIDIA/nccl/issues/2389,
-    // 2390). NCCL asks for this at its first use; the user's own setting stays.
+    // Receives into buffers that a graph has registered can hang silently (github.com/NVIDIA/nccl/issues/2389, 2390).
+    // NCCL reads this variable at its first use; the user's own setting stays.
     ::setenv("NCCL_GRAPH_REGISTER", "0", 0);
     require_nccl_version();
     require_devices();
@@ -91,7 +91,7 @@ class Nccl final : public Communication {
       if (!registered_.empty()) register_arena();
     } catch (const Error& error) {
       abort();
-      if (processes_.failure()) throw;  // another rank's
+      if (processes_.failure()) throw;  // another rank's failure
       throw runtime_failure(fmt::format("rank {}: {}", processes_.rank(), error.what()));
     }
   }
@@ -110,7 +110,8 @@ class Nccl final : public Communication {
     for (const auto& [place, group] : groups_) group.check();
   }
 
-  // As one group: each waits for graphs that run, and such a graph ends when all its communicators have been told.
+  // The aborts form one group: each waits for running graphs, and such a graph ends when all its communicators have
+  // been aborted.
   void abort() override {
     nccl().GroupStart();
     for (auto& [place, group] : groups_) group.abort();
@@ -122,7 +123,7 @@ class Nccl final : public Communication {
  private:
   void require_devices() {
     const std::vector<std::string> devices = all_texts(processes_, device_name());
-    // Ranks of which NCCL thinks so are on one machine.
+    // Ranks with equal texts are on one machine for NCCL.
     const char* given = std::getenv("NCCL_HOSTID");
     machines_ = all_texts(processes_, given == nullptr ? host_name() : given);
     std::map<std::string, std::size_t> rank_of;
@@ -146,7 +147,7 @@ class Nccl final : public Communication {
     }
   }
 
-  // NCCL refuses two ranks on one device of one machine; it asks for these at its first use.
+  // NCCL refuses two ranks on one device of one machine; it reads these variables at its first use.
   void pass_for_machines() const {
     const std::string host = fmt::format("stretto-rank-{}", processes_.rank());
     for (const auto& [name, value] : {std::pair<const char*, const char*>{"NCCL_HOSTID", host.c_str()},
@@ -157,8 +158,8 @@ class Nccl final : public Communication {
       ::setenv(name, value, 0);
   }
 
-  // Communicators in one order everywhere, so that nobody waits in a circle. All members of a group take part, whether
-  // they will use it or not.
+  // Opens communicators in one order everywhere, so that ranks do not wait in a circle. All members of a group take
+  // part, whether they will use it or not.
   void connect(int sms) {
     std::vector<Invitation> mine;
     for (const NcclGroup& place : places_.all) {
@@ -175,7 +176,7 @@ class Nccl final : public Communication {
       group.require(nccl().GetUniqueId(&invitation.id), "ncclGetUniqueId");
     }
     std::map<std::pair<NcclGroup, std::int64_t>, ncclUniqueId> ids;
-    constexpr std::size_t kinds = 16;  // and colours of one communicator's groups, at most
+    constexpr std::size_t kinds = 16;  // at most this many kinds and colours of one communicator's groups
     const std::size_t most = schedule_.communicators.size() * kinds * sizeof(Invitation);
     for (const launch::Bytes& theirs : processes_.all_gather(std::as_bytes(std::span(mine)), most))
       for (std::size_t at = 0; at + sizeof(Invitation) <= theirs.size(); at += sizeof(Invitation)) {
@@ -183,15 +184,15 @@ class Nccl final : public Communication {
         std::memcpy(&invitation, theirs.data() + at, sizeof invitation);
         ids[{invitation.group, invitation.first_rank}] = invitation.id;
       }
-    // The same for all: what is between two ranks uses the channels that either thinks it has, and a rank that is in
-    // fewer groups than others would have more.
+    // The number must be equal for all: a connection between two ranks uses the channels that either assumes, and a
+    // rank in fewer groups than others would assume more.
     int of_others = ctas_of_others(schedule_, places_.all, sms);
     for (const int of_rank : processes_.all_gather_value(of_others)) of_others = std::min(of_others, of_rank);
     for (auto& [place, group] : groups_) {
       ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
       config.maxCTAs = ctas_of(schedule_, place, of_others);
-      // Where NCCL is to share SMs that are left, its CTAs take them one by one: clusters, four CTAs on a GPU that has
-      // them, wait for four free SMs of one part of the device.
+      // Where NCCL must share the remaining SMs, its CTAs take them one by one: clusters, of four CTAs on GPUs that
+      // have them, would wait for four free SMs of one part of the device.
       if (schedule_.communicators[place.communicator].engine != CommEngine::sm) config.cgaClusterSize = 1;
       if (is_by_copy_engine(place, group)) {
         config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
@@ -201,8 +202,8 @@ class Nccl final : public Communication {
     }
   }
 
-  // Whether NCCL is to move a group's bytes by copy engines, as the schedule says; a note where it cannot. What that
-  // takes: NCCL's documentation, "Zero-CTA Optimization".
+  // Returns whether NCCL can move a group's bytes by copy engines, as the schedule says; adds a note where it cannot.
+  // The conditions: NCCL's documentation, "Zero-CTA Optimization".
   bool is_by_copy_engine(const NcclGroup& place, const NcclCommunicator& group) {
     if (schedule_.communicators[place.communicator].engine != CommEngine::copy_engine) return false;
     std::string reason;
@@ -226,7 +227,7 @@ class Nccl final : public Communication {
     return false;
   }
 
-  // With every communicator whose members have its collectives' buffers in the same places.
+  // Registers the arena with every communicator whose members have its collectives' buffers at equal places.
   void register_arena() {
     struct Layout {
       NcclGroup group;
@@ -266,11 +267,11 @@ class Nccl final : public Communication {
           version_text(nccl_version())));
   }
 
-  // The first message between two ranks connects them, for which both must have made their calls: a rank that sends
-  // before it receives would wait for one that does the same. So all are connected here, each communicator by one
-  // group.
+  // Connects all pairs of ranks with messages, each communicator by one group. The first message between two ranks
+  // connects them, which both must have called: a rank that sends before it receives would wait for one that does the
+  // same.
   void connect_messages(const Stream& stream) {
-    std::map<NcclGroup, std::set<std::pair<int, bool>>> used;  // peer, whether it is sent to
+    std::map<NcclGroup, std::set<std::pair<int, bool>>> used;  // (peer, whether it is sent to)
     for (std::size_t op = 0; op < program_.ops.size(); ++op)
       if (const auto* message = std::get_if<PointToPoint>(&program_.work_of(op))) {
         const std::int64_t peer = peer_of(schedule_, *message, program_.rank).rank;
@@ -302,7 +303,7 @@ class Nccl final : public Communication {
     const void* in = operands.front().data;
     void* out = operands.back().data;
     const auto elements = static_cast<std::size_t>(collective.elements);
-    if (found == groups_.end()) {  // alone
+    if (found == groups_.end()) {  // the rank is alone
       if (in == out) return;
       const std::size_t bytes = elements * static_cast<std::size_t>(bytes_of(dtype));
       return cuda::check(cudaMemcpyAsync(out, in, bytes, cudaMemcpyDeviceToDevice, stream), "copying");
@@ -331,8 +332,8 @@ class Nccl final : public Communication {
     if (result == ncclInProgress) group.settle("starting a collective");
   }
 
-  // Slice j of every member to member j: a group of messages, which NCCL runs as one kernel. ncclAlltoAll, which copy
-  // engines need, is new in NCCL 2.28.
+  // Sends slice j of every member to member j: a group of messages, which NCCL runs as one kernel. ncclAlltoAll, which
+  // copy engines need, is new in NCCL 2.28.
   static ncclResult_t all_to_all(const void* in, void* out, std::size_t slice, Dtype dtype,
                                  const NcclCommunicator& group, cudaStream_t stream) {
     const std::size_t bytes = slice * static_cast<std::size_t>(bytes_of(dtype));
@@ -353,7 +354,7 @@ class Nccl final : public Communication {
   void exchange(const LaunchAction& action, cudaStream_t stream) {
     const std::vector<std::uint32_t>& lane = program_.lanes[program_.ops[action.op].lane];
     const auto first = lane.begin() + program_.ops[action.op].position;
-    // All of one communicator, so that the group is one kernel.
+    // All messages belong to one communicator, so that the group is one kernel.
     const NcclCommunicator& group = groups_.at(places_.of_op[action.op]);
     nccl().GroupStart();
     ncclResult_t result = ncclSuccess;
@@ -381,7 +382,7 @@ class Nccl final : public Communication {
   const NcclGroups places_;
   std::vector<std::string> machines_;  // [rank]
   std::map<NcclGroup, NcclCommunicator> groups_;
-  std::set<NcclGroup> copied_;  // those that copy engines move
+  std::set<NcclGroup> copied_;  // groups that copy engines move
   std::vector<std::string> notes_;
 };
 

@@ -4,14 +4,14 @@
 namespace stretto::cuda {
 
 // The functions of NCCL that are called, without "nccl". The library is loaded by the first call: training on one GPU
-// does without it. It may be older or newer than the header that this was built with: the structure that communicators
-// are configured by says its own size and version (ncclConfig_t).
+// does not need it. It may be older or newer than the header of this build: the structure that configures communicators
+// states its own size and version (ncclConfig_t).
 #define STRETTO_NCCL_FUNCTIONS(X)                                                                          \
   X(GetVersion)                                                                                            \
   X(GetUniqueId)                                                                                           \
   X(CommInitRankConfig) X(CommFinalize) X(CommDestroy) X(CommAbort) X(CommGetAsyncError) X(GetErrorString) \
       X(GetLastError) X(AllGather) X(ReduceScatter) X(AllReduce) X(Send) X(Recv) X(GroupStart) X(GroupEnd)
-// Null where the library has none. 2.19: MemAlloc, MemFree, CommRegister, CommDeregister; 2.27: CommWindowRegister,
+// Null where the library lacks them. 2.19: MemAlloc, MemFree, CommRegister, CommDeregister; 2.27: CommWindowRegister,
 // CommWindowDeregister; 2.28: AlltoAll (NCCL's release notes).
 #define STRETTO_NCCL_LATER_FUNCTIONS(X) \
   X(MemAlloc) X(MemFree) X(CommRegister) X(CommDeregister) X(CommWindowRegister) X(CommWindowDeregister) X(AlltoAll)
@@ -22,7 +22,7 @@ struct NcclApi {
 #undef STRETTO_MEMBER
 };
 
-// Throws Error(runtime): NCCL cannot be loaded, or lacks a function.
+// Throws Error(runtime) when NCCL cannot be loaded, or lacks a function.
 const NcclApi& nccl();
 
 }  // namespace stretto::cuda

@@ -24,7 +24,7 @@ NcclCommunicator::NcclCommunicator(std::string name, std::vector<std::int64_t> m
 NcclCommunicator::~NcclCommunicator() {
   if (comm_ == nullptr) return;
   try {
-    // Memory first: NCCL may still know it while it is freed otherwise.
+    // Memory is deregistered first: otherwise NCCL may still know it when it is freed.
     if (!deregister()) throw runtime_failure("");
     if (nccl().CommFinalize(comm_) == ncclInProgress) settle("ncclCommFinalize");
     nccl().CommDestroy(comm_);
@@ -59,7 +59,7 @@ bool NcclCommunicator::deregister() {
 }
 
 void NcclCommunicator::abort() {
-  window_ = nullptr;  // they go with the communicator
+  window_ = nullptr;  // the handles go with the communicator
   buffer_ = nullptr;
   if (comm_ != nullptr) nccl().CommAbort(std::exchange(comm_, nullptr));
 }
@@ -82,7 +82,7 @@ void NcclCommunicator::settle(const char* call) const {
     require(asked, call);
     require(state, call);
     if (state == ncclSuccess) return;
-    if (tries < 1000) continue;  // most are done at once
+    if (tries < 1000) continue;  // most calls are done at once
     if (const auto failure = processes_.failure()) throw runtime_failure(*failure);
     if (std::chrono::duration<double>(Clock::now() - begin).count() > timeout_s_)
       throw runtime_failure(

@@ -1,4 +1,4 @@
-// Ranks in processes of their own, by an NCCL between threads (tests/fake_cuda/nccl.h).
+// Tests of ranks in processes of their own, with a fake NCCL between threads (tests/fake_cuda/nccl.h).
 #include "tests/fake_cuda/nccl.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ TEST_CASE("ranks in processes of their own, by NCCL: the same bits as on a share
         Layout{1, 1, false, 3}, Layout{.cp = 2}, Layout{.cp = 3}, Layout{.cp = 2, .cp_type = {CpCommType::a2a}}})
     for (const OverlapMode& mode : overlap_modes()) {
       if (layout.cp > 1 && mode.name != "plain" && !mode.name.starts_with("cp_")) continue;
-      // A ring of three for its messages alone, which are then no longer between two.
+      // A ring of three is tested only for its messages, which are then not between two ranks.
       if (layout.tp == 3 && mode.name != "tp_comm_ring_exchange") continue;
       Scenario scenario = layout_scenario(layout, mode.name, false, "fp32", 1, layout.dp * layout.pp * layout.vp);
       scenario.model.num_layers = layout.pp * layout.vp;
@@ -44,7 +44,7 @@ TEST_CASE("ranks in processes of their own, by NCCL: the same bits as on a share
       CHECK(fake_nccl::live() == 0);
     }
   CHECK(fake_nccl::aborted() == 0);
-  // The device has two processors, a rank of three stages eight communicators, and none has less than one block.
+  // The device has two processors, a rank of three stages has eight communicators, and each has at least one block.
   CHECK(fake_nccl::most_ctas() <= 8);
 }
 
@@ -69,10 +69,10 @@ TEST_CASE("communicators without channels of their own leave half of the device 
   open();
   const int ctas = fake_nccl::most_ctas();
   CHECK(ctas <= 12);
-  CHECK(ctas > 12 / 2);  // shared out, and not one each
+  CHECK(ctas > 12 / 2);  // blocks are divided, and not one each
   CHECK(fake_nccl::clustered() == clustered);
   CHECK(std::string(getenv("NCCL_GRAPH_REGISTER")) == "0");
-  // Channels that are given come first, in clusters as NCCL likes; the user's own setting stays.
+  // Given channels take precedence, in clusters of NCCL's choice; the user's own setting stays.
   setenv("NCCL_GRAPH_REGISTER", "1", 1);
   scenario.cluster.max_ctas["dp"] = 20;
   open();
@@ -129,7 +129,7 @@ TEST_CASE("a launch that is refused says on which rank", "[cuda][processes]") {
 
 namespace {
 
-// Rank 0's notes, the errors of all ranks, and what it trained.
+// Rank 0's notes, the errors of all ranks, and the training results.
 struct Apart {
   std::vector<std::string> notes, errors;
   Trained trained;
@@ -214,10 +214,10 @@ TEST_CASE("nccl_ub with an older NCCL: registered without windows, or an error t
   CHECK_THAT(train_apart(without).errors.front(),
              Catch::Contains("NCCL 2.16.0 is installed; expected 2.17.0 or a later 2.x"));
   fake_nccl::be(NCCL_VERSION_CODE);
-  // Memory that does not suffice, in NCCL's words: behind the executor's own check.
+  // The memory does not suffice, in NCCL's words: the error comes after the executor's own check.
   CHECK(fake_nccl::registered().live == 0);
   CHECK(fake_cuda::device().used_bytes == 0);
-  // Ranks that share the GPU do without NCCL.
+  // Ranks that share the GPU do not use NCCL.
   const OnFakeGpu shared(scenario);
   const std::vector<std::string> notes = shared.executor->notes();
   CHECK(std::any_of(notes.begin(), notes.end(),
@@ -255,13 +255,13 @@ TEST_CASE("what the schedule has on copy engines NCCL moves by those, or it is s
   fake_cuda::device().driver_version = 12040;
   CHECK(copied("CUDA's driver must be of 12.5 or later") == 0);
   fake_cuda::device().driver_version = 13000;
-  // All-to-alls, which are then one call.
+  // All-to-alls are then one call.
   scenario = layout_scenario(Layout{.cp = 2, .cp_type = {CpCommType::a2a}}, "plain", false, "fp32", 1, 1);
   scenario.model.num_layers = 1;
   scenario.cluster.nccl_ub = true;
   scenario.cluster.zero_cta_groups = {"cp"};
   CHECK(copied("") > 0);
-  // A ring's messages.
+  // A ring has messages.
   scenario = layout_scenario(Layout{1, 2, true}, "tp_comm_ring_exchange", false, "fp32", 1, 1);
   scenario.model.num_layers = 1;
   CHECK(copied(

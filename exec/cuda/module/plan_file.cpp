@@ -17,9 +17,9 @@ namespace stretto::cuda {
 namespace {
 
 constexpr const char* kFormat = "stretto plans 1";
-constexpr std::size_t kMostBytes = std::size_t{16} << 20;  // thousands of shapes are a few hundred KiB
+constexpr std::size_t kMostBytes = std::size_t{16} << 20;  // thousands of shapes take a few hundred KiB
 
-// FNV-1a, 64 bits (Fowler, Noll, Vo): the same everywhere, which std::hash is not.
+// FNV-1a, 64 bits (Fowler, Noll, Vo): equal on all systems, unlike std::hash.
 std::uint64_t hash_of(std::string_view text) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
@@ -40,7 +40,8 @@ std::optional<PlanFile::Numbers> numbers_of(const std::string& text) {
   return numbers;
 }
 
-// The format, what it was made for, a line a plan ("key: plan"), and the hash of all before it.
+// Returns the file's text: the format, what it was made for, a line for each plan ("key: plan"), and the hash of all
+// before it.
 std::string text_of(const std::string& made_for, const std::map<PlanFile::Numbers, PlanFile::Numbers>& plans) {
   std::string text = fmt::format("{}\n{}\n", kFormat, made_for);
   for (const auto& [key, plan] : plans) text += line_of(key) + ": " + line_of(plan) + "\n";

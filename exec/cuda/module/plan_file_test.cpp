@@ -27,7 +27,7 @@ TEST_CASE("plans outlast the process, for the library and device that they were 
   CHECK(first.find({1, 2}) == nullptr);
   first.put({1, 2}, {3, -4, INT64_MIN});
   first.save();
-  // What another process wrote meanwhile stays.
+  // Plans that another process wrote meanwhile stay.
   other.put({5}, {6});
   other.save();
   const PlanFile again(folder, "library 1");
@@ -36,7 +36,7 @@ TEST_CASE("plans outlast the process, for the library and device that they were 
   CHECK(again.size() == 2);
   CHECK(again.note().empty());
   CHECK(PlanFile(folder, "library 2").size() == 0);
-  // Written under another name first: nothing else is left.
+  // The file is written under another name first, of which nothing must be left.
   CHECK(std::distance(std::filesystem::directory_iterator(folder), {}) == 1);
 }
 

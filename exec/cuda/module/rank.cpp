@@ -12,7 +12,7 @@
 namespace stretto::cuda {
 namespace {
 
-// The host's copy of a rank's visible storages, packed.
+// Returns the plan of the host's copy of a rank's visible storages, packed.
 RolePlan visible_part(const Schedule& schedule, const RolePlan& plan) {
   RolePlan part;
   part.offset_bytes.assign(schedule.storages.size(), RolePlan::kNowhere);
@@ -73,7 +73,7 @@ void Rank::write_noise() {
     noise[i] = to_bf16(2.0f * static_cast<float>(uniform(1, stretto::stream_of("noise"), i)) - 1.0f);
   const auto bytes = static_cast<std::int64_t>(noise.size() * sizeof(Bf16));
   for (std::int64_t done = 0; done < plan_.bytes;) {
-    // From the host once, then what is there doubles.
+    // The noise comes from the host once, then the device doubles its copy.
     const std::int64_t more = std::min(done == 0 ? bytes : done, plan_.bytes - done);
     const void* from = done == 0 ? static_cast<const void*>(noise.data()) : arena_.data();
     check(cudaMemcpy(arena_.data() + done, from, static_cast<std::size_t>(more),

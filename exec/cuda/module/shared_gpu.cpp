@@ -41,7 +41,7 @@ class SharedGpu final : public Communication {
   }
 
  private:
-  // As many blocks as the communicator has channels, and as long as its link takes.
+  // Returns as many blocks as the communicator has channels, and the time of its link.
   Pace pace(const Communicator& communicator, std::int64_t steps, std::int64_t bytes, int phases) const {
     Pace pace;
     pace.ctas = communicator.engine == CommEngine::sm ? communicator.channels : options_.ctas;

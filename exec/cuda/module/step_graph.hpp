@@ -5,13 +5,13 @@
 
 namespace stretto::cuda {
 
-// A step that has been captured, ready to be launched again and again.
+// A captured step, ready to be launched repeatedly.
 struct StepGraph {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t runnable = nullptr;
   StepGraph() = default;
   ~StepGraph() { release(); }
-  // One that runs is freed when it has ended.
+  // Destroys the graph; a running one is freed when it has ended.
   void release() {
     if (runnable != nullptr) cudaGraphExecDestroy(std::exchange(runnable, nullptr));
     if (graph != nullptr) cudaGraphDestroy(std::exchange(graph, nullptr));

@@ -40,7 +40,7 @@ Timeline StepTimes::timeline(const CudaEvent& origin, const std::vector<BoundPro
     }
   }
   if (!is_shared) return timeline;
-  // The receiver moves the bytes, for both.
+  // The receiver moves the bytes, so its marks count for both ends.
   for (const LaunchAction& action : launches.actions) {
     if (action.kind != LaunchAction::Kind::launch ||
         !std::holds_alternative<PointToPoint>(programs[action.rank].work_of(action.op)))

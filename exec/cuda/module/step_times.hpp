@@ -10,11 +10,11 @@
 
 namespace stretto::cuda {
 
-// Events on a device around every operation of a step, and the timeline that they make.
+// Events on a device around every operation of a step, and the timeline made from them.
 class StepTimes {
  public:
   // Events of an operation: its waits are over; bytes begin to move; its own message has moved, although joined ones
-  // may not have; complete.
+  // may not have; it is complete.
   enum Mark : std::size_t { ready, moving, moved, done, kMarks };
 
   explicit StepTimes(const std::vector<BoundProgram>& programs);
@@ -23,8 +23,9 @@ class StepTimes {
   }
   const CudaEvent& begin() const { return begin_; }
 
-  // Of the step whose marks were recorded last, from `origin` on; all must have happened. Where ranks share the device
-  // (`is_shared`) messages have times of their own, as one of both ends moves them.
+  // Returns the timeline of the step whose marks were recorded last, counted from `origin`; all marks must have
+  // happened. Where ranks share the device (`is_shared`) messages have times of their own, because one of both ends
+  // moves them.
   Timeline timeline(const CudaEvent& origin, const std::vector<BoundProgram>& programs, const LaunchPlan& launches,
                     bool is_shared) const;
 

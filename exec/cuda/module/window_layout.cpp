@@ -27,7 +27,7 @@ std::map<NcclGroup, std::uint64_t> window_layouts(const BoundProgram& program, c
       const auto reach = [&](const void* data) {
         add(layout->second, static_cast<std::uint64_t>(static_cast<const std::byte*>(data) - arena.data()));
       };
-      // A rank's own shard is read and written by itself.
+      // A rank's own shard is read and written only by itself.
       const std::span<const exec::Operand> of_op = operands(0, op);
       if (collective->kind != CollectiveKind::all_gather) reach(of_op.front().data);
       if (collective->kind != CollectiveKind::reduce_scatter) reach(of_op.back().data);

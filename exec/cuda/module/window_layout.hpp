@@ -10,9 +10,9 @@
 
 namespace stretto::cuda {
 
-// For each group of collectives a number that stands for where in the arena the other members reach: how far from its
-// beginning each buffer of the group's collectives lies that they read or write, in the order of the calls, and the
-// arena's size. NCCL takes an address in one member's window for the same in all (its documentation of
+// Returns, for each group of collectives, a number that stands for the places in the arena that the other members
+// reach: the offset of each buffer that the group's collectives read or write, in the order of the calls, and the
+// arena's size. NCCL assumes that an address in one member's window is equal in all (its documentation of
 // NCCL_WIN_COLL_SYMMETRIC), so only a group whose members have equal numbers may register the arena: pipeline stages
 // have plans of their own.
 std::map<NcclGroup, std::uint64_t> window_layouts(const BoundProgram& program, const NcclGroups& groups,
