@@ -67,7 +67,7 @@ ComparisonRow row_of(const Contender& c, const sim::SimResult& predicted, const 
   return row;
 }
 
-// Takes what it keeps out of the contender, whose memory is given back.
+// Moves the timelines out of the contender and frees its memory.
 RowTimelines timelines_of(Contender& c, sim::SimResult& predicted, const ComparisonRow& row) {
   c.executor.reset();
   return {c.mode,
@@ -88,7 +88,8 @@ double model_GFLOP(const Schedule& schedule) {
   return flops * 1e-9;
 }
 
-// Adds the rows of contenders, which must have equally many measurements and are moved from. The last (A/A) gets none.
+// Adds the rows of contenders, which must have equally many measurements and are moved from. The last one (A/A) gets no
+// row.
 void add_rows(Result& result, Contenders& contenders, const sim::Platform& platform, const Conditions& conditions,
               const sim::SimOptions& options) {
   const std::int64_t ranks = contenders.front()->schedule.mesh.ranks();
@@ -108,7 +109,7 @@ void add_rows(Result& result, Contenders& contenders, const sim::Platform& platf
   }
 }
 
-// Notes that executors have once steps have run: not everything is known before.
+// Adds the notes that executors have only after steps have run.
 void add_notes(std::vector<std::string>& notes, const Contenders& contenders) {
   for (const auto& contender : contenders)
     for (const std::string& note : contender->executor->notes())
@@ -127,11 +128,12 @@ Result run(const Scenario& given, const sim::Platform& platform, const exec::Mac
   result.comparison.platform = platform.name + " (" + platform.device + ", " + platform.date + ")";
   result.comparison.notes = grid.notes;
   if (on_gpu)
-    // Streams of all modes exist at once, although one runs at a time: as many queues as there are.
+    // Streams of all modes exist at once, although only one mode runs at a time, so as many queues are reserved as
+    // there are.
     if (const std::string shared = cuda::reserve_hardware_queues(std::max(cuda::kMostQueues, grid.streams));
         !shared.empty())
       result.comparison.notes.push_back(shared);
-  // Steps on a GPU are graphs, of which the next begins when all of the one before is over: every step is a first one.
+  // Steps on a GPU are graphs, and each begins when the whole previous one is over: every step is a first one.
   sim::SimOptions options;
   if (on_gpu && given.training.enable_cuda_graph) options.max_steps = 1;
   const int all_cores = sim::cores_per_device(platform, grid.scenario.cluster);

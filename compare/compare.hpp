@@ -30,8 +30,8 @@ struct Result {
   bool complete = true;                 // false after `stop`: only rows that were finished are there
 };
 
-// Predicts and measures every mode at every number of ranks. `machine` must be of the kind that the platform was
-// measured on. `progress` gets a line before each turn; the run ends early when `stop` returns true.
+// Predicts and measures every mode at every number of ranks. `machine` must be of the kind on which the platform was
+// measured. `progress` gets a line before each turn; the run ends early when `stop` returns true.
 //
 // For each number of ranks all modes are built at once and measured in turns, interleaved step by step, so that a slow
 // moment of the machine affects all of them. A second copy of the plain schedule takes part (A/A test). A turn is two

@@ -1,4 +1,4 @@
-// The main job without a command line: a tiny model on this machine's cores, against the golden platform.
+// Tests the main job without a command line: a tiny model on this machine's cores, against the golden platform.
 #include "compare/compare.hpp"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ Scenario scenario_of(std::vector<std::int64_t> ranks, std::int64_t repeats) {
 
 Grid grid_of(const Scenario& scenario) { return compare::grid_of(scenario, platform(), exec::host_machine(2)); }
 
-// `stop` is asked before each turn, the warming up included.
+// `stop` is asked before each turn, including the warm-up.
 Result run(const Scenario& scenario, int turns = 1 << 20) {
   return compare::run(
       scenario, platform(), exec::host_machine(2), [](const std::string&) {}, [&] { return turns-- <= 0; });
@@ -63,7 +63,7 @@ TEST_CASE("what is compared: the modes of the layout, the plain one first, and t
   scenario.compare.modes = {"overlap_grad_reduce"};
   CHECK(grid_of(scenario).modes == std::vector<std::string>{"plain", "overlap_grad_reduce"});
 
-  // A mode that is off says so; a knob that is off in the plain schedule too is not the mode's.
+  // A note names a mode that is off; a knob that is off in the plain schedule too gets no note for the mode.
   scenario.overlap.overlap_grad_reduce = scenario.overlap.align_param_gather = true;
   scenario.compare.ranks = {1};
   const Grid one = grid_of(scenario);
@@ -81,7 +81,7 @@ TEST_CASE("what is compared: the modes of the layout, the plain one first, and t
   CHECK(both.ranks == std::vector<std::int64_t>{4});
   CHECK(both.streams >= 4 * 3);
   for (const std::string& note : both.notes) CHECK_THAT(note, !Contains("overlap_p2p_comm is off"));
-  // Of a row for each of them the schedule is predicted without running anything.
+  // For each row the schedule is also predicted without running anything.
   const std::vector<predict::PredictedMode> predicted = predict::predict_modes(scenario, platform(), {});
   REQUIRE(predicted.size() == modes.size());
   for (std::size_t i = 0; i < modes.size(); ++i) CHECK(predicted[i].mode == modes[i]);
@@ -99,7 +99,7 @@ TEST_CASE("every mode at every number of ranks is predicted and measured", "[com
   const Comparison& comparison = result.comparison;
   CHECK(result.complete);
   CHECK_FALSE(comparison.on_gpu);
-  // On one rank all modes are one schedule: it is measured once.
+  // On one rank all modes have one schedule, which is measured once.
   CHECK(modes_of_rows(result, 1) == std::vector<std::string>{"plain"});
   CHECK(comparison.rows[0].equal_modes == std::vector<std::string>{"overlap_grad_reduce", "overlap_param_gather"});
   CHECK(modes_of_rows(result, 2) == kDataParallel);
@@ -118,7 +118,7 @@ TEST_CASE("every mode at every number of ranks is predicted and measured", "[com
     losses[row.ranks].insert(row.loss);
     CHECK(comparison.is_beyond_noise(row).has_value() == (row.mode != "plain"));
   }
-  // Overlap changes when things happen, never what is trained.
+  // Overlap changes when operations run, never the training results.
   CHECK(losses[1].size() == 1);
   CHECK(losses[2].size() == 1);
   CHECK(comparison.noise.size() == 2);
@@ -139,7 +139,7 @@ TEST_CASE("every mode at every number of ranks is predicted and measured", "[com
 }
 
 TEST_CASE("whoever is interrupted has what was finished", "[compare]") {
-  // Of the first number of ranks one turn is over; of the second nothing is known, and nothing is said.
+  // One turn of the first number of ranks is complete; the second number has no measurements and gets no rows.
   const Result some = run(scenario_of({2, 1}, 100), 2);
   CHECK_FALSE(some.complete);
   CHECK(modes_of_rows(some, 2) == kDataParallel);
@@ -148,7 +148,7 @@ TEST_CASE("whoever is interrupted has what was finished", "[compare]") {
     CHECK(row.measured_ms.size() == 1);
     CHECK(row.measured_ms[0] > 0);
   }
-  CHECK(std::isnan(some.comparison.step_GFLOPs));  // of one rank
+  CHECK(std::isnan(some.comparison.step_GFLOPs));  // rate of one rank
   const Result nothing = run(scenario_of({2}, 100), 1);
   CHECK_FALSE(nothing.complete);
   CHECK(nothing.comparison.rows.empty());
@@ -159,7 +159,7 @@ TEST_CASE("a step is profiled: where its time goes, turn by turn", "[compare]") 
   const Scenario scenario = scenario_of({}, 1);
   exec::ReadyStep step(scenario, build_schedule(scenario), exec::host_machine(2), exec::run_options(scenario),
                        exec::tokens_of(scenario));
-  int left = 3;  // the warming up and two turns
+  int left = 3;  // the warm-up and two turns
   const auto profile = [&] {
     return profile_step(
         step, 100, nullptr, [](const std::string&) {}, [&] { return left-- <= 0; });

@@ -7,13 +7,14 @@
 
 namespace stretto::compare {
 
-// The state of the cores that a prediction assumes; by default that at calibration.
+// The state of the cores that a prediction assumes; the default is the state at calibration.
 struct Conditions {
   double core_speed = 1;  // relative to calibration
   sim::Disturbance disturbance;
 };
-// Conditions from the monitor's readings; `calibrated_GFLOPs` is the yardstick's reading at calibration. Speed is 1
-// when that lies between the quartiles of the readings: a correction smaller than their scatter would only add noise.
+// Returns conditions from the monitor's readings; `calibrated_GFLOPs` is the yardstick's reading at calibration. The
+// speed is 1 when that lies between the quartiles of the readings: a correction smaller than their scatter would only
+// add noise.
 Conditions conditions_of(const CoreMonitor& cores, double calibrated_GFLOPs);
 double speed_against(const std::vector<double>& readings_GFLOPs, double calibrated_GFLOPs);
 

@@ -31,11 +31,12 @@ std::vector<std::string> modes_to_compare(const Scenario& scenario) {
   return modes;
 }
 
-// Only comparing needs them to be possible: the same file may be trained in a layout that they do not fit.
+// Only a comparison needs these numbers of ranks to be possible: the file may also be used to train a layout that they
+// do not fit.
 void require_whole_models(const Scenario& scenario, const std::vector<std::int64_t>& ranks) {
   const std::int64_t of_model = scenario.parallel.model_ranks();
   const std::int64_t instances = scenario.parallel.num_distributed_optimizer_instances;
-  // Inside an instance at least two ranks share what is sharded.
+  // Inside an instance at least two ranks share the sharded state.
   const std::int64_t least = instances * (scenario.parallel.context_parallel_size > 1 ? 1 : 2);
   for (const std::int64_t n : ranks) {
     if (n % of_model != 0)
@@ -49,8 +50,8 @@ void require_whole_models(const Scenario& scenario, const std::vector<std::int64
   }
 }
 
-// The knobs that a mode asks for and that cannot act. Knobs that are off in the plain schedule already, whose notes
-// `plain` collects, are the scenario's and not the mode's.
+// Adds notes on the knobs that a mode requests and that cannot act. Knobs that are already off in the plain schedule,
+// whose notes `plain` collects, belong to the scenario and not to the mode.
 void add_notes(const Schedule& schedule, const std::string& mode, std::int64_t ranks, std::vector<std::string>& plain,
                std::vector<std::string>& notes) {
   if (mode == "plain") {
@@ -89,9 +90,9 @@ Grid grid_of(const Scenario& given, const sim::Platform& platform, const exec::M
       try {
         const Schedule& schedule =
             schedules.emplace_back(build_schedule(with_mode(grid.scenario, mode, n), free_memory_bytes()));
-        // Some modes need more lanes, and so cores for more channels, than others.
+        // Some modes need more lanes than others, and so cores for more channels.
         if (!on_gpu) check_residency(schedule, sim::cores_per_device(platform, cluster));
-        sim::cost_schedule(schedule, platform, cluster);  // whether the platform knows what all of it costs
+        sim::cost_schedule(schedule, platform, cluster);  // throws if the platform lacks a cost
         grid.streams = std::max(grid.streams, static_cast<std::size_t>(processes ? 1 : n) * schedule.lanes.size());
         add_notes(schedule, mode, n, plain, grid.notes);
       } catch (const Error& error) {

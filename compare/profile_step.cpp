@@ -18,7 +18,7 @@
 namespace stretto::compare {
 namespace {
 
-// The peak of a GPU.
+// Returns the peak of a GPU.
 Peak peak_of(const exec::ReadyStep& step) {
   const auto device = step.executor->device();
   if (!device) return {};
@@ -27,8 +27,8 @@ Peak peak_of(const exec::ReadyStep& step) {
           TFLOPs ? "its data sheet, and the clock and width of its memory" : "the clock and width of its memory"};
 }
 
-// The least time takes the most that a core was seen to do: the fastest of several readings. Of memory nothing is said:
-// what a core reads comes from caches, mostly.
+// Returns the peak of a host. The least time assumes the highest rate that was measured on a core: the fastest of
+// several readings. There is no peak for memory, because a core mostly reads from caches.
 Peak peak_of_host(const exec::ReadyStep& step, double fastest_GFLOPs) {
   const int threads = step.schedule.placement.threads_per_rank;
   return {threads * fastest_GFLOPs, 0,
@@ -41,17 +41,17 @@ Peak peak_of_host(const exec::ReadyStep& step, double fastest_GFLOPs) {
 ProfiledStep profile_step(exec::ReadyStep& step, std::int64_t turns, launch::ProcessGroup* processes,
                           const std::function<void(const std::string& line)>& progress,
                           const std::function<bool()>& stop) {
-  constexpr int kSteps = 2;  // of which the second is timed
+  constexpr int kSteps = 2;  // the second one is timed
   const auto device = step.executor->device();
   ProfiledStep result;
   Profile& profile = result.profile;
   profile.device = device ? device->name : "this host";
   profile.peak = peak_of(step);
   std::optional<calibrate::SgemmYardstick> yardstick;
-  if (!device && step.schedule.compute_dtype == Dtype::f32) yardstick.emplace(1, 1);  // the host has this one
+  if (!device && step.schedule.compute_dtype == Dtype::f32) yardstick.emplace(1, 1);  // the host has this yardstick
   double fastest_GFLOPs = 0;
   std::vector<Timeline> timelines;
-  // Processes run the same steps, so none is repeated because one of them was disturbed.
+  // Processes run equally many steps, so none is repeated when one of them was disturbed.
   Undisturbed measure(device ? 0 : 2 * turns);
   TimeLeft time_left;
   for (std::int64_t turn = -1; turn < turns; ++turn) {

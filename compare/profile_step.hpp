@@ -12,7 +12,7 @@ namespace stretto::compare {
 // The measured time of one step, broken down by operation.
 struct ProfiledStep {
   Profile profile;       // over the finished turns; if there are none, `step_ms` is empty
-  Timeline middle;       // of the turn with the median step time
+  Timeline middle;       // timeline of the turn with the median step time
   bool complete = true;  // false after `stop`
 };
 

@@ -15,7 +15,7 @@
 namespace stretto::compare {
 namespace {
 
-// All of a schedule but its name and what is said about it.
+// Returns a schedule without its name and notes.
 nlohmann::json content_of(const Schedule& schedule) {
   nlohmann::json content = write_schedule_json(schedule);
   content.erase("name");
@@ -23,7 +23,7 @@ nlohmann::json content_of(const Schedule& schedule) {
   return content;
 }
 
-constexpr int kSteps = 2;  // back to back: of two the second is timed, the steady period
+constexpr int kSteps = 2;  // back to back: the second of two is timed, the steady period
 
 void warm_up(Contender& contender) {
   contender.executor->run(kSteps);
@@ -70,10 +70,10 @@ Turns run_turns(std::vector<std::unique_ptr<Contender>>& contenders, std::int64_
                 launch::ProcessGroup* processes, CoreMonitor* cores,
                 const std::function<void(const std::string&)>& progress, const std::function<bool()>& stop) {
   Turns done;
-  // Processes run the same steps, so none is repeated because one of them was disturbed.
+  // Processes run equally many steps, so none is repeated when one of them was disturbed.
   Undisturbed measure(processes ? 0 : turns * std::ssize(contenders));
   const auto time = [&](Contender& contender) {
-    // The step and what tells how the cores were meanwhile are kept, or made again, together.
+    // The step and the reading of the cores are kept, or measured again, together.
     Timeline timeline;
     CoreMonitor::Reading reading;
     measure([&] {
@@ -92,7 +92,7 @@ Turns run_turns(std::vector<std::unique_ptr<Contender>>& contenders, std::int64_
     progress(fmt::format(
         "ranks {}: {}", contenders.front()->schedule.mesh.ranks(),
         turn < 0 ? "warming up" : fmt::format("turn {} of {}{}", turn + 1, turns, time_left.after(turn, turns))));
-    // Whoever goes first changes from turn to turn: the first of a turn meets caches that the last one left.
+    // The first contender changes from turn to turn: the first of a turn meets caches that the last one left.
     for (std::size_t i = 0; i < contenders.size(); ++i) {
       Contender& contender = *contenders[(i + static_cast<std::size_t>(turn + 1)) % contenders.size()];
       if (turn < 0)

@@ -18,21 +18,21 @@ struct Contender : exec::ReadyStep {
   using ReadyStep::ReadyStep;
   std::string mode;
   std::vector<std::string> equal_modes;  // other modes with the same schedule
-  std::vector<Timeline> measured;        // one for each turn
+  std::vector<Timeline> measured;        // one timeline for each turn
   double loss = kUnknown;                // after the warm-up, which has the same number of steps for all contenders
 };
-// The steady period of a measured step.
+// Returns the steady period of a measured step.
 double step_ms(const Timeline& timeline);
 
-// One contender for each distinct schedule of the grid's modes at grid.ranks[at], and as the last one a second copy of
-// the first (A/A). Takes the schedules out of the grid. Throws Error(input) where one is not correct.
+// Returns one contender for each distinct schedule of the grid's modes at grid.ranks[at], and as the last one a second
+// copy of the first (A/A). Takes the schedules out of the grid. Throws Error(input) where one is not correct.
 std::vector<std::unique_ptr<Contender>> contenders_of(Grid& grid, std::size_t at, const exec::Machine& machine,
                                                       const exec::TokenSource& tokens);
 
 // Reads the state of the host's cores between measured steps: their speed, and the time that other processes take.
 class CoreMonitor {
  public:
-  // The yardstick runs on `busy` of `all` cores at the same time.
+  // The yardstick runs on `busy` of `all` cores concurrently.
   CoreMonitor(int busy, int all) : yardstick_(busy, all), detours_(busy) {}
 
   struct Reading {
@@ -50,10 +50,10 @@ class CoreMonitor {
   std::vector<double> sgemm_GFLOPs_;
 };
 
-// What run_turns() did.
+// Counts of run_turns().
 struct Turns {
   bool complete = true;                  // false after `stop`
-  std::int64_t runs = 0, set_aside = 0;  // measurements kept, and measurements repeated
+  std::int64_t runs = 0, set_aside = 0;  // kept measurements, and repeated measurements
 };
 
 // Warms up all contenders, then measures each of them once in every turn. `cores`, if not null, is read after every

@@ -13,7 +13,7 @@
 namespace stretto::exec {
 namespace {
 
-// llm.c's token shards: 256 int32 of header, then the tokens.
+// llm.c's token shards: a header of 256 int32, then the tokens.
 struct ShardKind {
   std::int32_t magic, version;
   int bytes_per_token;
@@ -95,7 +95,7 @@ std::string TokenSource::identity() const {
   std::vector<std::byte> scratch;
   const std::size_t last = file_.size() - std::min(file_.size(), kPiece);
   for (std::size_t i = 0; i < kPieces; ++i) {
-    // Pieces of a small file lie one behind the other.
+    // Pieces of a small file follow one another.
     const std::size_t at = file_.size() <= kPieces * kPiece ? i * kPiece : last * i / (kPieces - 1);
     if (at >= file_.size()) break;
     const std::span<const std::byte> piece = file_.view(at, std::min(kPiece, file_.size() - at), scratch);
@@ -129,7 +129,7 @@ void fill_batch(const TokenSource& source, const Sampling& sampling, std::int64_
     source.read(begin, window, scratch);
     for (std::size_t i = 0; i <= seq; ++i) {
       const std::int32_t token = window[i];
-      // One from 2^31 on is negative here.
+      // A token from 2^31 on is negative here.
       if (token < 0 || token >= sampling.vocab_size)
         throw input_error(fmt::format("{}: token {} is {}, but the model's vocabulary has {} entries", source.name(),
                                       begin + static_cast<std::int64_t>(i), static_cast<std::uint32_t>(token),

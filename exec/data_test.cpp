@@ -73,7 +73,7 @@ TEST_CASE("llm.c and nanoGPT shards hold 16-bit tokens", "[data]") {
 
 TEST_CASE("llm.c's shards of Llama 3 hold 32-bit tokens", "[data]") {
   const TempDir dir;
-  // 128255, 65536, and one that no vocabulary has.
+  // The tokens are 128255, 65536, and one that no vocabulary has.
   const std::string path = dir.write("a.bin", shard(20240801, 7, 3, {0xf4ff, 1, 0, 1, 0, 0x8000}));
   const TokenSource source = TokenSource::open(path);
   CHECK(source.size() == 3);
@@ -111,7 +111,7 @@ TEST_CASE("unusable files are input errors that name the file and the cause", "[
 }
 
 TEST_CASE("an epoch visits every window once, in a new order each time", "[data]") {
-  const TokenSource source = counting(1007);  // 100 windows of 10 and a rest
+  const TokenSource source = counting(1007);  // 100 windows of 10 and a remainder
   const Sampling sampling{9, 4, 65536, 1};
   std::vector<std::vector<std::int64_t>> epochs(2);
   for (std::int64_t step = 0; step < 50; ++step)
@@ -138,7 +138,7 @@ TEST_CASE("a batch does not depend on how it is cut into ranks and micro-batches
       CHECK(std::equal(part_targets.begin(), part_targets.end(), targets.begin() + first * 9));
     }
   }
-  // Another split of the same samples into steps sees the same sequence.
+  // When the samples are split into steps differently, the sequence stays equal.
   std::vector<std::int32_t> half(36), half_targets(36);
   fill_batch(source, sampling, 1, 0, tokens, targets);
   fill_batch(source, {9, 4, 65536, 1}, 3, 0, half, half_targets);
@@ -154,7 +154,7 @@ TEST_CASE("too little data and tokens outside the vocabulary are named", "[data]
              Contains("counting.bin") && Contains("holds 300 tokens") && Contains("at least 301"));
   tokens.resize(299), targets.resize(299);
   CHECK_NOTHROW(fill_batch(source, {299, 1, 300, 1}, 0, 0, tokens, targets));
-  // The last token is only a target; it counts all the same.
+  // The last token is only a target, but it counts.
   CHECK_THAT(message_of([&] {
                fill_batch(source, {299, 1, 299, 1}, 0, 0, tokens, targets);
              }),
@@ -206,7 +206,7 @@ TEST_CASE("other data has another identity", "[data]") {
 namespace stretto::exec {
 
 TEST_CASE("the order and the numbers that docs/training.md gives as examples") {
-  // Ten windows of two tokens; the token of a window's begin is its number.
+  // Ten windows of two tokens; the first token of a window is the window's number.
   std::vector<std::byte> text;
   for (int i = 0; i < 20; ++i) text.push_back(static_cast<std::byte>(i / 2));
   const TokenSource source = TokenSource::parse(text, "t");

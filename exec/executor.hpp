@@ -16,40 +16,40 @@ class Executor {
  public:
   virtual ~Executor() = default;
 
-  // Runs `steps` steps back to back and returns the timeline of the last one. Its step_begin is the end of the step
-  // before, or the start of the call. Throws Error(runtime) when an operation fails, a rank dies or a rank makes no
+  // Runs `steps` steps back to back and returns the timeline of the last one. Its step_begin is the end of the previous
+  // step, or the start of the call. Throws Error(runtime) when an operation fails, a rank dies or a rank makes no
   // progress until the timeout; after that the executor may only be destroyed.
   virtual Timeline run(int steps) = 0;
 
-  // The same when only the time of a step is needed (of the last one, or the mean of all). Leaves out the rows on
+  // Runs steps when only the time of a step is needed (of the last one, or the mean of all). Leaves out the rows on
   // devices where timestamps cost time.
   virtual Timeline run_without_rows(int steps) { return run(steps); }
 
-  // Whether the rank runs in this process. All ranks do, or each is a process of its own. Ranks in timelines are
-  // indices into programs().
+  // Returns whether the rank runs in this process. All ranks do, or each is a process of its own. Ranks in timelines
+  // are indices into programs().
   virtual bool is_here(std::int64_t rank) const {
     return rank >= 0 && rank < static_cast<std::int64_t>(programs().size());
   }
-  virtual const std::vector<BoundProgram>& programs() const = 0;  // of the ranks in this process, in order
+  virtual const std::vector<BoundProgram>& programs() const = 0;  // programs of the ranks in this process, in order
 
   // The GPU that the ranks of this process share; nullopt on the host.
   struct Device {
     std::string name;
     int sms = 0;
     std::int64_t memory_bytes = 0;
-    double memory_GBps = 0;  // at most: clock times width; 0: not known
-    // Of its memory, what was taken before this executor was made, and what is counted beside the ranks' plans.
+    double memory_GBps = 0;  // upper bound: clock times width; 0: not known
+    // Bytes of the device's memory that were used before this executor was made, and bytes outside the ranks' plans.
     std::vector<BesidePlan> beside = {};
-    double compute_capability = 0;  // 9.0 of H100; 0: not known
+    double compute_capability = 0;  // 9.0 for H100; 0: not known
   };
   virtual std::optional<Device> device() const { return {}; }
 
-  // Facts about running this schedule that users should know, a line each.
+  // Returns facts about this schedule's execution that users should know, one line each.
   virtual std::vector<std::string> notes() const { return {}; }
 
-  // A rank's memory as the host sees it between runs: parameters, optimizer state, inputs, scalars and gradients. When
-  // the ranks' memory is on a GPU, this is a copy: upload() copies it to the device, download() back. The rank must run
-  // in this process. Owned by the executor.
+  // Returns a rank's memory as the host sees it between runs: parameters, optimizer state, inputs, scalars and
+  // gradients. When the ranks' memory is on a GPU, this is a copy: upload() copies it to the device, download() back.
+  // The rank must run in this process. Owned by the executor.
   virtual host::RankMemory& memory(std::int64_t rank) = 0;
   enum class Contents : std::uint8_t {
     state,    // persistent storages

@@ -8,22 +8,21 @@
 
 namespace stretto::exec {
 
-// A factory of executors for one machine, used to train, measure and calibrate. A value; copies are the same machine.
+// A factory of executors for one machine, used to train, measure and calibrate. A value; copies denote one machine.
 struct Machine {
-  // Makes an executor, which the schedule must outlive. Sets RunOptions::processes.
-  // Throws as the executors do.
+  // Makes an executor, which the schedule must outlive. Sets RunOptions::processes. Throws as the executors do.
   std::function<std::unique_ptr<Executor>(const VerifiedSchedule& verified, RunOptions options)> make;
-  // Steps that a probe runs back to back for one timeline, that of the last step. More than one on a GPU, so that the
-  // host has issued the timed step before the device reaches it.
+  // Steps that a probe runs back to back for one timeline, that of the last step. There is more than one on a GPU, so
+  // that the host has issued the timed step before the device reaches it.
   int steps = 1;
-  // Set when each rank is a process. All processes run the same measurements: none is repeated because one process was
+  // Set when each rank is a process. All processes run equally many measurements: none is repeated when one process was
   // disturbed.
   launch::ProcessGroup* processes = nullptr;
 };
 
-// This machine's processor. Ranks share `cores` of its cores; 0: all. `stop` is HostOptions::stop.
+// Returns this machine's processor. Ranks share `cores` of its cores; 0: all. `stop` is HostOptions::stop.
 Machine host_machine(int cores, std::function<bool()> stop = {}, launch::ProcessGroup* processes = nullptr);
-// One GPU shared by all ranks; with `processes`, one GPU for each process's rank.
+// Returns one GPU shared by all ranks; with `processes`, one GPU for each process's rank.
 Machine gpu_machine(launch::ProcessGroup* processes = nullptr);
 
 }  // namespace stretto::exec

@@ -8,7 +8,7 @@
 
 namespace stretto::exec {
 
-// One bound operand: where the data is, in whatever memory the executor has, and what shape it has. Does not own.
+// One bound operand: the address of its data, in the executor's kind of memory, and its shape. Does not own the data.
 struct Operand {
   void* data = nullptr;
   Dtype dtype = Dtype::f32;
@@ -16,7 +16,7 @@ struct Operand {
   AccessMode mode = AccessMode::read;
 };
 
-// The operands of a part of a fused work, out of those of the whole.
+// Returns the operands of one part of a fused work, out of the operands of the fused work.
 inline std::vector<Operand> operands_of(const Part& part, std::span<const Operand> whole) {
   std::vector<Operand> operands;
   for (const Part::Operand& operand : part.operands) {

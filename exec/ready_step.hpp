@@ -17,7 +17,7 @@ struct ReadyStep {
   Scenario scenario;
   VerifiedSchedule verified;
   const Schedule& schedule = verified.schedule;
-  BoundStep all;  // with the programs of all ranks, also those of other processes
+  BoundStep all;  // the programs of all ranks, including those of other processes
   std::unique_ptr<Executor> executor;
 
   // `schedule` is the scenario's. `fill` writes the persistent storages. Throws as verifier and executor do.
@@ -28,7 +28,7 @@ struct ReadyStep {
   ReadyStep& operator=(const ReadyStep&) = delete;
 };
 
-// The scenario's data; if it names none, random bytes: the time of a step does not depend on them.
+// Returns the scenario's data; if it names none, random bytes: the time of a step does not depend on the data.
 TokenSource tokens_of(const Scenario& scenario);
 
 }  // namespace stretto::exec

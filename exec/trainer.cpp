@@ -17,7 +17,7 @@
 namespace stretto::exec {
 namespace {
 
-// Returns the step to go on with.
+// Resumes, and returns the step to go on with.
 std::int64_t resume(const Scenario& scenario, const Schedule& schedule, const MemoryOf& memory_of,
                     const CheckpointMetadata& settings, const TrainOptions& options) {
   const LatestCheckpoint latest = find_latest(scenario.training.checkpoint_dir, options.processes);
@@ -59,7 +59,7 @@ TokenSource open_data(const Scenario& scenario) {
   return TokenSource::open(scenario.training.data);
 }
 
-// Rank 0 takes the directory, and all processes keep it: whoever outlives the others may still write its shard.
+// Rank 0 takes the lock, and all processes share it: a process that outlives the others may still write its shard.
 DirectoryLock lock_directory(const std::string& dir, const TrainOptions& options) {
   launch::ProcessGroup* processes = options.processes;
   std::optional<DirectoryLock> lock;
@@ -70,7 +70,7 @@ DirectoryLock lock_directory(const std::string& dir, const TrainOptions& options
       options.on_message("note: the file system of " + dir +
                          " knows no locks; nothing keeps a second run from writing there");
   }
-  // Nobody looks at what another run is about to delete.
+  // No process looks at files before that, because another run may be about to delete them.
   if (processes) processes->barrier();
   if (!lock) lock.emplace(DirectoryLock::share(dir));
   return std::move(*lock);
@@ -123,7 +123,7 @@ TrainResult train_steps(const Scenario& scenario, const Schedule& schedule, Exec
     result.steps.push_back({step, metrics.loss, metrics.gradient_norm, learning_rate(training, step), step_ms,
                             tokens_per_step / step_ms * 1e3});
     if (options.on_step) options.on_step(result.steps.back());
-    // Megatron-LM's check_for_nan_in_loss. Nothing of this is saved: the checkpoints there are stay.
+    // Megatron-LM's check_for_nan_in_loss. Nothing of this step is saved: existing checkpoints stay.
     if (!std::isfinite(metrics.loss) || !std::isfinite(metrics.gradient_norm))
       throw runtime_failure("step " + std::to_string(step + 1) + ": loss " + std::to_string(metrics.loss) +
                             ", gradient norm " + std::to_string(metrics.gradient_norm) +
@@ -133,7 +133,7 @@ TrainResult train_steps(const Scenario& scenario, const Schedule& schedule, Exec
   }
   if (checkpoints && saved != step) save(step);
   result.finished = step >= training.train_iters;
-  if (processes) processes->barrier();  // nobody leaves while others still read from it
+  if (processes) processes->barrier();  // no process leaves while others still read from it
   return result;
 }
 

@@ -22,22 +22,23 @@ struct TrainStep {
 struct TrainOptions {
   std::function<void(const TrainStep&)> on_step;            // after every step
   std::function<void(const std::string& line)> on_message;  // resumed from …, checkpoint …
-  std::function<bool()> stop;                               // polled between steps: Ctrl-C; a checkpoint is written
+  // polled between steps (Ctrl-C); a checkpoint is written then
+  std::function<bool()> stop;
   // Set when every rank is a process of its own: then all of them call train(), each writes its shard of a checkpoint,
   // and a stop or a failure of one stops all.
   launch::ProcessGroup* processes = nullptr;
 };
 
 struct TrainResult {
-  std::vector<TrainStep> steps;    // of this run
+  std::vector<TrainStep> steps;    // steps of this run
   std::int64_t resumed_from = -1;  // step of the checkpoint, or -1
   bool finished = false;           // train_iters reached
 };
 
 // Trains with `executor`. Resumes from the newest checkpoint in checkpoint_dir if there is one; otherwise begins with
-// the weights that `load` names, or random ones. Runs to train_iters and writes checkpoints as the scenario says. In
-// the same layout a resumed run continues bit for bit like the uninterrupted one, if the executor is deterministic.
-// on_message tells of settings and data that differ from the checkpoint's. checkpoint_dir is locked during the run.
+// the weights that `load` names, or random ones. Runs to train_iters and writes checkpoints as the scenario says. In an
+// unchanged layout a resumed run continues bit for bit like the uninterrupted one, if the executor is deterministic.
+// on_message reports settings and data that differ from the checkpoint's. checkpoint_dir is locked during the run.
 // Throws Error(input) for data, checkpoint or model that do not fit; Error(runtime) when a rank dies, the disk is full,
 // data are cut short, another run has locked checkpoint_dir, or the loss is not finite.
 TrainResult train(const Scenario& scenario, const Schedule& schedule, Executor& executor, const TrainOptions& options);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kMaterial = 0.1, kMaterialOfStep = 0.025;
 
-// [operation] its time alone in a step, over all ranks.
+// Returns [operation] its time alone in a step, over all ranks.
 std::vector<double> times_of(const Schedule& schedule, const std::vector<BoundProgram>& programs,
                              const sim::Costs& costs) {
   std::vector<double> times(schedule.operations.size());
@@ -28,7 +28,7 @@ std::vector<double> times_of(const Schedule& schedule, const std::vector<BoundPr
   return times;
 }
 
-// The time of all operations, and of those that are beyond what was measured.
+// The time of all operations, and of those beyond the measurements.
 struct Share {
   double all = 0, beyond = 0;
   void add(double time, bool is_beyond) {
@@ -66,7 +66,7 @@ std::string beyond_gemms(const Schedule& schedule, const std::vector<double>& ti
       range(table.grid().k()), farthest);
 }
 
-// `step`: of all ranks together.
+// `step`: the sum over all ranks.
 std::string beyond_groups(const Schedule& schedule, const std::vector<double>& times, double step,
                           const sim::Accelerator& accelerator) {
   double time = 0;

@@ -7,7 +7,7 @@
 
 namespace stretto::predict {
 
-// A step as a verified schedule, which is costed again for other constants without being built again.
+// A step as a verified schedule, which can be costed again for other constants without being built again.
 class BuiltStep {
  public:
   // Throws Error(input) when the scenario cannot be built or its schedule is not correct.

@@ -8,9 +8,9 @@ namespace {
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 constexpr std::int64_t kMinBlock = 512;          // all sizes are multiples of it
 constexpr std::int64_t kSmallSize = kMiB;        // the largest block of the small pool
-constexpr std::int64_t kSmallBuffer = 2 * kMiB;  // its segments
+constexpr std::int64_t kSmallBuffer = 2 * kMiB;  // segments of the small pool
 constexpr std::int64_t kLargeBuffer = 20 * kMiB;
-constexpr std::int64_t kMinLargeAlloc = 10 * kMiB;  // from here on a segment is of one block
+constexpr std::int64_t kMinLargeAlloc = 10 * kMiB;  // from here on a segment has one block
 constexpr std::int64_t kRoundLarge = 2 * kMiB;
 
 std::int64_t rounded(std::int64_t bytes, std::int64_t to) { return (bytes + to - 1) / to * to; }
@@ -39,7 +39,7 @@ void CachingAllocator::erase_free(Handle handle) {
   pool_of(block).erase({{block.bytes, block.begin}, handle});
 }
 
-// Leaves `bytes` of a block that is not free; the rest becomes a free one behind it.
+// Leaves `bytes` of a block that is not free; the rest becomes a free block after it.
 void CachingAllocator::split(Handle handle, std::int64_t bytes) {
   const Block whole = blocks_[handle];
   const Handle rest = new_block({whole.begin + bytes, whole.bytes - bytes, handle, whole.after, whole.is_small, false});
@@ -50,7 +50,7 @@ void CachingAllocator::split(Handle handle, std::int64_t bytes) {
   insert_free(rest);
 }
 
-// Segments without a block in use go back to the driver; of an expandable segment all that is free.
+// Returns segments without a block in use to the driver; of an expandable segment all free blocks.
 void CachingAllocator::give_back() {
   for (FreeBlocks& pool : free_) {
     const FreeBlocks all = pool;
@@ -59,7 +59,7 @@ void CachingAllocator::give_back() {
       if (!expandable_ && (block.before || block.after)) continue;
       reserved_ -= block.bytes;
       pool.erase({key, handle});
-      // The addresses stay, as a hole that nobody gets.
+      // The addresses stay reserved, as a hole that no allocation gets.
       block.is_free = false;
       if (!expandable_) unused_.push_back(handle);
     }
@@ -70,7 +70,7 @@ CachingAllocator::Handle CachingAllocator::grow(std::int64_t bytes, bool is_smal
   std::optional<Handle>& last = last_of_[is_small];
   std::int64_t needed = bytes;
   if (expandable_ && last && blocks_[*last].is_free) needed -= blocks_[*last].bytes;
-  const std::int64_t page = is_small ? kSmallBuffer : kLargeBuffer;  // of an expandable segment
+  const std::int64_t page = is_small ? kSmallBuffer : kLargeBuffer;  // page of an expandable segment
   std::int64_t segment = expandable_              ? rounded(needed, page)
                          : is_small               ? kSmallBuffer
                          : bytes < kMinLargeAlloc ? kLargeBuffer

@@ -8,24 +8,24 @@
 
 namespace stretto::predict {
 
-// What PyTorch's caching allocator takes from a GPU for a sequence of allocations on one stream
+// A model of the memory that PyTorch's caching allocator takes from a GPU for a sequence of allocations on one stream
 // (c10/cuda/CUDACachingAllocator.cpp of 2.6: round_size, get_allocation_size, get_free_block, should_split). It never
-// moves a block and keeps what it was given: the smallest free block that is large enough is taken and its rest stays
-// free; where there is none, a new segment is taken. Blocks below 1 MiB have a pool of their own.
+// moves a block and keeps its segments: it takes the smallest free block that is large enough, and the rest of the
+// block stays free; where there is none, it takes a new segment. Blocks below 1 MiB have a pool of their own.
 class CachingAllocator {
  public:
   // With `expandable` segments (expandable_segments:True of PYTORCH_CUDA_ALLOC_CONF) a pool is one segment, which grows
-  // at its end. `limit_bytes`: of the GPU, 0 for none; where a new segment would pass it, free segments are given back
-  // first.
+  // at its end. `limit_bytes`: memory of the GPU, 0 for no limit; where a new segment would exceed it, free segments
+  // are returned first.
   CachingAllocator(bool expandable, std::int64_t limit_bytes) : expandable_(expandable), limit_(limit_bytes) {}
 
   using Handle = std::uint32_t;
-  Handle allocate(std::int64_t bytes);  // above 0
+  Handle allocate(std::int64_t bytes);  // `bytes` above 0
   void free(Handle handle);
 
   std::int64_t reserved_bytes() const { return reserved_; }
   std::int64_t peak_reserved_bytes() const { return peak_; }
-  bool is_out_of_memory() const { return out_of_memory_; }  // the limit was passed with nothing left to give back
+  bool is_out_of_memory() const { return out_of_memory_; }  // the limit was exceeded with nothing left to return
 
  private:
   struct Block {
@@ -33,7 +33,8 @@ class CachingAllocator {
     std::optional<Handle> before, after;
     bool is_small = false, is_free = false;
   };
-  using FreeBlocks = std::set<std::pair<std::pair<std::int64_t, std::int64_t>, Handle>>;  // by bytes, then by begin
+  // sorted by bytes, then by begin
+  using FreeBlocks = std::set<std::pair<std::pair<std::int64_t, std::int64_t>, Handle>>;
 
   Handle new_block(const Block& block);
   FreeBlocks& pool_of(const Block& block) { return free_[block.is_small ? 1 : 0]; }

@@ -13,7 +13,7 @@ constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
 TEST_CASE("segments have the sizes of PyTorch's allocator", "[memory]") {
   CachingAllocator allocator(false, 0);
-  allocator.allocate(1000);  // of the small pool
+  allocator.allocate(1000);  // in the small pool
   CHECK(allocator.reserved_bytes() == 2 * kMiB);
   allocator.allocate(2 * kMiB - 1024);  // no longer small
   CHECK(allocator.reserved_bytes() == 22 * kMiB);
@@ -30,7 +30,7 @@ TEST_CASE("a freed block is too small for a larger one, unless the segment grows
     allocator.free(first);
     const auto second = allocator.allocate(60 * kMiB);
     CHECK(allocator.reserved_bytes() == (expandable ? 60 : 100) * kMiB);
-    allocator.allocate(40 * kMiB);  // where the first was, or behind
+    allocator.allocate(40 * kMiB);  // in the first one's block, or after it
     CHECK(allocator.reserved_bytes() == 100 * kMiB);
     allocator.free(second);
     allocator.allocate(30 * kMiB);

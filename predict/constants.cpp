@@ -15,7 +15,7 @@ std::vector<Constant> constants_of(sim::Accelerator& a, Framework& f) {
                                                                {"collective_in_step_us", &f.collective_in_step_us}};
   std::vector<Constant> constants;
   for (const sim::AcceleratorNumber& number : numbers_of(a)) {
-    if (number.quantity == &a.reserved_bytes) continue;  // of memory, not of time
+    if (number.quantity == &a.reserved_bytes) continue;  // a number of memory, not of time
     const auto found = own.find(number.name());
     if (found != own.end() && *found->second)
       constants.push_back({"kernels." + number.name(), &**found->second});

@@ -14,11 +14,11 @@ struct Constant {
   Quantity* quantity = nullptr;
 
   bool is_fitted() const { return quantity->source.kind == "fitted"; }
-  bool has_interval() const { return quantity->high > quantity->low; }  // of 80 % probability
+  bool has_interval() const { return quantity->high > quantity->low; }  // interval of 80 % probability
 };
 
-// The numbers that steps of the framework on the GPU depend on: where the profile has its own, not the platform's, and
-// only the attention kernel that it names. Throws Error(input) when there is no such kernel.
+// Returns the numbers on which steps of the framework on the GPU depend: where the profile has its own, not the
+// platform's, and only the attention kernel that it names. Throws Error(input) when there is no such kernel.
 std::vector<Constant> constants_of(sim::Accelerator& accelerator, Framework& framework);
 
 }  // namespace stretto::predict

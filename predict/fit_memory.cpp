@@ -37,8 +37,8 @@ constexpr std::array kChanges = {Change::sharded,  Change::selective,  Change::f
 using Changes = std::vector<Change>;  // in the order of kChanges
 
 constexpr std::size_t kMostChanges = 3;
-constexpr std::size_t kEnough = 3;       // results, after which no larger sets are tried
-constexpr double kMostOperations = 6e6;  // that are built, of all steps together
+constexpr std::size_t kEnough = 3;       // number of results after which no larger sets are tried
+constexpr double kMostOperations = 6e6;  // operations that are built, over all steps
 
 // The overrides of a set of changes.
 struct Overrides {
@@ -52,7 +52,7 @@ struct Overrides {
   }
 };
 
-// nullopt where the scenario has no such change: it is so already, or half of something does not exist.
+// Returns nullopt where the scenario cannot have the change: it already has it, or a size cannot be halved.
 std::optional<Overrides> overrides_of(const Scenario& scenario, const Changes& changes) {
   using Granularity = Recompute::Granularity;
   const Parallel& parallel = scenario.parallel;
@@ -107,29 +107,30 @@ std::optional<Overrides> overrides_of(const Scenario& scenario, const Changes& c
     }
   }
   if (data_parallel != parallel.data_parallel_size) overrides.add("parallel", "data_parallel_size", data_parallel);
-  // Its default follows from what was changed.
+  // The batch's default follows from the changed keys, so the batch is set.
   overrides.set.push_back("training.global_batch_size=" + std::to_string(training.global_batch_size));
   return overrides;
 }
 
-// A step with fewer micro-batches, all else equal.
+// Returns a step with fewer micro-batches, all else equal.
 Scenario with_micro_batches(Scenario scenario, std::int64_t count) {
   scenario.training.global_batch_size =
       count * scenario.training.micro_batch_size * scenario.parallel.data_parallel_size;
   return scenario;
 }
 
-// Numbers of micro-batches from which those of the whole step follow. Equal where the step is no longer than that.
+// Numbers of micro-batches from which the values of the whole step follow. They are equal where the whole step is no
+// longer than that.
 struct Sample {
   std::int64_t fewer = 1, more = 1, all = 1;
-  // A number that grows evenly from `fewer` on.
+  // Extrapolates a value that grows evenly from `fewer` on.
   double at_all(double at_fewer, double at_more) const {
     return fewer == more ? at_more : at_more + (at_more - at_fewer) / double(more - fewer) * double(all - more);
   }
 };
 
 // A pipeline is full after two rounds of its stages; the third and the fourth repeat each other. Micro-batches that do
-// not fill a round stay what they are.
+// not fill a round are kept.
 Sample sample_of(const Scenario& scenario) {
   const Parallel& parallel = scenario.parallel;
   const std::int64_t round =
@@ -160,7 +161,7 @@ class Search {
   }
 
  private:
-  // Sets with one change more, of which no part suffices.
+  // Returns sets with one change more, none of whose subsets suffices.
   std::vector<Changes> one_more(const std::vector<Changes>& sets) const {
     std::vector<Changes> larger;
     for (const Changes& set : sets)
@@ -176,7 +177,7 @@ class Search {
     return larger;
   }
 
-  // False at the bound of the search.
+  // Returns false at the bound of the search.
   bool add(const Changes& changes) {
     const std::optional<Overrides> overrides = overrides_of(scenario_, changes);
     if (!overrides) return true;
@@ -198,11 +199,11 @@ class Search {
       const std::int64_t peak = of_all(at_fewer.memory.peak_bytes(), at_more.memory.peak_bytes());
       const std::int64_t allocated = of_all(at_fewer.memory.allocated_bytes(), at_more.memory.allocated_bytes());
       const std::int64_t held = at_more.memory.taken_bytes() - at_more.memory.allocated_bytes();
-      // Of what is beside the plan a graph grows with micro-batches. Both have the same parts.
+      // Outside the plan a graph grows with micro-batches. Both steps have the same entries.
       for (std::size_t part = 0; part < whole.beside.size(); ++part)
         whole.beside[part].bytes = of_all(at_fewer.memory.beside.at(part).bytes, whole.beside[part].bytes);
       whole.roles = {MemoryUse{"", peak}};
-      // At the device's end the allocator gives back what it holds.
+      // When the device is full the allocator returns the memory that it holds.
       const std::int64_t room = (whole.device_bytes - whole.reserved_bytes()) / whole.ranks_per_device;
       whole.roles.front().held = allocated - peak + std::min(held, std::max<std::int64_t>(0, room - allocated));
       if (!whole.fits()) return true;
@@ -210,7 +211,7 @@ class Search {
       result_.fitting.push_back({overrides->changes, overrides->set, sample.at_all(at_fewer.step_ms, at_more.step_ms),
                                  peak, whole.free_bytes()});
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::input) throw;  // it is not legal
+      if (error.kind() != ErrorKind::input) throw;  // the combination is not legal
     }
     return true;
   }
@@ -229,7 +230,7 @@ class Search {
   const sim::Platform& platform_;
   const ReadChanged& read_;
   const sim::SimOptions options_;
-  double operations_ = 0;            // that were built
+  double operations_ = 0;            // operations that were built
   std::vector<Changes> sufficient_;  // [FitSearch::fitting], in the order in which they were found
   FitSearch result_;
 };

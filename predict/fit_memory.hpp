@@ -15,34 +15,34 @@ namespace stretto::predict {
 // A scenario that was changed so that it fits into the memory of its devices.
 struct FittingScenario {
   std::vector<std::string> changes;  // a line each: "recompute_granularity selective", "tensor_model_parallel_size 4"
-  std::vector<std::string> set;      // the same as --set takes them: "training.recompute_granularity=selective"
+  std::vector<std::string> set;      // the changes as --set takes them: "training.recompute_granularity=selective"
   double step_ms = 0;
-  std::int64_t peak_bytes = 0;  // of a rank, planned
-  std::int64_t free_bytes = 0;  // of a device, with what the framework takes
+  std::int64_t peak_bytes = 0;  // planned peak of a rank
+  std::int64_t free_bytes = 0;  // free memory of a device, including the framework's use
 };
 
 struct FitSearch {
   std::vector<FittingScenario> fitting;  // fewest changes first, then by step time
-  std::int64_t tried = 0;                // sets of changes of which the memory was planned
-  bool complete = true;                  // false: the search ended at its bound before it had tried all
+  std::int64_t tried = 0;                // sets of changes whose memory was planned
+  bool complete = true;                  // false: the search ended at its bound before it had tried all sets
 };
 
 // Reads the scenario with these overrides in addition to its own. Throws as read_scenario() does.
 using ReadChanged = std::function<Scenario(const std::vector<std::string>& set)>;
 
-// Finds changes with which the scenario fits, on the same number of ranks with the same global batch: the
-// distributed optimizer, recomputing,
-// smaller micro-batches, sequence parallelism, twice the tensor or pipeline parallelism in place of data parallelism,
-// no virtual stages. Tries each alone, then pairs and triples of which no part suffices, until there are a few. Legal
-// is what `read` accepts. Each is built and its memory planned; those that fit are verified and simulated.
+// Finds changes with which the scenario fits, on the same number of ranks with the same global batch: the distributed
+// optimizer, recomputation, smaller micro-batches, sequence parallelism, twice the tensor or pipeline parallelism in
+// place of data parallelism, no virtual stages. Tries each alone, then pairs and triples none of whose subsets
+// suffices, until there are a few results. `read` decides which changes are legal. Each set is built and its memory
+// planned; those that fit are verified and simulated.
 //
-// A pipeline repeats itself once it is full, so memory and time of a step grow by the same amount with every further
+// A pipeline repeats itself once it is full, so memory and time of a step grow by a constant amount with every further
 // group of micro-batches. The steps that are built have a few groups; the rest is added. The search is bounded by the
 // operations that it builds, not by a clock: equal inputs give equal results.
 FitSearch find_fitting(const Scenario& scenario, const sim::Platform& platform, const ReadChanged& read,
                        const sim::SimOptions& options = {});
 
 Table fitting_table(const FitSearch& search);
-nlohmann::json fitting_json(const FitSearch& search);  // `fits_with` of docs/json.md
+nlohmann::json fitting_json(const FitSearch& search);  // Returns `fits_with` of docs/json.md.
 
 }  // namespace stretto::predict

@@ -30,7 +30,7 @@ global_batch_size = 512
 
 Scenario scenario(const std::vector<std::string>& set) { return parse_scenario(kPipeline, "fit", set); }
 
-// A platform that has `share` of what the scenario's framework allocates.
+// A platform that has `share` of the memory that the scenario's framework allocates.
 sim::Platform platform_with(double share) {
   sim::Platform platform = sim::read_platform(scenario({}).platform);
   const PredictedStep step = predict_step(scenario({}), platform);
@@ -101,10 +101,10 @@ TEST_CASE("unfused attention keeps its probabilities", "[fit]") {
   const std::int64_t rows = std::int64_t{4} * 8 * 2048, layer = rows * (5 * 2048 - 4);
   const std::vector<std::int64_t> fused = activations("fused", "none"), unfused = activations("unfused", "none");
   REQUIRE(fused.size() == 4);
-  // Interleaved with two chunks of two layers: the first stage has 11 units under way, in six slots for each chunk.
+  // Interleaved with two chunks of two layers: the first stage has 11 live units, in six slots for each chunk.
   CHECK(unfused[0] - fused[0] == 2 * 2 * 6 * layer);
   CHECK(unfused[3] < unfused[0]);
-  // Recomputed, it is that of one layer at a time.
+  // With recomputation only one layer at a time keeps them.
   CHECK(activations("unfused", "selective")[0] - activations("fused", "selective")[0] == layer);
   CHECK(activations("unfused", "none", 0)[0] - activations("fused", "none", 0)[0] == 2 * 2 * 6 * rows * (2 * 2048 - 4));
 }

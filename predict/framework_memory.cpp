@@ -22,13 +22,13 @@ namespace {
 constexpr std::int64_t kLeastBlock = 64 * 1024;  // smaller tensors are not followed
 constexpr const char* kLogits = "logits";
 
-// Points of time within an operation, so that the steps of a loss have an order.
+// Points of time within an operation, which order the kernels of a loss.
 using Moment = std::uint64_t;
 constexpr Moment kMoments = 64;
 Moment start_of(std::uint32_t op) { return op * kMoments + 1; }
 Moment end_of(std::uint32_t op) { return op * kMoments + kMoments - 1; }
 
-// A tensor of the framework, from its allocation to when it is freed.
+// A tensor of the framework, from its allocation until it is freed.
 struct Block {
   std::int64_t bytes = 0;
   Moment from = 0, to = 0;
@@ -73,7 +73,8 @@ class Role {
     return memory_.root_unit_stays && tensor.starts_with("unit.parameter.") &&
            !tensor.starts_with("unit.parameter.layer");
   }
-  // Reductions in other types than gradients have work on copies, which frameworks do not make.
+  // Returns whether a tensor is a copy for a reduction in another type than the gradients, which frameworks do not
+  // make.
   static bool is_copy_for_reduction(const std::string& tensor) {
     return tensor.starts_with("bucket.gradient_bf16") || tensor.starts_with("unit.gradient_bf16");
   }
@@ -153,9 +154,9 @@ class Role {
     other_pools_ += gathered;
   }
 
-  // A block that the framework has smaller than the schedule.
+  // Adds a block that is smaller in the framework than in the schedule.
   void add_less(std::int64_t bytes, const BufferLife& life, std::size_t part) {
-    if (blocks_.empty()) return;  // it was too small to be followed
+    if (blocks_.empty()) return;  // the block was too small to be followed
     Block& block = blocks_.back();
     if (block.from == start_of(life.first) && block.part == 0 && block.bytes + bytes >= 0) {
       block.bytes += bytes;
@@ -163,13 +164,14 @@ class Role {
     }
   }
 
-  // The logits, and what the kernels of the loss have besides.
+  // Adds the logits, and the other tensors of the loss's kernels.
   void add_loss(const BufferLife& life) {
     const double logits = double(schedule_.storages[life.storage].elements);
     std::uint32_t loss = life.first;
     while (loss < life.last && !is_loss_of(loss, life.storage)) ++loss;
     const std::size_t of_loss = part("logits and their loss", memory_.cross_entropy_source);
-    std::vector<std::pair<std::int64_t, Moment>> live = {{2, start_of(life.first)}};  // bytes of a logit, since when
+    // (bytes of a logit, begin of its life)
+    std::vector<std::pair<std::int64_t, Moment>> live = {{2, start_of(life.first)}};
     Moment at = start_of(loss);
     const auto close = [&](const std::pair<std::int64_t, Moment>& block, Moment to) {
       add(std::llround(logits * double(block.first)), block.second, to, of_loss);
@@ -201,7 +203,7 @@ class Role {
     for (std::uint32_t op = 0; op < program_.ops.size(); ++op) {
       const auto kind = memory_.during.find(kind_of(program_.work_of(op)));
       if (kind == memory_.during.end()) continue;
-      double elements = 0;  // of the largest operand that is not only read
+      double elements = 0;  // elements of the largest operand that is not only read
       for (const Access& access : schedule_.operations[program_.ops[op].op].accesses)
         if (access.mode != AccessMode::read)
           elements = std::max(elements, double(access.view.rows) * double(access.view.cols));
@@ -210,7 +212,7 @@ class Role {
     }
   }
 
-  // One for each shape of a weight whose gradient is added to another.
+  // Adds a tensor for each shape of a weight whose gradient is added to another.
   void add_dummies() {
     if (!memory_.has_dummy_weight_gradients) return;
     std::set<std::pair<std::int64_t, std::int64_t>> shapes;
@@ -234,7 +236,7 @@ class Role {
     bool is_free = false;
     std::size_t block = 0;
     bool operator<(const Event& other) const {
-      return std::tie(at, other.is_free, block) < std::tie(other.at, is_free, other.block);  // what is freed first
+      return std::tie(at, other.is_free, block) < std::tie(other.at, is_free, other.block);  // frees come first
     }
   };
   std::vector<Event> events_of(const std::vector<Block>& blocks) const {
@@ -247,7 +249,7 @@ class Role {
     return events;
   }
 
-  // What is allocated at the peak, of which the parts get theirs. Returns that without other pools.
+  // Assigns the tensors that are allocated at the peak to their causes. Returns the sum without other pools.
   std::int64_t sum_up_parts() {
     std::vector<std::int64_t> live(parts_.size(), 0), most;
     std::int64_t sum = 0, peak = -1;
@@ -275,7 +277,7 @@ class Role {
     return always + peak;
   }
 
-  // Of the pool that the tensors are in. The optimizer's state comes at the end of the first step.
+  // Returns the reserved bytes of the pool of the tensors. The optimizer's state appears at the end of the first step.
   std::int64_t reserved(std::int64_t limit_bytes) const {
     const std::vector<Event> events = events_of(blocks_);
     for (const std::int64_t limit : {limit_bytes - other_pools_, std::int64_t{0}}) {
@@ -301,10 +303,11 @@ class Role {
   const RolePlan& plan_;
   const FrameworkMemory& memory_;
   const BoundProgram program_;
-  std::vector<std::string> tensor_of_;       // [storage]
-  std::vector<BesidePlan> parts_;            // the first: the schedule's own tensors
-  std::vector<Block> blocks_, less_;         // `less_`: by how much blocks are smaller
-  std::vector<std::int64_t> always_, late_;  // bytes of each, from the beginning and from the end of the first step on
+  std::vector<std::string> tensor_of_;  // [storage]
+  std::vector<BesidePlan> parts_;       // the first: the schedule's own tensors
+  std::vector<Block> blocks_, less_;    // `less_`: the bytes by which blocks are smaller
+  // bytes of each, present from the beginning, and from the end of the first step on
+  std::vector<std::int64_t> always_, late_;
   std::int64_t own_ = 0, other_pools_ = 0;
   Moment peak_at_ = 0;
 };

@@ -39,7 +39,7 @@ DeviceMemory memory(const std::string& text, const std::vector<std::string>& set
                    scenario.framework);
 }
 
-// What a layer's activations take.
+// Returns the bytes of a layer's activations.
 double layer_bytes(const char* profile, const std::vector<std::string>& set) {
   const auto activations = [&](int layers) {
     const MemoryUse use = memory(scenario_text(profile, layers), set).roles.front();
@@ -56,7 +56,7 @@ double layer_bytes(const char* profile, const std::vector<std::string>& set) {
 
 TEST_CASE("activations of a layer are those of arXiv 2205.05198, table 2", "[memory]") {
   const double sbh = 2048.0 * 4 * 2048;
-  // Its 34 s·b·h less the two masks of dropout, which this scenario has none of.
+  // The paper's 34 s·b·h without the two masks of dropout, which this scenario does not have.
   CHECK(layer_bytes("megatron-2022", {"training.recompute_granularity=selective"}) ==
         Approx(32 * sbh / 8).epsilon(0.01));
   CHECK(layer_bytes("megatron-2022", {"training.recompute_granularity=full"}) == Approx(2 * sbh / 8).epsilon(0.05));
@@ -100,5 +100,5 @@ global_batch_size = 4
   double loss = 0;
   for (const BesidePlan& part : use.by_framework)
     if (part.what == "logits and their loss") loss = double(part.bytes);
-  CHECK(loss == 12.0 * 2 * 2048 * 65536);  // log-softmax, its gradient and that of the logits, in f32
+  CHECK(loss == 12.0 * 2 * 2048 * 65536);  // log-softmax, its gradient and the gradient of the logits, in f32
 }

@@ -19,26 +19,26 @@ namespace {
 struct Fusion {
   const char* knob;
   bool Training::*value;
-  bool is_epilogue;  // of a GEMM, which tuning does without where that is faster: then it costs nothing
+  bool is_epilogue;  // epilogue of a GEMM; tuning uses a separate kernel where that is faster, so it costs nothing
   bool Training::*needs = nullptr;
 };
-// One stands behind what it needs.
+// A fusion comes after the one that it needs.
 constexpr std::array<Fusion, 5> kFusions = {{
     {"gelu_fusion", &Training::gelu_fusion, true},
     {"bias_gradient_fusion", &Training::bias_gradient_fusion, true},
     {"residual_fusion", &Training::residual_fusion, true},
     {"norm_gradient_fusion", &Training::norm_gradient_fusion, false},
-    // What it takes from fc1's weight gradient may have cost nothing there.
+    // The epilogue that it replaces in fc1's weight gradient may have cost nothing there.
     {"gelu_bias_gradient_fusion", &Training::gelu_bias_gradient_fusion, false, &Training::gelu_fusion},
 }};
 
-// Whether the scenario lets it act.
+// Returns whether the scenario lets the fusion act.
 bool is_possible(const Schedule& with, const char* knob) {
   return std::none_of(with.notes.begin(), with.notes.end(),
                       [&](const std::string& note) { return note.starts_with(std::string(knob) + " is off"); });
 }
 
-// Of all compute. Less is rounding of fitted costs.
+// Share of all compute. A smaller saving is rounding of fitted costs.
 constexpr double kLeastSaved = 1e-4;
 
 double compute_ms(const Schedule& schedule, const sim::Platform& platform, const Cluster& cluster) {
@@ -60,7 +60,7 @@ Fusions choose_fusions(const Scenario& scenario, const std::set<std::string>& gi
   fusions.on.resize(kFusions.size());
   if (platform != nullptr && !platform->gpu) return fusions;
   std::string chosen;
-  double whole_ms = -1;  // without any
+  double whole_ms = -1;  // without any fusion
   for (std::size_t i = 0; i < kFusions.size(); ++i) {
     const Fusion& fusion = kFusions[i];
     if (given.contains(fusion.knob)) continue;

@@ -13,8 +13,8 @@
 namespace stretto::testing {
 namespace {
 
-// A GPU on which every operation of the schedules costs a microsecond, epilogues `epilogue_us` and norms' gradients at
-// once 1.5.
+// A GPU on which every operation of the schedules costs a microsecond, epilogues `epilogue_us`, and norms' gradients in
+// one operation 1.5.
 sim::Platform gpu_of(const std::vector<Scenario>& scenarios, double epilogue_us) {
   sim::Platform platform;
   platform.name = "a GPU";
@@ -71,17 +71,17 @@ TEST_CASE("fusions that a scenario leaves open are on where they were measured f
              Catch::Contains("platform a GPU: gelu_fusion on (saves") && Catch::Contains("norm_gradient_fusion on"));
   const auto [norms, why_norms] = chosen({}, &slow);
   CHECK(norms == On{false, false, false, true, false});
-  CHECK_THAT(why_norms, !Catch::Contains("gelu_bias_gradient_fusion"));  // it needs another that is off
+  CHECK_THAT(why_norms, !Catch::Contains("gelu_bias_gradient_fusion"));  // it needs another fusion, which is off
   CHECK_THAT(why_norms, Catch::Contains("residual_fusion off (not faster)"));
   CHECK(chosen({}, &unmet).first == On{false, false, false, false, false});
-  // A value that was given stays, whichever it is.
+  // A given value stays, on or off.
   CHECK(chosen({"gelu_fusion", "norm_gradient_fusion"}, &fast).first == On{false, true, true, false, false});
-  // Nothing is calibrated: tuning looks after epilogues.
+  // Nothing is calibrated: tuning decides about epilogues.
   const auto [tuned, why_tuned] = chosen({}, nullptr);
   CHECK(tuned == On{true, true, true, false, false});
   CHECK_THAT(why_tuned, Catch::Contains("gelu_bias_gradient_fusion off (not measured; stretto calibrate"));
   CHECK_THAT(why_tuned, Catch::Contains("norm_gradient_fusion off (not measured; stretto calibrate"));
-  // Nor does a host have a use for them.
+  // A host does not use them either.
   const auto [host, why_host] = chosen({}, [] {
     static const sim::Platform p;
     return &p;

@@ -18,7 +18,7 @@ std::string platform_path(const std::string& given) {
 
 std::string scenario_path(const std::string& given) {
   std::error_code problem;
-  // Whatever is called so, and what cannot be looked up, is a file for read_scenario() to open or to refuse.
+  // An existing path of that name, or one that cannot be looked up, is a file that read_scenario() opens or refuses.
   const auto type = std::filesystem::symlink_status(given, problem).type();
   if (!is_data_name(given) || type != std::filesystem::file_type::not_found) return given;
   for (const char* folder : {"modes", "."}) {

@@ -7,20 +7,20 @@
 
 namespace stretto::predict {
 
-// What users name a scenario and a platform by: a file, or the name of one that comes with Stretto
-// (base/data_folder.hpp). Of the two a scenario's file goes first, a platform's name.
+// How users name a scenario and a platform: a file, or the name of one that comes with Stretto (base/data_folder.hpp).
+// For scenarios an existing file takes precedence, for platforms a shipped name.
 
-// The scenario with overrides, on the platform when one is named (""; the scenario's own otherwise). Throws as
-// read_scenario() and data_file().
+// Returns the scenario with overrides, on the named platform (""; the scenario's own). Throws as read_scenario() and
+// data_file().
 Scenario read_scenario_input(const std::string& scenario, std::vector<std::string> set, const std::string& platform);
-// The file that a scenario is read from.
+// Returns the file from which a scenario is read.
 std::string scenario_path(const std::string& given);
 
-// Where `calibrate` writes and everything else looks when no file is named: $XDG_DATA_HOME/stretto/host.toml, or
-// cuda.toml with that backend, by default in ~/.local/share/stretto.
+// Returns the path at which `calibrate` writes and all commands look when no file is named:
+// $XDG_DATA_HOME/stretto/host.toml, or cuda.toml with that backend, by default in ~/.local/share/stretto.
 std::string default_platform_path(const std::string& backend = "host");
-// The platform that is named, else the scenario's, else the default place. Throws Error(input) that says how to
-// calibrate when there is none.
+// Returns the named platform, else the scenario's, else the one at the default path. Throws Error(input) that says how
+// to calibrate when there is none.
 sim::Platform read_platform_input(const std::string& platform, const Scenario& scenario,
                                   const std::string& backend = "host");
 

@@ -16,7 +16,7 @@
 namespace stretto::predict {
 namespace {
 
-// The step of a mode with the very same settings.
+// Returns the step of a mode with exactly these settings.
 std::optional<double> known_step_ms(const Scenario& scenario, const Overlap& overlap,
                                     const std::vector<PredictedMode>& modes) {
   for (const PredictedMode& mode : modes)
@@ -48,7 +48,7 @@ std::vector<KnobOff> predict_without(const Scenario& scenario, const sim::Platfo
       failures[i] = std::current_exception();
     }
   };
-  // There is one SimGrid engine at a time.
+  // Only one SimGrid engine can exist at a time.
   if (options.network == sim::NetworkKind::fluid)
     parallel_each(std::ssize(without), simulate);
   else

@@ -27,14 +27,14 @@ ModeStep mode_step(const BuiltStep& step, const sim::SimResult& result, const si
           memory.peak_bytes(), memory.fits()};
 }
 
-// ln of a schedule's step for each set of constants in which one is at an end of its interval; first with all as they
-// are. Costs that a constant does not change are not simulated again.
+// Returns ln of a schedule's step for each set of constants in which one is at an end of its interval; the first entry
+// is for the shipped constants. Costs that a constant does not change are not simulated again.
 std::vector<double> log_steps(const BuiltStep& step, sim::Platform platform, Framework framework) {
   const sim::Costs shipped = step.costs(platform, framework);
   std::vector<sim::Costs> costs = {shipped};
   for (const Constant& constant : constants_of(*platform.accelerator, framework)) {
     if (!constant.has_interval()) continue;
-    // The farther end stands for both: to first order the change is the same either way.
+    // The farther end stands for both: to first order the change is equal in both directions.
     const double value = constant.quantity->value, low = constant.quantity->low, high = constant.quantity->high;
     constant.quantity->value = high - value > value - low ? high : low;
     costs.push_back(step.costs(platform, framework));
@@ -50,8 +50,8 @@ std::vector<double> log_steps(const BuiltStep& step, sim::Platform platform, Fra
   return logs;
 }
 
-// 80 % interval of what a mode saves, in percent of the plain step: changes of the ratio add in quadrature, as in
-// validate/intervals.hpp.
+// Returns the 80 % interval of a mode's saving, in percent of the plain step: changes of the ratio add in quadrature,
+// as in validate/intervals.hpp.
 double unsure_pct(const std::vector<double>& plain, const std::vector<double>& mode) {
   double unsure = 0;
   for (std::size_t i = 1; i < plain.size(); ++i)
@@ -59,16 +59,17 @@ double unsure_pct(const std::vector<double>& plain, const std::vector<double>& m
   return 100 * unsure * std::exp(mode[0] - plain[0]);
 }
 
-// Why a mode gives the plain schedule here: the note of its knob.
+// Returns why a mode gives the plain schedule here: the note of its knob.
 std::string reason_of(const Schedule& schedule, const std::string& knob) {
   for (const std::string& note : schedule.notes)
     if (const std::string start = knob + " is off: "; note.starts_with(start)) return note.substr(start.size());
   return "it changes nothing here";
 }
 
-// The pattern of a schedule with weight gradients apart takes F, B and W as equally long. They are not, and at a
-// message that blocks the stage that is ahead stands until its neighbour has come as far, in every micro-batch; in 1F1B
-// both are at an F or both at a B then, and only the first and the last micro-batches wait.
+// Returns why blocking messages cost time. The pattern of a schedule with separate weight gradients assumes that F, B
+// and W are equally long. They are not, and at a blocking message the stage that is ahead waits until its neighbour has
+// caught up, in every micro-batch. In 1F1B both are then at an F or both at a B, and only the first and the last
+// micro-batches wait.
 std::string why_blocking_messages_cost(const Scenario& scenario, const Advice& advice) {
   const PipelineSchedule schedule = scenario.parallel.pipeline_schedule;
   if (!is_zero_bubble(schedule)) return {};
@@ -124,7 +125,7 @@ std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Pl
 }
 
 Table modes_table(const std::vector<PredictedMode>& modes) {
-  // Parts that no mode has are left out; those that are shown add up to the step.
+  // Parts that no mode has are left out; the shown ones add up to the step.
   struct Part {
     const char* name;
     double BreakdownMs::*ms;

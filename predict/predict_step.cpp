@@ -20,15 +20,15 @@
 namespace stretto::predict {
 namespace {
 
-// Whether the scenario says of its cluster what a platform of published GPUs says itself.
+// Returns whether the scenario sets links of its cluster, which a platform of published GPUs has itself.
 bool states_links(const Cluster& cluster) {
   const Cluster none;
   return cluster.link_GBps != none.link_GBps || cluster.link_latency_us != none.link_latency_us ||
          cluster.channel_GBps > 0 || !cluster.max_ctas.empty() || cluster.cores_per_device > 0;
 }
 
-// docs/mfu.md: the data sheet's figure of a GPU; a large GEMM, where there is none or it is a host. Of the type that
-// the schedule multiplies in, or none.
+// Returns the peak (docs/mfu.md): the data sheet's figure for a GPU; a large GEMM, where there is none or the device is
+// a host. It is for the type in which the schedule multiplies, or absent.
 PeakRate peak_of(const sim::Platform& platform, const Cluster& cluster, const Schedule& schedule,
                  std::int64_t devices) {
   const Dtype type = schedule.compute_dtype;
@@ -41,7 +41,7 @@ PeakRate peak_of(const sim::Platform& platform, const Cluster& cluster, const Sc
     return {platform.gpu->gemm_TFLOPs.value * 1e12 * double(devices), "a large bf16 GEMM"};
   }
   if (type != Dtype::f32) return {};
-  // Cores that can work at once: ranks of a device share its cores.
+  // Cores that can compute at once: ranks of a device share its cores.
   const auto cores =
       std::min<std::int64_t>(schedule.placement.ranks_per_device, sim::cores_per_device(platform, cluster));
   return {platform.sgemm_GFLOPs.value * 1e9 * double(cores) * double(devices), "sgemm"};
@@ -62,7 +62,8 @@ std::vector<ExposedPart> exposed_parts(const Schedule& schedule, const Breakdown
   return parts;
 }
 
-// TransformerEngine's buffers, of which each product that is overlapped has one: the hidden states of a micro-batch.
+// Returns the bytes of TransformerEngine's buffers; each overlapped product has one: the hidden states of a
+// micro-batch.
 std::int64_t userbuffer_bytes(const Schedule& schedule, const FrameworkMemory& framework) {
   const auto hidden = schedule.find_tensor("d_hidden");
   if (!framework.userbuffers || !hidden || schedule.name.find("tp_comm_overlap") == std::string::npos) return 0;
@@ -86,7 +87,7 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
   }
   const FrameworkMemory& by_framework = framework.memory;
   const bool by_nccl = schedule.placement.ranks_per_device == 1 && schedule.mesh.ranks() > 1;
-  // The role that needs most besides counts.
+  // The memory outside the plan is that of the role that needs most of it.
   std::vector<std::int64_t> first_rank;  // [role]
   for (std::size_t role = 0; role < schedule.programs.size(); ++role) {
     Coordinates at;
@@ -120,7 +121,7 @@ Engine engine_of(const std::string& name, double backbone_GBps, const sim::Platf
                  const Scenario& scenario) {
   const bool on_simgrid = name == "simgrid";
   if (!on_simgrid && name != "fluid") throw input_error("engine: expected fluid or simgrid, got \"" + name + "\"");
-  // SimGrid shares bandwidth to 1e-9 of a byte a second, and a transfer that takes more than 100 days has no time.
+  // SimGrid shares bandwidth to 1e-9 of a byte a second, and a transfer of more than 100 days cannot be represented.
   constexpr double kLeastGBps = 1e-6;
   if (!std::isfinite(backbone_GBps) || (backbone_GBps != 0 && backbone_GBps < kLeastGBps))
     throw input_error(fmt::format("--backbone-GBps: expected 0 (none) or a number of GB/s from {:g} on, got {:g}",
@@ -141,7 +142,7 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
   PredictedStep step;
   step.schedule = build_schedule(scenario, free_memory_bytes());
   const Schedule& schedule = step.schedule;
-  // Before what takes long: it says which costs the platform lacks.
+  // Costs come before the slow work, because they report missing numbers of the platform.
   const sim::Costs costs = sim::cost_schedule(schedule, platform, scenario.cluster, 1, scenario.framework);
   VerifiedSchedule verified = plan_and_verify(std::move(step.schedule));
   step.schedule = std::move(verified.schedule);

@@ -9,7 +9,7 @@
 
 namespace stretto::predict {
 
-// One step of a scenario as it is, simulated: the numbers, and what they were taken from.
+// One simulated step of a scenario, with the objects from which its numbers were taken.
 struct PredictedStep {
   Schedule schedule;
   MemoryPlan plan;
@@ -17,9 +17,10 @@ struct PredictedStep {
   Prediction prediction;
 };
 
-// How a scenario is simulated on an engine, "fluid" or "simgrid", and the platform without what the engine's fabric
-// carries. `backbone_GBps`: one link that all traffic between ranks crosses, or on published GPUs all between nodes;
-// 0: none. Throws Error(input) when the engine has no such link, or it is too slow for any step.
+// The options with which a scenario is simulated on an engine, "fluid" or "simgrid", and the platform without the links
+// that the engine's fabric carries. `backbone_GBps`: one link that all traffic between ranks crosses, or on published
+// GPUs all traffic between nodes; 0: none. Throws Error(input) when the engine has no such link, or the link is too
+// slow for any step.
 struct Engine {
   sim::SimOptions options;
   sim::Platform platform;
@@ -32,9 +33,8 @@ Engine engine_of(const std::string& name, double backbone_GBps, const sim::Platf
 PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platform,
                            const sim::SimOptions& options = {});
 
-// The memory of a device of the platform that the plan takes, what the framework takes instead
-// (predict/framework_memory.hpp) and what is taken beside it: of the role that has most. On a host nothing is but the
-// plan.
+// Returns the use of a device's memory: by the plan, by the framework instead of the plan
+// (predict/framework_memory.hpp), and by other allocations, for the role that has most. A host has only the plan.
 DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const sim::Platform& platform,
                        const Training& training, const Framework& framework);
 

@@ -27,8 +27,8 @@ precision = "bf16"
 
 }  // namespace
 
-// Each profile that ships on each platform that ships: none is refused. Where the platform has no rates of the
-// profile's kernel of attention, its default stands in, and a note says so.
+// Tests each shipped profile on each shipped platform: none is refused. Where the platform has no rates of the
+// profile's attention kernel, its default stands in, and a note says so.
 TEST_CASE("every shipped profile answers on every shipped platform", "[predict]") {
   int pairs = 0, noted = 0;
   for (const std::string& platform_name : data_names("platforms")) {
@@ -131,7 +131,7 @@ vocab_size = 64
       if (note.find("extrapolated") != std::string::npos) found.push_back(note);
     return found;
   };
-  CHECK(extrapolated(4096).empty());  // nobody said what was calibrated
+  CHECK(extrapolated(4096).empty());  // the calibrated range is not known
   for (auto& [key, fit] : host.costs) fit.largest_us = 100'000;
   CHECK(extrapolated(64).empty());
   REQUIRE(extrapolated(16384).size() == 1);

@@ -11,11 +11,13 @@ namespace stretto::validate {
 // interval of its own is moved to both of its ends; the changes add in quadrature: to first order, for independent
 // constants (GUM, JCGM 100:2008, 5.1.2).
 struct Spread {
-  double down = 0, up = 0;                             // ≥ 0: the interval is [t · e^−down, t · e^up]
-  std::vector<std::pair<std::string, double>> shares;  // constant → half of the way between its ends; largest first
+  double down = 0, up = 0;  // ≥ 0: the interval is [t · e^−down, t · e^up]
+  // constant → half of the distance between its ends; largest first
+  std::vector<std::pair<std::string, double>> shares;
 };
 
-// `predicted_s`: the step with all constants as they are. A constant that changes no cost is not simulated.
+// Returns the interval of a step. `predicted_s`: the step with the shipped constants. A constant that changes no cost
+// is not simulated.
 Spread spread_of(const predict::BuiltStep& step, sim::Platform platform, Framework framework, double predicted_s);
 
 }  // namespace stretto::validate

@@ -18,7 +18,7 @@ bool same_model(const Transformer& a, const Transformer& b) {
   return sizes(a) == sizes(b);
 }
 
-// The settings in which two steps of one model differ.
+// Returns the settings in which two steps of one model differ.
 std::vector<std::string> differences(const ValidatedStep& x, const ValidatedStep& y) {
   const Parallel &a = x.scenario.parallel, &b = y.scenario.parallel;
   std::vector<std::string> differ;
@@ -33,12 +33,12 @@ std::vector<std::string> differences(const ValidatedStep& x, const ValidatedStep
   compare("chunks", a.virtual_pipeline_model_parallel_size, b.virtual_pipeline_model_parallel_size);
   compare("micro-batch", x.scenario.training.micro_batch_size, y.scenario.training.micro_batch_size);
   compare("batch", x.scenario.training.global_batch_size, y.scenario.training.global_batch_size);
-  // Sequence parallelism comes with it in published steps.
+  // In published steps sequence parallelism changes together with recomputation.
   compare("recompute", x.published.recompute, y.published.recompute);
   return differ;
 }
 
-// "" for steps that differ in nothing or in too much.
+// Returns "" for steps that differ in nothing or in too much.
 std::string kind_of_pair(const ValidatedStep& x, const ValidatedStep& y) {
   if (!same_model(x.scenario.model, y.scenario.model)) return "";
   if (x.published.source != y.published.source) return "";  // another release of the software, perhaps
@@ -96,7 +96,7 @@ std::vector<PairKind> pairs_of(const std::vector<ValidatedStep>& steps, const st
 }
 
 Ranking ranking_of(const std::vector<ValidatedStep>& steps, const std::vector<std::size_t>& group) {
-  // Steps of one model, batch and number of GPUs.
+  // Sets of steps with one model, batch and number of GPUs.
   std::vector<std::vector<std::size_t>> choices;
   for (const std::size_t s : group) {
     const auto same = std::find_if(choices.begin(), choices.end(), [&](const std::vector<std::size_t>& layouts) {

@@ -20,7 +20,7 @@ ValidatedStep step(std::int64_t tp, std::int64_t pp, std::int64_t dp, double mea
 
 TEST_CASE("pairs differ in one setting, or trade two of equal GPUs", "[compare]") {
   const std::vector<ValidatedStep> steps = {step(1, 1, 4, 1, 1), step(2, 1, 4, 0.6, 0.63), step(2, 1, 2, 1.2, 0.9)};
-  // 0 and 1: tp; 1 and 2: dp; 0 and 2: tp for dp.
+  // Steps 0 and 1 differ in tp, 1 and 2 in dp, 0 and 2 trade tp for dp.
   const std::vector<PairKind> kinds = pairs_of(steps, {0, 1, 2});
   REQUIRE(kinds.size() == 3);
   for (const PairKind& kind : kinds) {

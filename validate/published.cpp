@@ -47,7 +47,7 @@ enum Column : std::size_t {
   kTask,
   kCluster,
   kCaveat,
-  kRequired,  // what follows may be missing
+  kRequired,  // the columns from here on may be missing
   kNotes = kRequired,
   kHbm,
   kHbmOf,
@@ -59,7 +59,7 @@ constexpr std::array<const char*, kColumns> kNames = {
     "dp",     "precision", "recompute", "framework", "step_time_s", "task",   "cluster",   "caveat", "overlap_notes",
     "hbm_gb", "hbm_of"};
 
-// Steps that somebody may have measured, in seconds, and networks of a node, in Gb/s.
+// Plausible measured steps, in seconds, and networks of a node, in Gb/s.
 constexpr double kShortest = 1e-6, kLongest = 1e7;
 constexpr double kSlowest = 1e-3, kFastest = 1e6;
 
@@ -68,17 +68,17 @@ std::string lower(std::string text) {
   return text;
 }
 
-// A row that can be read and is of a step that is not modelled.
+// Thrown for a row that can be read but describes a step that is not modelled.
 struct NotModelled {
   std::string why;
 };
 
-// Columns that a file has and whose cells are the value of a key, by where they are among a row's cells.
+// Columns of a file whose cells are the value of a key, by their index among a row's cells.
 using KeyColumns = std::map<std::size_t, const ScenarioKey*>;
 
 class Reader {
  public:
-  // `at`: where each column is among the row's cells; those that the file lacks are behind its end.
+  // `at`: index of each column among the row's cells; columns that the file lacks are beyond the end.
   Reader(const CsvRow& row, const std::array<std::size_t, kColumns>& at, const KeyColumns& keys,
          const PublishedWords& words, PublishedStep& step)
       : row_(row), at_(at), keys_(keys), words_(words), step_(step) {}
@@ -103,7 +103,7 @@ class Reader {
   }
 
  private:
-  // "" for a cell that says nothing.
+  // Returns "" for an empty cell.
   std::string text(Column column) const {
     if (at_[column] == kColumns) return "";
     const std::string_view cell = row_.text(at_[column]);
@@ -141,7 +141,7 @@ class Reader {
     read_memory();
   }
 
-  // As TOML has it.
+  // Returns the value as TOML.
   std::string value_of_cell(std::size_t column, const ScenarioKey& key) const {
     const KeyValue by_default = stretto::value_of(key, {});
     const std::string cell(row_.text(column));
@@ -161,7 +161,7 @@ class Reader {
       throw row_.error(at_[kHbmOf], "device, reserved or allocated");
   }
 
-  // What the caveat says of the network of a node, "inter-node 800 Gb/s"; 0: nothing.
+  // Returns the network of a node that the caveat states, "inter-node 800 Gb/s"; 0: none.
   double rate_of_nodes() const {
     const std::string caveat = text(kCaveat);
     constexpr std::string_view kBefore = "inter-node ";
@@ -170,7 +170,7 @@ class Reader {
     const std::string_view behind = std::string_view(caveat).substr(at + kBefore.size());
     const std::size_t blank = std::min(behind.find(' '), behind.size());
     const std::string_view number = behind.substr(0, blank), rest = behind.substr(std::min(blank + 1, behind.size()));
-    double unit = 0;  // in Gb/s; the case of b tells bits from bytes
+    double unit = 0;  // in Gb/s; the case of b distinguishes bits from bytes
     for (const auto& [name, Gbps] : {std::pair{"Gb/s", 1.0}, {"Gbps", 1.0}, {"Gbit/s", 1.0}, {"GB/s", 8.0}})
       if (rest.starts_with(name)) unit = Gbps;
     const bool is_number =
@@ -202,7 +202,7 @@ class Reader {
     step_.profile = run_.profile;
   }
 
-  // Everything that these words of a cell mean; others do not count.
+  // Returns all meanings of a cell's words; unknown words are ignored.
   std::set<std::string> understood(const std::string& cell, const std::vector<PublishedWords::Word>& entries) const {
     Words left(cell);
     return taken(left, entries);
@@ -216,7 +216,7 @@ class Reader {
     }
     return means;
   }
-  // The same of a cell all of whose words must be known.
+  // Returns all meanings of a cell whose words must all be known.
   std::set<std::string> all_of(Column column, const std::vector<PublishedWords::Word>& entries) const {
     Words left(text(column));
     std::set<std::string> means = taken(left, entries);
@@ -229,7 +229,7 @@ class Reader {
       if (!entry.words.empty()) text += (text.empty() ? "one of " : ", ") + entry.words.back();
     return text + " (scenarios/published.toml has all words)";
   }
-  // What such a cell means, which is one thing at most.
+  // Returns the only meaning of such a cell.
   std::string meant(Column column, const std::vector<PublishedWords::Word>& entries, const char* by_default) const {
     const std::set<std::string> means = all_of(column, entries);
     if (means.size() > 1) throw row_.error(at_[column], "one " + std::string(kNames[column]));

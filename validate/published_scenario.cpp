@@ -11,11 +11,11 @@ namespace stretto::validate {
 namespace {
 
 // Samples for fine-tuning are short documents, packed to seq_len, that do not attend to each other. Of SQuAD, which
-// NeMo's recipes tune on, 100 fill 12 packs of 2,048 tokens (NVIDIA-NeMo/Automodel, its test of packed sequences): 246
-// tokens each. As a scenario each document is a sequence of its own.
+// NeMo's recipes use, 100 fill 12 packs of 2,048 tokens (NVIDIA-NeMo/Automodel, its test of packed sequences): 246
+// tokens each. In the scenario each document is a sequence of its own.
 constexpr std::int64_t kDocumentTokens = 256;
 
-// A group of FSDP's HYBRID_SHARD is a node, of these GPUs.
+// A group of FSDP's HYBRID_SHARD is a node with this many GPUs.
 constexpr std::int64_t kGpusOfNode = 8;
 
 std::int64_t at_least_1(std::int64_t count) { return std::max<std::int64_t>(1, count); }
@@ -65,7 +65,7 @@ class Writer {
       assume(r_.model.said + ", not padded, cut by floor division");
     } else {
       set("vocab_size", r_.vocab > 0 ? r_.vocab : r_.model.vocab_size);
-      // FSDP pads none, and those of its rows are multiples of 64.
+      // FSDP does not pad the vocabulary, and the rows' sizes are multiples of 64.
       set("make_vocab_size_divisible_by", r_.vocab > 0 && r_.framework.shards ? 1 : 128);
       if (r_.vocab == 0) assume(r_.model.said);
     }
@@ -79,7 +79,7 @@ class Writer {
     set("pipeline_model_parallel_size", at_least_1(r_.pp));
     if (r_.cp > 1) set("context_parallel_size", r_.cp);
     if (r_.chunks > 1 && r_.pp > 1) set("virtual_pipeline_model_parallel_size", r_.chunks);
-    // Models of 126 layers and their like: embedding and head stand for a layer each (arXiv 2407.21783, 3.3.2).
+    // Models of 126 layers and similar ones: embedding and head count as a layer each (arXiv 2407.21783, 3.3.2).
     const std::int64_t pieces = at_least_1(r_.pp) * at_least_1(r_.chunks);
     if (r_.pp > 1 && r_.layers % pieces != 0 && (r_.layers + 2) % pieces == 0) {
       out_ += "account_for_embedding_in_pipeline_split = true\naccount_for_loss_in_pipeline_split = true\n";
@@ -109,7 +109,7 @@ class Writer {
 
   const PublishedRun& r_;
   std::vector<std::string>& assumptions_;
-  std::int64_t documents_ = 1;  // of a sequence
+  std::int64_t documents_ = 1;  // documents of a sequence
   std::string out_;
 };
 

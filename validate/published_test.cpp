@@ -67,13 +67,13 @@ TEST_CASE("published rows become scenarios, or say why not", "[compare]") {
   CHECK(parse_scenario(steps[2].scenario_text, "lora").training.frozen_base);
   CHECK(steps[3].skipped == "deterministic mode");
   CHECK(steps[4].skipped == "no platform of TPU");
-  // As many tokens, in documents of their own.
+  // The number of tokens is equal, in documents of their own.
   const Scenario packed = parse_scenario(steps[5].scenario_text, "sft");
   CHECK(packed.model.seq_length == 256);
   CHECK(packed.training.micro_batch_size == 16);
   CHECK(packed.training.global_batch_size == 256);
   CHECK(steps[5].assumptions.size() == 1);
-  // Its sizes are known by the model's name.
+  // The model's name determines its sizes.
   CHECK(steps[6].skipped.empty());
   const Scenario sharded = parse_scenario(steps[6].scenario_text, "fsdp");
   CHECK(parameter_count(sharded.model) == 6'658'859'008);
@@ -88,7 +88,7 @@ TEST_CASE("published rows become scenarios, or say why not", "[compare]") {
         Recompute::Granularity::selective_op);
   CHECK(steps[8].profile == "torchtitan-compile");
   CHECK(parse_scenario(steps[8].scenario_text, "half").training.recompute.num_layers == 16);
-  // What its recipe has and the row does not say.
+  // The recipe's settings that the row does not give.
   const Scenario nemotron = parse_scenario(steps[9].scenario_text, "n");
   CHECK(nemotron.parallel.virtual_pipeline_model_parallel_size == 12);
   CHECK(nemotron.model.position_embedding_type == PositionEmbedding::rope);
@@ -97,7 +97,7 @@ TEST_CASE("published rows become scenarios, or say why not", "[compare]") {
   CHECK(nemotron.overlap.wgrad_deferral_limit == 22);
   CHECK(steps[9].profile == "nemo-dgxc-flash2");
   CHECK(steps[9].assumptions.size() == 5);
-  // The release of a recipe says whose attention it has; a caveat may state the network.
+  // The release of a recipe determines its attention kernel; a caveat may state the network.
   CHECK(steps[10].profile == "nemo-dgxc-flash2");
   CHECK(parse_scenario(steps[10].scenario_text, "g").model.hidden_dropout == 0.1);
   CHECK(steps[10].node_Gbps == 800);
@@ -108,7 +108,7 @@ TEST_CASE("words of published rows are understood in any case, and a row with ot
           "[compare]") {
   const TempDir dir;
   const std::string names = kHeaderWithNotes;
-  // A row in which these columns hold other cells.
+  // Returns a row in which these columns hold other cells.
   const auto row_with = [&](const std::map<std::string, std::string>& other) {
     std::map<std::string, std::string> cells = {
         {"gpu", "H100"},       {"gpus", "8"},          {"model", "Llama"},  {"layers", "32"}, {"hidden", "4096"},
@@ -125,8 +125,8 @@ TEST_CASE("words of published rows are understood in any case, and a row with ot
   };
   struct Case {
     std::map<std::string, std::string> cells;
-    const char* says;   // a part of the scenario
-    const char* skips;  // a part of the reason; "" when it is modelled
+    const char* says;   // an expected part of the scenario
+    const char* skips;  // an expected part of the reason; "" when it is modelled
   };
   const std::vector<Case> cases = {
       {{{"recompute", "FULL"}}, "recompute_granularity = \"full\"", ""},
@@ -164,7 +164,7 @@ TEST_CASE("words of published rows are understood in any case, and a row with ot
       {{{"framework", "torchtitan"}, {"overlap_notes", "vanilla TP; no compile"}}, "profile = \"torchtitan\"", ""},
       {{{"framework", "torchtitan"}, {"overlap_notes", "torch.compile+Float8"}}, "", "fp8 compute"},
   };
-  // Spreadsheets begin a file with a mark, and leave lines without any text.
+  // Spreadsheets begin a file with a byte order mark, and leave lines without text.
   std::string rows;
   for (const Case& one : cases) rows += row_with(one.cells);
   rows += "a,b\n,,,\n" + row_with({}).substr(0, row_with({}).size() - 1) + ",more\n";
@@ -182,7 +182,7 @@ TEST_CASE("words of published rows are understood in any case, and a row with ot
   }
   CHECK(steps[cases.size()].skipped.ends_with("expected 28 cells, got 2"));
   CHECK(steps[cases.size() + 1].skipped.ends_with("expected 28 cells, got 29"));
-  // What is wrong with the file is not skipped.
+  // An error of the file itself is not skipped.
   const auto refused = [&](const std::string& text) {
     return testing::message_of([&] { read_published(dir.write("steps.csv", text)); });
   };
@@ -209,8 +209,8 @@ TEST_CASE("every word that ships has a meaning, and every profile and platform t
   }
 }
 
-// Korthikanti et al. (arXiv 2205.05198, tables 3 and 5), 22B on eight A100. No constant of the platform or the profile
-// was fitted to these rows but bmm_share, to table 4 of the same paper.
+// Korthikanti et al. (arXiv 2205.05198, tables 3 and 5), 22B on eight A100. The only constant of the platform or the
+// profile that was fitted to this paper is bmm_share, to its table 4.
 TEST_CASE("steps of a 22B model on A100 are predicted within 3 %", "[compare]") {
   const TempDir dir;
   const std::string row = ",x,A100-80GB,8,GPT-22B,48,6144,64,64,24576,51200,2048,4,4,8,1,1,1,1,1,fp16,";

@@ -16,7 +16,7 @@ Strings words_of(TomlTable& table) {
   return words;
 }
 
-// Each table of the list under `key`, read by `read(table)`.
+// Returns each table of the list under `key`, read by `read(table)`.
 template <class Read>
 auto entries_of(TomlTable& root, const char* key, Read read) {
   std::vector<decltype(read(root))> entries;
@@ -78,7 +78,7 @@ bool Words::take(const Strings& words) {
   for (const std::string& word : words) {
     const std::size_t at = left_.find(word);
     if (at == std::string::npos) continue;
-    left_.replace(at, word.size(), " ");  // what stood around it does not become a word
+    left_.replace(at, word.size(), " ");  // the text around it does not become a word
     return true;
   }
   return false;

@@ -7,23 +7,23 @@
 
 namespace stretto::validate {
 
-// How words are compared: in lower case, without blanks, quotes and the signs - _ ( ) : =.
+// Normalises words for comparison: lower case, without blanks, quotes and the signs - _ ( ) : =.
 std::string folded(std::string_view text);
 
-// A cell whose words are taken out of it one after the other.
+// A cell whose words are removed from it one after the other.
 class Words {
  public:
   explicit Words(std::string_view cell) : left_(folded(cell)) {}
-  // Whether it holds one of these folded words. The first that it does is no longer in it.
+  // Returns whether the cell holds one of these folded words, and removes the first one found.
   bool take(const std::vector<std::string>& words);
-  // Whether letters or digits are left.
+  // Returns whether letters or digits are left.
   bool has_more() const;
 
  private:
   std::string left_;
 };
 
-// What the words in rows of published steps mean: scenarios/published.toml, which says what each entry is.
+// The meanings of words in rows of published steps: scenarios/published.toml, which explains each entry.
 struct PublishedWords {
   struct Framework {
     std::vector<std::string> words;
@@ -32,7 +32,7 @@ struct PublishedWords {
   };
   struct Gpu {
     std::vector<std::string> words;
-    std::string platform;  // "": there is none
+    std::string platform;  // "": there is no platform
   };
   struct Word {
     std::vector<std::string> words;
@@ -49,7 +49,7 @@ struct PublishedWords {
   struct Habit {
     std::vector<std::string> of;
     std::string model, source, task, precision, technique, unless;
-    bool pipeline = false, tensor = false;  // only of more than one stage, or tensor-parallel rank
+    bool pipeline = false, tensor = false;  // only with more than one stage, or tensor-parallel rank
     std::string profile, section, keys, said;
   };
 
@@ -58,13 +58,13 @@ struct PublishedWords {
   std::vector<Gpu> gpus;
   std::vector<Word> precisions, recomputations, tasks, techniques, caveats;
   std::vector<Model> models;
-  std::map<std::string, Sizes> sizes;  // by the model's name, folded
+  std::map<std::string, Sizes> sizes;  // [folded name of the model]
   std::vector<Habit> habits;
 
   bool is_nothing(std::string_view cell) const;
 };
 
-// Throws Error(input) with file, line and key. All words are folded.
+// Reads the words and folds them all. Throws Error(input) with file, line and key.
 PublishedWords read_published_words(const std::string& path);
 
 }  // namespace stretto::validate

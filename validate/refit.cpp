@@ -10,11 +10,11 @@
 namespace stretto::validate {
 namespace {
 
-constexpr int kSweeps = 3;          // over all constants
-constexpr int kSections = 6;        // of an interval, each 0.618 of the one before: to 1/18
+constexpr int kSweeps = 3;          // sweeps over all constants
+constexpr int kSections = 6;        // sections of an interval, each 0.618 of the previous: to 1/18
 constexpr double kEnough = 0.0005;  // a sweep that gains less is the last
 
-// The last costs of each step, and its error with them: most constants leave the costs of some steps alone.
+// Keeps the latest costs of each step, and its error with them: most constants leave the costs of some steps unchanged.
 class Objective {
  public:
   Objective(const std::vector<MeasuredStep>& steps, const Refit& fit)
@@ -44,7 +44,8 @@ class Objective {
   std::vector<Known> known_;
 };
 
-// Sets `value` to where the objective is smallest, among the points tried and where it was; returns the minimum.
+// Sets `value` to the point at which the objective is smallest, among the tried points and the old value; returns the
+// minimum.
 double golden_section(double& value, double low, double high, double smallest, Objective& objective) {
   double best = value;
   const auto at = [&](double x) {
@@ -69,7 +70,7 @@ double golden_section(double& value, double low, double high, double smallest, O
   return smallest;
 }
 
-// Whether any step depends on the constant, between the ends of its interval.
+// Returns whether any step depends on the constant, between the ends of its interval.
 bool matters(const predict::Constant& constant, const std::vector<MeasuredStep>& steps, const Refit& fit) {
   Quantity& q = *constant.quantity;
   const double value = q.value;

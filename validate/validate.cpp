@@ -19,7 +19,7 @@
 namespace stretto::validate {
 namespace {
 
-// Returns false when that leaves the shipped constants as they are.
+// Returns false when the shipped constants stay unchanged.
 bool reduce(sim::Accelerator& a, Framework& f, Fitted fitted) {
   if (fitted == Fitted::shipped) return false;
   bool is_changed = false;
@@ -37,14 +37,14 @@ bool reduce(sim::Accelerator& a, Framework& f, Fitted fitted) {
   return true;
 }
 
-// A platform whose nodes have the network that a row states: as many of its cards as make up the rate.
+// Sets the network that a row states for nodes: as many of the platform's cards as make up the rate.
 void set_network(sim::Accelerator& a, double node_Gbps) {
   const double node_GBps = node_Gbps / 8, card_GBps = a.network.GBps.value;
   a.network_cards = std::clamp<std::int64_t>(std::llround(node_GBps / card_GBps), 1, a.domain);
   a.network.GBps.value = node_GBps / double(a.network_cards);
 }
 
-// Platforms of a run, each with each network that rows state, read once.
+// Platforms of a run, with each network that rows state; each is read once.
 class Platforms {
  public:
   void read(const ValidatedStep& step) {
@@ -114,7 +114,7 @@ ValidatedGroup::Errors errors_of(const std::vector<double>& errors) {
   return result;
 }
 
-// A row's time by the mean MFU of the other rows of its group: what somebody without a model would say.
+// Predicts a row's time by the mean MFU of the other rows of its group, as a person without a model would.
 void predict_by_mfu(std::vector<ValidatedStep>& steps, const ValidatedGroup& group) {
   for (const std::size_t s : group.steps) {
     double others = 0;
@@ -125,7 +125,7 @@ void predict_by_mfu(std::vector<ValidatedStep>& steps, const ValidatedGroup& gro
   }
 }
 
-// How wide the intervals of a group are, how many rows are inside, and what makes them wide.
+// Sums up how wide the intervals of a group are, how many rows are inside, and which constants make them wide.
 void sum_up_intervals(const std::vector<ValidatedStep>& steps, ValidatedGroup& group) {
   std::map<std::string, double> shares;
   const double count = double(group.steps.size());

@@ -12,28 +12,28 @@ namespace stretto::validate {
 // Modelled rows that share framework, platform and task. Errors are predicted / measured − 1.
 struct ValidatedGroup {
   std::string name;
-  std::vector<std::size_t> steps;  // indices, of those that are modelled
-  int fitted_constants = 0;        // that the platform and the profile have
+  std::vector<std::size_t> steps;  // indices of the modelled steps
+  int fitted_constants = 0;        // fitted constants of the platform and the profile
   struct Errors {
-    double mean_abs = 0, median_abs = 0, bias = 0, worst = 0;  // worst with its sign
+    double mean_abs = 0, median_abs = 0, bias = 0, worst = 0;  // worst has its sign
   };
   std::array<Errors, kFittedKinds> errors{};
   Errors constant_mfu;
-  Errors memory;  // of peaks, over the rows that have one
+  Errors memory;  // errors of peaks, over the rows that have one
   std::size_t memory_rows = 0;
   std::size_t over = 0;  // rows that are predicted not to fit, though they ran
   std::vector<PairKind> pairs;
   Ranking ranking;
-  // Intervals: the share of rows inside theirs, the mean of (e^up − e^−down) / 2, and the constants that they come
-  // from, each with the mean of its share of the step's logarithm, largest first.
+  // Intervals: the share of rows inside theirs, the mean of (e^up − e^−down) / 2, and the constants that cause them,
+  // each with the mean of its share of the step's logarithm, largest first.
   double inside = 0, half_width = 0;
   std::vector<std::pair<std::string, double>> uncertain;
-  // Each model left out in turn: its errors on it.
+  // Each model left out in turn, with its errors.
   std::vector<LeftOut> left_out;
   Errors left_out_errors;
 };
 
-// Statistics that take a while, done only when asked for.
+// Statistics that take long, computed only on request.
 struct ValidationOptions {
   bool intervals = false, leave_out = false;
 };
@@ -45,11 +45,11 @@ struct Validation {
 };
 
 // Predicts every step that can be modelled, on the platform and with the profile that it names, each from a verified
-// schedule. A step that cannot be built or verified is skipped with the reason, not thrown. Constants are those that
-// come with Stretto: nothing is fitted here but to leave a model out. Needs their files (base/data_folder.hpp). On all
+// schedule. A step that cannot be built or verified is skipped with the reason, and does not throw. Constants are the
+// shipped ones: nothing is fitted here except to leave a model out. Needs their files (base/data_folder.hpp). Uses all
 // processors; the result does not depend on their number.
 //
-// `progress` is told in a line how far it is, when it begins and then after every step; by one thread at a time.
+// `progress` gets a line at the beginning and after every step; from one thread at a time.
 using ValidationProgress = std::function<void(const std::string& line)>;
 Validation validate(std::vector<PublishedStep> steps, const ValidationOptions& options = {},
                     const ValidationProgress& progress = nullptr);

@@ -16,7 +16,7 @@ using sim::CollectiveTime;
 using sim::GemmGrid;
 using sim::GemmTime;
 
-// In percent, by range.
+// Errors in percent, by range.
 using Errors = std::map<std::string, std::vector<double>>;
 
 double error_pct(double predicted, double measured) { return 100 * std::abs(predicted / measured - 1); }
@@ -28,7 +28,7 @@ void add(std::vector<ComponentErrors>& all, const std::string& left_out, const E
       all.push_back({left_out, range, found->second.size(), median(found->second), percentile(found->second, 95)});
 }
 
-// By how many axes predict a shape: one each, or all together.
+// Errors of shapes predicted along one axis each, or along all together.
 struct GemmErrors {
   Errors of_axis, of_all;
 };
@@ -47,7 +47,7 @@ GemmErrors gemm_errors(const GemmGrid& table, int sms) {
     double logs = 0;
     int count = 0;
     for (std::size_t side = 0; side < axes.size(); ++side) {
-      // The nearest shapes on both sides that were measured.
+      // The nearest measured shapes on both sides.
       std::vector<GemmTime> neighbours;
       const auto& axis = axes[side];
       const auto at = static_cast<std::size_t>(std::lower_bound(axis.begin(), axis.end(), shape[side]) - axis.begin());
@@ -81,12 +81,12 @@ double predicted_us(const CollectiveTable& table, const CollectiveTime& time) {
   return table.across_us(time.kind, time.span, time.bytes, [](double) { return 1.0; }).value_or(0);
 }
 
-// Errors of `time` as `others` predict it.
+// Adds the errors of `time` as `others` predict it.
 void add_error(Errors& errors, const std::vector<CollectiveTime>& others, const CollectiveTime& time) {
   errors[range_of(time.bytes)].push_back(error_pct(predicted_us(CollectiveTable(others), time), time.us));
 }
 
-// On one node, or with as many members on each of several.
+// Series on one node, or with equally many members on each of several.
 using Line = std::map<std::int64_t, std::vector<CollectiveTime>>;  // by members; bytes rise
 
 Errors size_errors(const Line& line) {

@@ -6,7 +6,7 @@
 
 namespace stretto::validate {
 
-// |predicted / measured − 1| over the points of a table that were left out one by one.
+// predicted / measured − 1| over the points of a table that were left out one by one.
 struct ComponentErrors {
   std::string left_out;  // "GEMM", "all_reduce", "all_reduce, number of GPUs"
   std::string range;     // "all", "above 300 us", "below 256 KiB", "to 16 MiB", "above 16 MiB"
@@ -14,14 +14,14 @@ struct ComponentErrors {
   double median_pct = 0, p95_pct = 0;
 };
 
-// Predictions of an accelerator's tables for shapes and sizes that they do not have, by leaving out what they do have:
+// Tests an accelerator's tables on shapes and sizes that they do not have, by leaving out points that they have:
 //
 //   GEMM             each shape from its two neighbours on an axis: on each axis by itself, and the geometric mean of
 //                    the axes on which it has two
-//   collective       each size from the others of its series, but the smallest and the largest
-//   number of GPUs   each series from those of fewer and more GPUs, on one node or with as many on each
+//   collective       each size from the others of its series, except the smallest and the largest
+//   number of GPUs   each series from those of fewer and more GPUs, on one node or with equally many on each
 //
-// Predicted by the tables themselves (sim/accelerator). Ranges without points are left out.
+// The tables themselves predict (sim/accelerator). Ranges without points are left out.
 std::vector<ComponentErrors> validate_components(const sim::Accelerator& accelerator);
 
 }  // namespace stretto::validate

@@ -31,7 +31,7 @@ TEST_CASE("points that follow the tables' own formulas are predicted exactly, on
   a.gemms = sim::GemmTable(gemms, "t");
   a.collectives = sim::CollectiveTable(times);
   const std::vector<ComponentErrors> all = validate_components(a);
-  // m = 2048 lies between two others, once at its right time and once at twice that.
+  // m = 2048 lies between two others; it has its right time in one table and twice that in the other.
   REQUIRE(find(all, "GEMM", "all"));
   CHECK(find(all, "GEMM", "all")->points == 2);
   CHECK(find(all, "GEMM", "all")->median_pct == Approx(25).epsilon(1e-4));
@@ -49,7 +49,7 @@ TEST_CASE("points that follow the tables' own formulas are predicted exactly, on
   CHECK(validate_components({}).empty());
 }
 
-// What fidelity the tables have; docs/validate.md says so.
+// The accuracy of the tables, as docs/validate.md states it.
 TEST_CASE("tables that ship predict shapes and sizes that were left out", "[compare]") {
   struct Target {
     const char *platform, *left_out, *range;

@@ -19,7 +19,7 @@ const char* const kHeader =
     "id,source,gpu,gpus,model,layers,hidden,heads,kv_heads,ffn,vocab,seq_len,gbs,mbs,tp,pp,vp_chunks,cp,ep,dp,"
     "precision,recompute,framework,step_time_s,caveat,task,cluster\n";
 
-// Two small models on eight GPUs. Times are of nobody: the tests set them.
+// Two small models on eight GPUs. The times are invented: the tests set them.
 std::vector<PublishedStep> two_models(double first_s, double second_s) {
   const TempDir dir;
   const auto row = [](const char* id, int hidden, double time_s) {
@@ -75,11 +75,11 @@ TEST_CASE("intervals come from the constants' own, and hold the prediction", "[c
     double square = 0;
     for (const auto& [name, share] : step.spread.shares) {
       square += share * share;
-      CHECK(name != "accelerator.gemm_share");  // there is a table
+      CHECK(name != "accelerator.gemm_share");  // there is a table instead
     }
-    // Both ways together are as wide as all constants together, where each moves the step evenly.
+    // Both directions together are as wide as all constants together, where each moves the step evenly.
     CHECK(step.spread.up + step.spread.down == Approx(2 * std::sqrt(square)).epsilon(0.2));
-    // These steps are so short that the host is what counts.
+    // These steps are so short that the host dominates.
     CHECK(step.spread.shares.front().first == "host.issue_us");
   }
   CHECK(validation.groups[0].half_width > 0.02);
@@ -91,7 +91,7 @@ TEST_CASE("a model that is left out is predicted by constants fitted to the othe
   const Validation shipped = validate(two_models(1, 1));
   const double small_s = shipped.steps[0].predicted(Fitted::shipped),
                large_s = shipped.steps[1].predicted(Fitted::shipped);
-  // Both ran 5 % slower than predicted: either one says so about the other.
+  // Both ran 5 % slower than predicted: each one predicts that for the other.
   const Validation validation = validate(two_models(1.05 * small_s, 1.05 * large_s), {.leave_out = true});
   const ValidatedGroup& group = validation.groups[0];
   REQUIRE(group.left_out.size() == 2);
@@ -115,7 +115,7 @@ TEST_CASE("the page of a validation shows its points and tables, and names are t
   CHECK(render_validation({}, "none.csv").find("</html>") != std::string::npos);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // half a minute there
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // takes half a minute under a sanitizer
 TEST_CASE("published peaks of memory are predicted as docs/validate.md says", "[memory]") {
   const std::filesystem::path scenarios =
       std::filesystem::path(data_file("profiles", "stretto")).parent_path().parent_path();
@@ -135,8 +135,9 @@ TEST_CASE("published peaks of memory are predicted as docs/validate.md says", "[
   CHECK_THAT(table_of_memory(validation).text(), Catch::Contains("0 of 15"));
 }
 
-// Of each framework's models the step on the fewest GPUs, which takes no time to build. What changes a prediction shows
-// here: the bounds are near. (llm-foundry's rows are not among them: its models differ by up to 28 %.)
+// For each of the frameworks' models this takes the step on the fewest GPUs, which is built quickly. Any change of a
+// prediction shows here, because the bounds are narrow. (llm-foundry's rows are left out: its models differ by up to 28
+// %.)
 TEST_CASE("published steps of each model are predicted as docs/validate.md says", "[compare]") {
   const std::filesystem::path scenarios =
       std::filesystem::path(data_file("profiles", "stretto")).parent_path().parent_path();
@@ -165,7 +166,7 @@ TEST_CASE("published steps of each model are predicted as docs/validate.md says"
                          : step.published.id.starts_with("zb-")        ? 0.08
                                                                        : 0.06;
     CHECK(std::abs(step.error(Fitted::shipped)) < bound);
-    // Its fragmentation is above what is free by 2.5 GiB; whether it set an allocator is not known.
+    // Its fragmentation exceeds the free memory by 2.5 GiB; whether it set an allocator is not known.
     if (step.published.id != "fms-7b-h100-eager") CHECK_FALSE(step.is_wrongly_over());
     if (step.published.hbm_GiB > 0) CHECK(std::abs(step.memory_error()) < 0.08);
   }

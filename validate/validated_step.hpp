@@ -11,35 +11,37 @@
 
 namespace stretto::validate {
 
-// How much of what was fitted to published steps a prediction uses.
+// How many of the constants fitted to published steps a prediction uses.
 enum class Fitted : std::uint8_t {
-  nothing,  // the tables as they are: nothing sustained, nothing between kernels, no host
-  sourced,  // fitted constants by their sources alone
-  shipped,  // as the platform and the profile have them
+  nothing,  // the tables alone: nothing sustained, nothing between kernels, no host
+  sourced,  // fitted constants at the values of their sources
+  shipped,  // the constants of the platform and the profile
 };
 constexpr int kFittedKinds = 3;
 const char* name_of(Fitted fitted);  // as in tables and JSON
 
-// A published step and what is predicted for it. Times are seconds of one step, shares and errors 0.01 for 1 %. A step
-// that is skipped (published.skipped says why) has nothing but `published`.
+// A published step and its predictions. Times are seconds of one step, shares and errors 0.01 for 1 %. A skipped step
+// (published.skipped says why) has only `published`.
 struct ValidatedStep {
   PublishedStep published;
-  Scenario scenario;                                   // of a step that is modelled
-  std::array<double, kFittedKinds> predicted_s{};      // [Fitted]; 0 for a step that is skipped
-  double mfu = 0;                                      // of the measured step, by the data sheet's peak
-  double constant_mfu_s = 0;                           // by the mean MFU of the other rows of the group; 0 without any
-  double left_out_s = 0;                               // by constants fitted without its model; 0: not asked
-  std::vector<std::pair<std::string, double>> limits;  // what the predicted step is made of, as shares, largest first
-  std::int64_t peak_bytes = 0;  // predicted, of what the row publishes; of a device where it publishes none
-  std::int64_t over_bytes = 0;  // above 0: by so much it is predicted not to fit
-  Spread spread;                // of the shipped prediction; 0 unless asked for
+  Scenario scenario;                               // set for a modelled step
+  std::array<double, kFittedKinds> predicted_s{};  // [Fitted]; 0 for a skipped step
+  double mfu = 0;                                  // of the measured step, relative to the data sheet's peak
+  // predicted by the mean MFU of the other rows of the group; 0 without any
+  double constant_mfu_s = 0;
+  // predicted with constants fitted without its model; 0: not requested
+  double left_out_s = 0;
+  std::vector<std::pair<std::string, double>> limits;  // parts of the predicted step, as shares, largest first
+  std::int64_t peak_bytes = 0;  // predicted for the kind that the row publishes; of a device where it publishes none
+  std::int64_t over_bytes = 0;  // above 0: the bytes by which it is predicted not to fit
+  Spread spread;                // of the shipped prediction; 0 unless requested
 
   double predicted(Fitted fitted) const { return predicted_s[static_cast<std::size_t>(fitted)]; }
-  // predicted / measured − 1, of a step that is modelled.
+  // Returns predicted / measured − 1 of a modelled step.
   double error(Fitted fitted) const { return predicted(fitted) / published.step_s - 1; }
-  // Of memory, where the row has a peak; as error().
+  // Returns the error of memory, where the row has a peak.
   double memory_error() const { return double(peak_bytes) / (published.hbm_GiB * double(1 << 30)) - 1; }
-  // It ran, so it fits.
+  // A step that ran must fit.
   bool is_wrongly_over() const { return over_bytes > 0 && !published.offloads; }
   // The 80 % interval of the prediction, and whether the measured step is in it.
   double low_s() const;

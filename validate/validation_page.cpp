@@ -32,7 +32,7 @@ ScatterChart scatter_of(const Validation& validation) {
   return chart;
 }
 
-// "" of an empty table.
+// Returns "" for an empty table.
 std::string section(const char* id, const char* title, const char* caption, const Table& table) {
   if (table.rows() == 0) return "";
   return fmt::format("<section id=\"{}\">\n<h2>{}</h2>\n<p>{}</p>\n{}</section>\n", id, title, caption,

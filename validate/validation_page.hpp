@@ -5,8 +5,8 @@
 
 namespace stretto::validate {
 
-// The page of `stretto validate --html`: predicted against measured as points, and the tables that the command prints.
-// `file` is what was read, for the title.
+// Returns the page of `stretto validate --html`: predicted against measured as points, and the tables that the command
+// prints. `file` is the file that was read, for the title.
 std::string render_validation(const Validation& validation, const std::string& file);
 
 }  // namespace stretto::validate

@@ -15,7 +15,7 @@ std::string errors_text(const ValidatedGroup::Errors& errors) {
   return fmt::format("{:.1f} %, {:+.1f}, {:+.1f}", 100 * errors.mean_abs, 100 * errors.bias, 100 * errors.worst);
 }
 
-// The first of a list of shares, largest first: "tp 40 %, compute 30 %".
+// Returns the first entries of a list of shares, largest first: "tp 40 %, compute 30 %".
 std::string largest(const std::vector<std::pair<std::string, double>>& shares, int decimals) {
   std::string text;
   for (std::size_t i = 0; i < std::min<std::size_t>(3, shares.size()); ++i)

@@ -4,18 +4,18 @@
 
 namespace stretto::validate {
 
-// A validation as `stretto validate` prints it and its page shows it. Errors are predicted / measured − 1.
+// A validation as `stretto validate` prints it and as its page shows it. Errors are predicted / measured − 1.
 
 Table table_of_groups(const Validation& validation);
 Table table_of_rows(const Validation& validation);
-// Groups with published peaks of memory, or with rows that are predicted not to fit though they ran; those rows by
-// name.
+// Returns groups with published peaks of memory, or with rows that are predicted not to fit though they ran; those rows
+// are named.
 Table table_of_memory(const Validation& validation);
 Table table_of_pairs(const Validation& validation);
 Table table_of_rankings(const Validation& validation);
-Table table_of_intervals(const Validation& validation);  // empty unless they were asked for
-Table table_of_left_out(const Validation& validation);   // the same
-// "skipped 8: LoRA", one line for every reason.
+Table table_of_intervals(const Validation& validation);  // empty unless they were requested
+Table table_of_left_out(const Validation& validation);   // empty unless it was requested
+// Returns "skipped 8: LoRA", one line for every reason.
 std::vector<std::string> skipped_lines(const Validation& validation);
 
 }  // namespace stretto::validate

@@ -21,20 +21,21 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "step-", kSuffix = ".safetensors";
-// Of a file with whole tensors, and of one with shards. A new one is for what older programs would misread.
+// Formats of a file with whole tensors, and of one with shards. A new format is needed where older programs would
+// misread the file.
 constexpr const char *kFormat = "stretto-1", *kShardedFormat = "stretto-2";
 
 std::string cause(int error) { return std::generic_category().message(error); }
 
-// What the name of a file says.
+// The contents of a file's name.
 struct Listed {
   std::int64_t step = 0;
-  std::int64_t shards = 0;  // it is one of so many; 0: a checkpoint's file or manifest
+  std::int64_t shards = 0;  // number of shards, of which this is one; 0: a checkpoint's file or manifest
   bool is_temporary = false;
   fs::path path;
 };
 
-// A decimal of at least `digits` digits at the beginning of `text`, which loses it.
+// Removes a decimal of at least `digits` digits from the beginning of `text` and returns it.
 std::optional<std::int64_t> take_number(std::string_view& text, std::ptrdiff_t digits) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -74,7 +75,7 @@ std::vector<Listed> list(const std::string& dir, std::error_code& error) {
   return found;
 }
 
-// Failing to delete is not a failure to save; the next save tries again.
+// A failure to delete is not a failure to save; the next save tries again.
 void delete_superseded(const std::string& dir, std::int64_t step, std::int64_t before, std::int64_t shards) {
   std::error_code ignored;
   const std::vector<Listed> files = list(dir, ignored);
@@ -84,14 +85,14 @@ void delete_superseded(const std::string& dir, std::int64_t step, std::int64_t b
     has_shards = has_shards || file.shards > 0;
     if (file.shards == 0 && !file.is_temporary && is_superseded(file)) fs::remove(file.path, ignored);
   }
-  // No manifest outlives its shards: it would be taken for a damaged checkpoint.
+  // A manifest must not outlive its shards: it would be taken for a damaged checkpoint. So manifests go first, durably.
   if (has_shards) try {
       sync_directory(dir);
     } catch (const Error&) {
       return;
     }
   for (const Listed& file : files) {
-    // Left by runs that were killed while they wrote, or wrote this step in another layout.
+    // Files left by runs that were killed while they wrote, or that wrote this step in another layout.
     const bool is_left = file.is_temporary || (file.step == step && file.shards != shards);
     if (is_left || is_superseded(file))
       if (file.is_temporary || file.shards > 0) fs::remove(file.path, ignored);
@@ -109,15 +110,15 @@ std::int64_t step_of(const TensorFile& file) {
   return *step;
 }
 
-// Creates it, to last.
+// Creates a directory durably.
 void make_directory(const std::string& dir, std::error_code& error) {
   if (!fs::create_directories(dir, error) || error) return;
   const std::string parent = fs::path(dir).parent_path().string();
   sync_directory(parent.empty() ? "." : parent);
 }
 
-// A checkpoint to resume from, of which this process, one of several, checks its share; "" or how that is damaged.
-// Throws Error for what the system cannot read.
+// Opens a checkpoint to resume from, of which this process, one of several, checks its share. Returns "" or the damage.
+// Throws Error for files that the system cannot read.
 std::string open_to_resume(const Listed& listed, std::size_t process, std::size_t processes,
                            std::optional<TensorFile>& opened) try {
   const std::string path = listed.path.string();
@@ -137,7 +138,7 @@ std::string open_to_resume(const Listed& listed, std::size_t process, std::size_
   throw runtime_failure(listed.path.string() + ": not enough memory to load the checkpoint");
 }
 
-// Of all processes the first that has found something damaged says so.
+// Returns the damage that the first process found, equal on all processes.
 std::string first_of(launch::ProcessGroup* processes, const std::string& damage) {
   if (processes == nullptr) return damage;
   constexpr std::size_t kMost = 1024;
@@ -147,7 +148,7 @@ std::string first_of(launch::ProcessGroup* processes, const std::string& damage)
   return "";
 }
 
-// Processes that do not see the same checkpoints would go on with different steps.
+// Throws unless all processes see the same checkpoints, because otherwise they would go on with different steps.
 void require_same_step(launch::ProcessGroup& processes, std::int64_t found, const std::string& dir) {
   const std::vector<std::int64_t> all = processes.all_gather_value(found);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -169,7 +170,7 @@ void require_known_format(const TensorFile& file) {
                                   format->second, kFormat, kShardedFormat));
 }
 
-// What a process says of its shard to rank 0: the checksum, and for each tensor whether it has any of it.
+// Returns a process's report on its shard to rank 0: the checksum, and for each tensor whether the shard has any of it.
 launch::Bytes word_of(const std::string& checksum, const CheckpointContents& contents) {
   launch::Bytes word(checksum.size() + contents.parts.size());
   std::transform(checksum.begin(), checksum.end(), word.begin(), [](char digit) { return std::byte(digit); });
@@ -178,7 +179,7 @@ launch::Bytes word_of(const std::string& checksum, const CheckpointContents& con
   return word;
 }
 
-// The metadata of the manifest, from everybody's word.
+// Returns the metadata of the manifest, made from the reports of all processes.
 CheckpointMetadata manifest_of(const std::vector<launch::Bytes>& words, const CheckpointContents& contents,
                                CheckpointMetadata metadata) {
   const std::size_t digits = kNoChecksum.size(), tensors = contents.tensors.size();
@@ -220,12 +221,12 @@ void write_sharded(const std::string& path, CheckpointMetadata metadata, const C
       {{"format", kShardedFormat}, {"step", metadata.at("step")}, {kShardKey, fmt::format("{} of {}", rank, ranks)}},
       entries_of(contents), contents.emit);
   shard.sync();
-  // Where one has failed by now, no shard gets its name.
+  // If a process has failed by now, no shard gets its final name.
   const launch::Bytes word = word_of(checksum, contents);
   const std::vector<launch::Bytes> words = processes.gather(word, word.size());
   processes.barrier();
   shard.finish();
-  // All have their names to last before there is a manifest.
+  // All names must be durable before there is a manifest.
   processes.barrier();
   if (rank != 0) return;
   for (std::size_t other = 1; other < ranks; ++other)
@@ -318,7 +319,7 @@ LatestCheckpoint find_latest(const std::string& dir, launch::ProcessGroup* proce
     latest.file.reset();
     latest.warnings.push_back("checkpoint skipped: " + damage);
   }
-  // To begin anew without being asked to would bury what was trained.
+  // Starting anew without being asked to would lose the trained state.
   if (!files.empty())
     throw input_error(
         fmt::format("{}: {}; to begin anew, move the checkpoints away or choose another [training] "

@@ -20,7 +20,7 @@ constexpr std::string_view kChecksumKey = "\"checksum\":\"";
 constexpr std::pair<Dtype, std::string_view> kDtypes[] = {
     {Dtype::f32, "F32"}, {Dtype::f64, "F64"}, {Dtype::bf16, "BF16"}, {Dtype::i32, "I32"}, {Dtype::e4m3, "F8_E4M3"}};
 
-// Throws unless its elements take the bytes that its offsets say.
+// Throws unless the tensor's elements take exactly the bytes between its offsets.
 void check_tensor(const StoredTensor& tensor, std::size_t data_bytes, const std::string& name) {
   const auto refuse = [&](const std::string& what) {
     throw input_error(fmt::format("{}: tensor {}: {}", name, tensor.name, what));
@@ -35,7 +35,7 @@ void check_tensor(const StoredTensor& tensor, std::size_t data_bytes, const std:
     refuse(fmt::format("data_offsets hold {} bytes, but its shape takes {}", tensor.end - tensor.begin, bytes));
 }
 
-// Sorts the tensors by name.
+// Sorts the tensors by name and checks that they cover the data.
 void check_tensors(std::vector<StoredTensor>& tensors, std::size_t data_bytes, const std::string& name) {
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   const auto twice =
@@ -59,7 +59,7 @@ void check_tensors(std::vector<StoredTensor>& tensors, std::size_t data_bytes, c
     throw input_error(fmt::format("{}: the tensors take {} bytes of data, the file has {}", name, covered, data_bytes));
 }
 
-// `header` is that of the file.
+// `header` is the file's header.
 std::string checksum_of(const ReadFile& file, std::string_view header, std::size_t digits_at) {
   Checksum checksum;
   checksum.add(header.substr(0, digits_at));

@@ -27,45 +27,45 @@ struct TensorEntry {
   std::int64_t bytes() const;
 };
 
-// The length and the JSON, padded with spaces so that the data starts at a multiple of 8 bytes. The checksum's digits
-// are zeros (kNoChecksum). Tensors get their data in the order given; their names are distinct. Throws Error(runtime)
-// when it would be longer than readers take.
+// Returns the length and the JSON, padded with spaces so that the data starts at a multiple of 8 bytes. The checksum's
+// digits are zeros (kNoChecksum). Tensors get their data in the given order; their names are distinct. Throws
+// Error(runtime) when the header would be longer than readers accept.
 std::string make_header(const CheckpointMetadata& metadata, std::span<const TensorEntry> tensors);
 
 struct StoredFile {
   CheckpointMetadata metadata;
-  std::vector<StoredTensor> tensors;  // by name
-  std::size_t data_begin = 0;         // where in the file the data begins
-  // The digits that the file states, or "". Whether they are right is another question: require_checksum().
+  std::vector<StoredTensor> tensors;  // sorted by name
+  std::size_t data_begin = 0;         // offset in the file at which the data begins
+  // Returns the digits that the file states, or "". require_checksum() checks whether they are right.
   const std::string& checksum() const;
 };
 // Reads the header. Throws Error(input) unless it is well-formed JSON, names are distinct, dtypes are the format's, and
 // the tensors cover the data exactly, without holes or overlaps; Error as ReadFile::view() does. Time: that of sorting
 // the names.
 StoredFile parse_safetensors(const ReadFile& file);
-// Reads all of a file that states a checksum, some of it at a time. Throws Error(input) when it has another one.
+// Reads all of a file that states a checksum, a piece at a time. Throws Error(input) when the checksum differs.
 void require_checksum(const ReadFile& file, const StoredFile& parsed);
 
-// As the format spells it.
+// Returns the format's spelling.
 std::string_view spelled(Dtype dtype);
-// Bytes of an element; 0: not a type of the format whose elements are whole bytes.
+// Returns the bytes of an element; 0 for a type that is not one of the format's with whole bytes.
 std::int64_t bytes_of_spelled(std::string_view dtype);
 
-// FNV-1a 64 of what it is given one after the other.
+// FNV-1a 64 of consecutive pieces of data.
 class Checksum {
  public:
   void add(const void* data, std::size_t bytes);
   void add(std::string_view text) { add(text.data(), text.size()); }
-  std::string digits() const;  // 16 hexadecimal ones
+  std::string digits() const;  // 16 hexadecimal digits
   std::uint64_t value() const { return hash_; }
 
  private:
   std::uint64_t hash_ = 0xCBF29CE484222325;
 };
 
-// A file states the checksum of all its bytes, the digits themselves taken as zeros.
+// A file states the checksum of all its bytes, with the digits themselves taken as zeros.
 constexpr std::string_view kNoChecksum = "0000000000000000";
-// Position of the checksum's digits in a header that make_header made, or npos.
+// Returns the position of the checksum's digits in a header that make_header made, or npos.
 std::size_t checksum_position(std::string_view header);
 
 }  // namespace stretto::exec

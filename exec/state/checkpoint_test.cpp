@@ -43,7 +43,7 @@ struct Arrays {
   }
 };
 
-// All of them, in this process.
+// Returns the contents of a checkpoint whose tensors are all in this process.
 CheckpointContents whole(const std::vector<TensorEntry>& tensors, std::vector<std::span<const std::byte>> data) {
   CheckpointContents contents{tensors, {}, [data = std::move(data)](const Sink& sink) {
                                 for (const auto& of_tensor : data) sink(of_tensor);
@@ -99,7 +99,7 @@ TEST_CASE("a checkpoint comes back as it was written", "[checkpoint]") {
     CHECK((written.name != "h.0.qkv.weight" || read_back->begin % 8 == 0));
   }
   CHECK(checkpoint.find("h.0.qkv") == nullptr);
-  // What is wanted of a tensor alone.
+  // Only the wanted elements of a tensor are read.
   float values[3] = {};
   const Stretch wanted[] = {{1, 2}, {5, 1}};
   checkpoint.read(*checkpoint.find("h.0.qkv.weight"), wanted, reinterpret_cast<std::byte*>(values));
@@ -117,11 +117,11 @@ TEST_CASE("the newest two checkpoints stay and leftovers of killed writers go", 
                                       "step-00000030.safetensors"};
   CHECK(dir.files() == kept);
   fs::remove(dir.path() / "step-00000005.safetensors.tmp");
-  // A run that starts over next to an older one neither deletes what it just wrote nor the other's files.
+  // A run that starts over next to an older one deletes neither its new checkpoint nor the older run's files.
   write_checkpoint(dir.str(), 5, -1, {}, whole(arrays));
   CHECK(dir.files().size() == 4);
   CHECK(fs::exists(dir.path() / "step-00000005.safetensors"));
-  // One that is damaged is not the one that is kept, and without one that is known to be whole all stay.
+  // A damaged checkpoint is not the one that is kept, and without one that is known to be complete all stay.
   overwrite(dir.path() / "step-00000030.safetensors", "damaged");
   write_checkpoint(dir.str(), 40, -1, {}, whole(arrays));
   CHECK(dir.files().size() == 5);
@@ -157,7 +157,7 @@ TEST_CASE("find_latest falls back past damaged files and says so", "[checkpoint]
   }
   falls_back(whole + "x");
   falls_back(read(dir.path() / "step-00000001.safetensors"));  // copied under the wrong name
-  // Of a format that is not known yet nobody says that it is damaged.
+  // A checkpoint of an unknown format is not called damaged.
   std::string header = make_header({{"format", "stretto-3"}, {"step", "2"}}, {});
   Checksum checksum;
   checksum.add(header);
@@ -169,7 +169,7 @@ TEST_CASE("find_latest falls back past damaged files and says so", "[checkpoint]
   CHECK_THAT(message_of([&] { find_latest(dir.str()); }), Contains("step-00000002") && Contains("directory"));
   fs::remove(newest);
   overwrite(newest, "");
-  // Where nothing is whole, or the system cannot tell, nobody begins anew.
+  // Where no checkpoint is complete, or the system cannot tell, no run starts anew.
   overwrite(dir.path() / "step-00000001.safetensors", "");
   CHECK_THAT(message_of([&] { find_latest(dir.str()); }),
              Contains("step-00000002") && Contains("all 2 checkpoints are damaged") && Contains("begin anew"));
@@ -247,7 +247,7 @@ TEST_CASE("a full disk is an error that leaves everything else as it was", "[che
   const auto before = dir.files();
   const std::vector<float> large(100'000);
 
-  // In a child, because the limit that stands for the full disk holds for a process.
+  // The test runs in a child, because the limit that stands for a full disk applies to a process.
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
   if (child == 0) {
@@ -285,8 +285,8 @@ TEST_CASE("a writer killed at any moment leaves a usable newest checkpoint", "[c
   const CheckpointContents tensors = whole(data);
   std::int64_t step = 1;
   write_checkpoint(dir.str(), step, -1, {}, tensors);
-  // A dozen moments, and more until one checkpoint has come through: under a sanitizer on a busy machine that takes
-  // long.
+  // The loop takes a dozen moments, and more until one checkpoint has been completed: under a sanitizer on a busy
+  // machine that takes long.
   for (int round = 0; round < 12 || (step == 1 && round < 100); ++round) {
     const pid_t child = ::fork();
     REQUIRE(child >= 0);
@@ -314,14 +314,14 @@ TEST_CASE("one run at a time has a checkpoint directory", "[checkpoint]") {
     CHECK(mine->is_held());
     const DirectoryLock of_my_second_process = DirectoryLock::share(dir.str());
     CHECK(of_my_second_process.is_held());
-    mine.reset();  // which outlives the first
+    mine.reset();  // it outlives the first
     const std::string message = message_of([&] { DirectoryLock::take(dir.str()); }, ErrorKind::runtime);
     CHECK_THAT(message,
                Contains(dir.str()) && Contains(fmt::format("process {} on ", ::getpid())) && Contains(" since "));
   }
   CHECK(DirectoryLock::take(dir.str()).is_held());
   CHECK_THAT(message_of([] { DirectoryLock::take("/absent/folder"); }), Contains("/absent/folder"));
-  // What the name leads to is not ours, nor is what somebody wrote there.
+  // The target of a link is not ours, nor is text that somebody wrote there.
   const std::string lock = dir.file("stretto.lock");
   for (const bool is_link : {false, true}) {
     fs::remove(lock);
@@ -349,7 +349,7 @@ TEST_CASE("the time to read a header grows with the number of tensors, not its s
     CHECK(static_cast<int>(parse(file).tensors().size()) == tensors);
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
-  // A square would be 400 times.
+  // Quadratic time would be 400 times as long.
   const double few = seconds(2000);
   CHECK(seconds(40000) < 100 * few + 0.2);
 }

@@ -33,14 +33,14 @@ std::string me() {
   return fmt::format("process {} on {} since {:%Y-%m-%d %H:%M:%S} UTC", ::getpid(), host.data(), now);
 }
 
-// Opens the file that is locked. Whatever its name leads to is somebody else's.
+// Opens the file that is locked. The target of a link belongs to somebody else, so links are not followed.
 int open_lock(const std::string& path, int flags) {
   const int fd = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | flags, 0666);
   if (fd < 0 && errno == ELOOP) throw input_error(path + ": expected a file of this folder's own, got a link");
   return fd;
 }
 
-// Whether a line may be written there: the file has no other name, and is new or has a line of an earlier run.
+// Returns whether a line may be written to the file: it has no other name, and is new or has a line of an earlier run.
 bool is_ours(int fd) {
   struct stat info {};
   constexpr std::string_view kBegin = "process ";
@@ -50,7 +50,7 @@ bool is_ours(int fd) {
                                std::string_view(begin.data(), begin.size()) == kBegin);
 }
 
-// The line that the holder has written; but anybody may have.
+// Returns the line that the holder has written; anybody may have written it.
 std::string holder(int fd) {
   std::array<char, 400> text{};
   const ssize_t bytes = ::pread(fd, text.data(), text.size(), 0);
@@ -83,16 +83,16 @@ DirectoryLock DirectoryLock::take(const std::string& dir) {
   const std::string line = me() + "\n";
   if (!is_ours(taken.fd_) || ::ftruncate(taken.fd_, 0) != 0 ||
       ::pwrite(taken.fd_, line.data(), line.size(), 0) != std::ssize(line)) {
-    // Nobody learns who it is, on a full disk for one; it is locked all the same.
+    // On a full disk, for instance, the holder's name is not written; the file is locked nevertheless.
   }
-  // For a moment it is nobody's; who takes it then has it, and this is refused.
+  // For a moment no run holds the lock; another run may take it then, and this call is refused.
   taken.lock(LOCK_SH, dir);
   return taken;
 }
 
 DirectoryLock DirectoryLock::share(const std::string& dir) {
   const std::string path = dir + "/" + kLockName;
-  // A network file system may show it late.
+  // A network file system may show the file late.
   const auto deadline = std::chrono::steady_clock::now() + kWait;
   int fd = -1;
   while ((fd = open_lock(path, 0)) < 0 && errno == ENOENT && std::chrono::steady_clock::now() < deadline)

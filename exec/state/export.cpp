@@ -21,7 +21,7 @@
 namespace stretto::exec {
 namespace {
 
-// The model of a checkpoint, by what the trainer writes into its metadata.
+// Returns the model of a checkpoint, from the metadata that the trainer wrote.
 Transformer model_of(const TensorFile& file, const std::string& path) {
   const auto text = [&](const char* key) -> const std::string& {
     const auto at = file.metadata().find(key);
@@ -41,14 +41,14 @@ Transformer model_of(const TensorFile& file, const std::string& path) {
       throw input_error(fmt::format("{}: __metadata__: {}: expected a number, got \"{}\"", path, key.name, value));
   }
   model.padded_vocab_size = model.vocab_size;
-  model.max_position_embeddings = model.seq_length;  // of rope, where it is only a bound
+  model.max_position_embeddings = model.seq_length;  // with rope, where it is only an upper bound
   for (const StoredTensor& tensor : file.tensors())
     if (tensor.name == "wpe.weight" && !tensor.shape.empty()) model.max_position_embeddings = tensor.shape[0];
   if (model.num_attention_heads == 0) throw input_error(path + ": __metadata__: num_attention_heads: expected some");
   return model;
 }
 
-// Rows of a parameter, from the first of `values` on, as their file has them.
+// Returns rows of a parameter, from the first of `values` on, in the layout of their file.
 std::vector<float> piece_of(const Parameter& parameter, const WeightPlace& place, std::int64_t rows,
                             const double* values) {
   const std::int64_t cols = parameter.decayed ? parameter.cols : 1;
@@ -60,7 +60,7 @@ std::vector<float> piece_of(const Parameter& parameter, const WeightPlace& place
   return piece;
 }
 
-// `read` gives a parameter of `model`, which has no padding. One of them is in memory at a time.
+// Writes the files. `read` returns a parameter of `model`, which has no padding. One parameter is in memory at a time.
 std::vector<std::string> write(const Transformer& model, const HuggingFaceFiles& to,
                                const std::function<FullTensor(const Parameter&)>& read) {
   const WeightNaming& naming = naming_for(model);
@@ -91,7 +91,7 @@ std::vector<std::string> write(const Transformer& model, const HuggingFaceFiles&
   };
   std::optional<NewFolder> folder;
   if (!to.config.empty()) folder.emplace(std::filesystem::path(to.config).parent_path().string());
-  // Without a format of theirs, Hugging Face's readers refuse a file.
+  // Hugging Face's readers refuse a file without their "format".
   NewFile weights(to.tensors);
   write_tensors(weights, {{"format", "pt"}}, tensors, emit);
   weights.finish();

@@ -13,8 +13,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The library's events as three: a value begins, a container ends, a key. (Its own tree, filtered by a callback, takes
-// time quadratic in the number of an object's values.)
+// Reduces the library's events to three: a value begins, a container ends, a key. (The library's own tree, filtered by
+// a callback, takes time quadratic in the number of an object's values.)
 class Events : public nlohmann::json_sax<Json> {
  public:
   enum class Kind { object, array, number, text, other };
@@ -183,9 +183,9 @@ class HeaderEvents final : public Events {
   Place place_ = Place::begin;
   std::string key_;
   bool has_metadata_ = false;
-  bool has_[3] = {};       // fields of the tensor
-  int offsets_ = 0;        // of the tensor, so far
-  std::size_t depth_ = 0;  // containers in the value of a key that the format does not know
+  bool has_[3] = {};       // fields of the tensor so far
+  int offsets_ = 0;        // offsets of the tensor so far
+  std::size_t depth_ = 0;  // open containers in the value of a key that the format does not define
 };
 
 class IndexEvents final : public Events {
@@ -232,8 +232,8 @@ class IndexEvents final : public Events {
   bool is_in_map_ = false;
 };
 
-// The library's messages show the blanks before an error, with eight bytes for each that is no space, in several
-// copies: of a file of line breaks alone, fifty times its size.
+// The library's messages repeat the blanks before an error, with eight bytes for each that is no space, in several
+// copies: for a file of line breaks alone, fifty times its size.
 bool has_many_line_breaks(std::string_view text) {
   constexpr int kMost = 64;
   int in_a_row = 0;

@@ -25,12 +25,12 @@ struct HeaderJson {
 
 constexpr std::size_t kMaxDimensions = 32;
 
-// The JSON of a header, without a tree of it: one pass, and memory for the result only. Throws Error(input) unless it
-// is an object of tensors, each with dtype, shape and data_offsets once, and of strings under __metadata__. Whether
-// names are distinct and what the values mean is not looked at. `name` is the file, for messages.
+// Reads the JSON of a header without building a tree of it: one pass, and memory only for the result. Throws
+// Error(input) unless it is an object of tensors, each with dtype, shape and data_offsets once, and of strings under
+// __metadata__. It checks neither that names are distinct nor what the values mean. `name` is the file, for messages.
 HeaderJson parse_header_json(std::string_view text, const std::string& name);
 
-// "weight_map" of the index of a model in several files: tensor → file of the folder that the index is in. Throws
+// Returns "weight_map" of the index of a model in several files: tensor → file in the index's folder. Throws
 // Error(input) unless there is one, of strings, with no tensor twice and no file elsewhere.
 std::map<std::string, std::string> parse_weight_map(std::string_view text, const std::string& name);
 

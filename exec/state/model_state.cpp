@@ -17,10 +17,10 @@
 namespace stretto::exec {
 namespace {
 
-constexpr std::int64_t kThreadBytes = 1 << 24;  // that are worth a thread
+constexpr std::int64_t kThreadBytes = 1 << 24;  // bytes that are worth a thread
 
-// Into every rank that has them. `values`: of the whole array. Parameters are written in both of their forms where the
-// optimizer has one of its own.
+// Writes an array to every rank that has it. `values` are those of the whole array. Parameters are written in both
+// forms where the optimizer has one of its own.
 void write_array(const Schedule& schedule, const MemoryOf& memory_of, std::span<const StatePiece> copies,
                  StatePart part, std::span<const double> values) {
   const auto write = [&](const StatePiece& copy, std::int64_t rank, StatePart form) {
@@ -36,7 +36,7 @@ void write_array(const Schedule& schedule, const MemoryOf& memory_of, std::span<
     }
 }
 
-// fn(name, array, its pieces) for every learnable array of the model.
+// Calls fn(name, array, its pieces) for every learnable array of the model.
 template <class Fn>
 void for_arrays(const StateMap& state, Fn fn) {
   for (std::size_t first = 0; first < state.pieces.size();) {
@@ -46,7 +46,8 @@ void for_arrays(const StateMap& state, Fn fn) {
   }
 }
 
-// nullptr where the rank does not have it: only the first stage reads tokens, only the last reads targets.
+// Returns nullptr where the rank does not have the tensor: only the first stage reads tokens, only the last reads
+// targets.
 std::byte* tensor_data(const Schedule& schedule, host::RankMemory& memory, TensorId id, std::int64_t slot = 0,
                        std::int64_t layer = 0) {
   const Tensor& tensor = schedule.tensors[id];
@@ -137,7 +138,8 @@ std::uint64_t dropout_key(const Scenario& scenario, std::int64_t step, std::int6
 
 namespace {
 
-// Which elements dropout keeps: a key for every layer and step, and where the micro-batch is in the global batch.
+// Writes the inputs that decide which elements dropout keeps: a key for every layer and step, and the micro-batch's
+// place in the global batch.
 void write_dropout_keys(const Schedule& schedule, TensorId keys, const Scenario& scenario, std::int64_t step,
                         std::int64_t micro_batch, std::int64_t first_sample, host::RankMemory& memory) {
   for (std::int64_t layer = 0; layer < schedule.tensors[keys].layers; ++layer) {

@@ -14,9 +14,9 @@ namespace stretto::exec {
 namespace {
 
 constexpr StatePart kSaved[] = {StatePart::parameters, StatePart::adam_m, StatePart::adam_v};
-constexpr std::size_t kPieceElements = 1 << 16;  // that are converted at once
+constexpr std::size_t kPieceElements = 1 << 16;  // elements that are converted at once
 
-// fn(first piece, part) for everything that is saved, in the order of files.
+// Calls fn(first piece, part) for everything that is saved, in the order of files.
 template <class Fn>
 void for_saved(const Schedule& schedule, Fn fn) {
   const std::vector<std::size_t> arrays = arrays_of(schedule.state);
@@ -24,7 +24,7 @@ void for_saved(const Schedule& schedule, Fn fn) {
     for (const std::size_t first : arrays) fn(first, part);
 }
 
-// What is kept in f32 is saved in f32.
+// Values that are kept in f32 are saved in f32.
 void emit_as(Dtype dtype, std::span<const double> values, const Sink& sink) {
   if (dtype == Dtype::f64) return sink(std::as_bytes(values));
   std::vector<float> narrowed;

@@ -1,4 +1,4 @@
-// The state of training goes through checkpoints of several processes to any other layout, bit for bit.
+// Tests that the state of training goes through checkpoints of several processes to any other layout, bit for bit.
 #include "exec/state/saved_state.hpp"
 
 #include <catch2/catch.hpp>
@@ -33,7 +33,7 @@ struct State {
       return rank == mine ? memories[static_cast<std::size_t>(rank)].get() : nullptr;
     };
   }
-  // Whole tensors, with values that bf16 has, different in all places.
+  // Fills whole tensors with values that bf16 can hold, different in all places.
   void fill() {
     FullTensor full;
     for (const StatePart part : kParts)
@@ -49,7 +49,7 @@ struct State {
         return full;
       });
   }
-  // Whether all that lasts is the same, of every rank.
+  // Returns whether all persistent storages of every rank are equal.
   bool equals(State& other) {
     bool is_equal = true;
     for (StorageId id = 0; id < schedule.storages.size(); ++id)
@@ -59,7 +59,7 @@ struct State {
                                              static_cast<std::size_t>(schedule.storages[id].bytes())) == 0;
     return is_equal;
   }
-  // As processes, each with its own rank, or as one that has all of them.
+  // Saves as processes, each with its own rank, or as one process that has all of them.
   void save(const std::string& dir, bool apart) {
     if (!apart) {
       const MemoryOf memory = all();
@@ -83,7 +83,7 @@ struct State {
   std::vector<std::unique_ptr<host::RankMemory>> memories;
 };
 
-// Layouts of one model.
+// Returns layouts of one model.
 std::vector<Scenario> layouts(bool llama, const std::string& precision) {
   std::vector<Scenario> all;
   const auto add = [&](const Layout& layout, const std::function<void(Scenario&)>& change = {}) {
@@ -147,7 +147,7 @@ TEST_CASE("the shards of random layouts have each element once", "[checkpoint][s
     state.save(dir.str(), true);
     again.load(dir.str(), true);
     CHECK(again.equals(state));
-    // All of each tensor, as one process would write it.
+    // The shards have all of each tensor, equal to a file that one process would write.
     const TensorFile file = TensorFile::open(dir.file("step-00000001.safetensors"));
     std::vector<std::byte> scratch;
     for (const StoredTensor& tensor : file.tensors())

@@ -1,4 +1,4 @@
-// Checkpoints of several processes: a shard of each, and a manifest.
+// Tests of checkpoints of several processes: a shard of each, and a manifest.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,10 +27,10 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kRows = 9, kCols = 7, kElements = kRows * kCols;
 const std::vector<TensorEntry> kTensors = {{"a", Dtype::f32, {kRows, kCols}}, {"a.b", Dtype::f64, {kRows, kCols}}};
 
-// Element `i` of both tensors in a step.
+// Returns element `i` of both tensors in a step.
 double value(std::int64_t step, std::int64_t i) { return double(100 * step + i); }
 
-// What a process has of both tensors.
+// Returns the elements that a process has of both tensors.
 CheckpointContents contents_of(std::int64_t step, const std::vector<Stretch>& stretches) {
   CheckpointContents contents{kTensors, {2, parts_of(stretches, kCols)}, {}};
   contents.emit = [=](const Sink& sink) {
@@ -48,7 +48,7 @@ CheckpointContents contents_of(std::int64_t step, const std::vector<Stretch>& st
   return contents;
 }
 
-// [process]: each element in one of them, in stretches of random lengths, or of columns.
+// Returns [process]: each element in one process, in stretches of random lengths, or of columns.
 std::vector<std::vector<Stretch>> split(std::size_t processes, unsigned seed, bool by_columns = false) {
   std::mt19937 random(seed);
   std::vector<std::vector<Stretch>> split(processes);
@@ -158,7 +158,7 @@ TEST_CASE("shards that are damaged, exchanged or missing make the checkpoint bef
   REQUIRE(are_empty(write(dir.str(), 2, 1, cut)));
   const fs::path manifest = dir.path() / "step-00000002.safetensors", shard = shard_name(manifest.string(), 1, 3);
   const auto falls_back = [&](const fs::path& damaged, const std::string& says) {
-    // On one process, and on some that share the work: whoever finds it, all go on with the same.
+    // One process looks, then several that share the work: all must go on with the same checkpoint.
     std::mutex mutex;
     const auto look = [&](launch::ProcessGroup* processes) {
       const LatestCheckpoint latest = find_latest(dir.str(), processes);
@@ -190,12 +190,12 @@ TEST_CASE("shards that are damaged, exchanged or missing make the checkpoint bef
   const std::string good = bytes_of(shard);
   fs::remove(shard);
   falls_back(shard, "is missing");
-  // What is there and is no file is not damage.
+  // A name that is not a file is not damage.
   fs::create_directory(shard);
   CHECK_THAT(message_of([&] { find_latest(dir.str()); }, ErrorKind::runtime),
              Contains(shard.string()) && Contains("directory"));
   fs::remove(shard);
-  // Where nothing is whole, nobody begins anew.
+  // Where no checkpoint is complete, no run starts anew.
   fs::remove(shard_name(dir.file("step-00000001.safetensors"), 0, 3));
   CHECK_THAT(message_of([&] { find_latest(dir.str()); }), Contains("all 2 checkpoints are damaged"));
   for (const std::string& error :
@@ -221,7 +221,7 @@ TEST_CASE("a checkpoint takes the place of others, whatever the number of their 
   write_whole(dir.str(), 1, -1);
   are_empty(write(dir.str(), 2, 1, split(2, 2)));
   has({names(1, 0), names(2, 2)});
-  // What killed runs leave: halves, and shards without a manifest, also of the step that is written next.
+  // Killed runs leave halves of files, and shards without a manifest, also of the step that is written next.
   dir.write("step-00000003-rank-00000-of-00007.safetensors", "half");
   dir.write("step-00000001-rank-00000-of-00003.safetensors", "whole");
   dir.write("step-00000009-rank-00000-of-00003.safetensors.0123456789abcdef.tmp", "half");
@@ -229,7 +229,7 @@ TEST_CASE("a checkpoint takes the place of others, whatever the number of their 
   has({names(2, 2), names(3, 3)});
   write_whole(dir.str(), 4, 3);
   has({names(3, 3), names(4, 0)});
-  // Later ones are of another run.
+  // Later ones belong to another run.
   are_empty(write(dir.str(), 3, -1, split(2, 3)));
   has({names(3, 2), names(4, 0)});
   CHECK(is_of_checkpoints("step-00000003-rank-00000-of-00007.safetensors.0123456789abcdef.tmp"));

@@ -16,7 +16,7 @@ void assign(double& element, double value) { element = value; }
 void assign(float& element, double value) { element = static_cast<float>(value); }
 void assign(Bf16& element, double value) { element = to_bf16(static_cast<float>(value)); }
 
-// fn(elements) with a span of the run's elements, of their type.
+// Calls fn(elements) with a span of the run's elements, of their type.
 template <class Fn>
 void with_elements(const Schedule& schedule, host::RankMemory& memory, const StateRun& run, Fn fn) {
   switch (schedule.storages[run.storage].dtype) {
@@ -33,7 +33,7 @@ void with_elements(const Schedule& schedule, host::RankMemory& memory, const Sta
   assert(false && "learnable arrays are of a floating type");
 }
 
-// act(element, value) for all of a run.
+// Calls act(element, value) for all elements of a run.
 template <class Act, class Value>
 void for_elements(const Schedule& schedule, host::RankMemory& memory, const StateRun& run, Value* values, Act act) {
   with_elements(schedule, memory, run, [&](auto elements) {

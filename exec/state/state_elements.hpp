@@ -4,15 +4,15 @@
 
 namespace stretto::exec {
 
-constexpr std::int64_t kThreadElements = 1 << 16;  // that are worth a thread
+constexpr std::int64_t kThreadElements = 1 << 16;  // elements that are worth a thread
 
-// Elements of the model's state in a rank's memory, as numbers: f64 holds those of every floating type.
+// Elements of the model's state in a rank's memory, as f64, which holds the values of every floating type.
 
-// A run's elements, from and to `values`.
+// Read a run's elements into `values`, and write them back.
 void read_run(const Schedule& schedule, host::RankMemory& memory, const StateRun& run, double* values);
 void write_run(const Schedule& schedule, host::RankMemory& memory, const StateRun& run, const double* values);
 
-// Parameters are exact where the optimizer updates them.
+// Returns the part in which parameters are exact: the one that the optimizer updates.
 StatePart exact_form(const Schedule& schedule, const StatePiece& piece, StatePart part);
 
 }  // namespace stretto::exec

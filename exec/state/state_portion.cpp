@@ -9,12 +9,12 @@
 namespace stretto::exec {
 namespace {
 
-// Of the ranks that update the same elements of a piece, the one that saves them; [rank] of the schedule.
+// Returns [rank] whether it is the one that saves, among the ranks that update the same elements of a piece.
 std::vector<bool> savers_of(const Schedule& schedule, const StatePiece& piece, std::size_t turn) {
   const StateBucket& bucket = schedule.state.buckets[piece.bucket];
   const ModelArray& array = schedule.state.array_of(piece);
   const std::int64_t ranks = schedule.mesh.ranks();
-  // Runs follow from these numbers alone, which differ between ranks.
+  // Ranks with equal numbers have equal runs.
   std::map<std::vector<std::int64_t>, std::vector<std::int64_t>> equal;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
     const Coordinates at = schedule.mesh.coordinates_of(rank);
@@ -41,7 +41,7 @@ StatePortion::StatePortion(const Schedule& schedule, const MemoryOf& memory_of, 
   for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank)
     if (memory_of.find(rank) != nullptr) here.push_back(rank);
   if (of == Of::saved) {
-    // Each copy is whole.
+    // Each copy of the array is whole.
     const StatePiece& piece = state.pieces[first];
     const auto has_it = [&](std::int64_t rank) {
       return schedule.role_of(schedule.mesh.coordinates_of(rank)) == state.buckets[piece.bucket].program;

@@ -11,15 +11,15 @@
 namespace stretto::exec {
 
 // The elements of one learnable array, parameters or a part of the optimizer's state, that the ranks of this process
-// have, or those of them that they save. It refers to the schedule.
+// have, or the subset of them that they save. It refers to the schedule.
 class StatePortion {
  public:
   enum class Of : std::uint8_t {
-    // What any of the ranks here keeps a copy of.
+    // elements of which any rank of this process keeps a copy
     held,
-    // What one of them updates, and saves: where several ranks of the schedule update the same elements, whose values
-    // are then equal, they take turns from array to array. The saved portions of all ranks are the array, each element
-    // once.
+    // Elements that a rank of this process updates, and saves: where several ranks of the schedule update the same
+    // elements, whose values are then equal, they take turns from array to array. The saved portions of all ranks are
+    // the array, each element once.
     saved,
   };
   // `first` is the array's first piece in the state map.
@@ -27,8 +27,8 @@ class StatePortion {
 
   std::span<const Stretch> stretches() const { return stretches_; }
   std::int64_t elements() const { return elements_; }
-  // Both have the portion's elements, those of each stretch behind those of the one before. Parameters are exact: they
-  // are read where the optimizer updates them, and written there too. `gather` is for what is saved.
+  // Copy the portion's elements, stretch after stretch. Parameters are exact: they are read where the optimizer updates
+  // them, and written there too. `gather` is for elements that are saved.
   void gather(std::span<double> values) const;
   void scatter(std::span<const double> values) const;
 
@@ -42,13 +42,13 @@ class StatePortion {
   const Schedule& schedule_;
   std::vector<Run> runs_;
   std::vector<Stretch> stretches_;
-  std::vector<std::int64_t> places_;  // [stretch] where it begins in the portion
+  std::vector<std::int64_t> places_;  // [stretch] its begin in the portion
   std::int64_t elements_ = 0;
 };
 
-// The first pieces of all learnable arrays, in the model's order.
+// Returns the first pieces of all learnable arrays, in the model's order.
 std::vector<std::size_t> arrays_of(const StateMap& state);
-// Name of an array's part in files: StateMap::full_name() behind prefix_in_files().
+// Returns the name of an array's part in files: StateMap::full_name() after prefix_in_files().
 std::string name_in_files(const StateMap& state, std::size_t first, StatePart part);
 
 }  // namespace stretto::exec

@@ -24,7 +24,7 @@ constexpr std::string_view kSuffix = ".safetensors", kTensorKey = "tensor ";
 constexpr std::size_t kMostShards = std::size_t{1} << 24;
 constexpr std::size_t kDigits = kNoChecksum.size();
 
-// A number at the beginning of `text`, which loses it; nullopt: there is none.
+// Removes a number from the beginning of `text` and returns it; nullopt: there is none.
 std::optional<std::int64_t> take_number(std::string_view& text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -39,7 +39,7 @@ bool take(std::string_view& text, char mark) {
   return true;
 }
 
-// "F32 36 12: 0 2" up to the colon, which `text` then begins behind; false where it does not say so.
+// Reads "F32 36 12: 0 2" up to the colon and removes that from `text`; returns false where the text has another form.
 bool take_tensor(std::string_view& text, StoredTensor& tensor) {
   const std::size_t blank = text.find(' ');
   if (blank == std::string_view::npos) return false;
@@ -56,8 +56,8 @@ bool take_tensor(std::string_view& text, StoredTensor& tensor) {
   return take(text, ':');
 }
 
-// fn(stretch, begin) for the stretches of a tensor with `cols` columns that a part is made of, and where they begin in
-// it.
+// Calls fn(stretch, begin) for the stretches of a tensor with `cols` columns that make up a part, with their begins in
+// the part.
 template <class Fn>
 void for_stretches(const TensorPart& part, std::int64_t cols, Fn fn) {
   if (part.cols() == cols) return fn(Stretch{part.row * cols, part.rows() * cols}, std::int64_t{0});
@@ -115,7 +115,7 @@ void TensorFile::read_manifest() {
   std::string_view text = stated->second;
   const std::optional<std::int64_t> count = take_number(text);
   if (!count || !text.empty() || *count < 1 || static_cast<std::size_t>(*count) > kMostShards) throw refuse(kShardsKey);
-  // Digits, and a blank between those of one and those of the next.
+  // The value has the digits of each shard, with a blank between shards.
   const auto shards = static_cast<std::size_t>(*count);
   if (checksums == metadata.end() || checksums->second.size() != shards * (kDigits + 1) - 1)
     throw refuse(kShardChecksumsKey);
@@ -130,7 +130,7 @@ void TensorFile::read_manifest() {
     tensor.name = at->first.substr(kTensorKey.size());
     std::string_view place = at->second;
     if (!take_tensor(place, tensor)) throw refuse(at->first);
-    parsed_.tensors.push_back(std::move(tensor));  // metadata are sorted
+    parsed_.tensors.push_back(std::move(tensor));  // metadata are sorted, so the tensors are too
   }
 }
 
@@ -149,7 +149,7 @@ ReadFile TensorFile::open_shard(std::size_t number) const {
   try {
     return ReadFile::open(path);
   } catch (const Error& refused) {
-    throw runtime_failure(refused.what());  // it is there: the system is at fault
+    throw runtime_failure(refused.what());  // the file exists: the system is at fault
   }
 }
 
@@ -191,18 +191,18 @@ std::vector<std::size_t> TensorFile::shards_of(const StoredTensor& tensor) const
   return shards;
 }
 
-// Elements that lie one behind the other in a shard and in what is read.
+// Elements that are consecutive both in a shard and in the result.
 struct TensorFile::Source {
   std::size_t shard = 0, offset = 0;   // bytes, in the shard's data
-  std::int64_t target = 0, count = 0;  // elements, in what is read
+  std::int64_t target = 0, count = 0;  // elements, in the result
 };
 
-// In the order of the shard's parts.
+// Adds the sources in the order of the shard's parts.
 void TensorFile::add_sources(const StoredTensor& tensor, std::size_t number, std::span<const Stretch> wanted,
                              std::vector<Source>& sources) const {
   const StoredFile& stored = shard(number).parsed;
   const std::int64_t cols = tensor.shape[1], width = bytes_of_spelled(tensor.dtype);
-  // Where what is wanted begins in what is read.
+  // [wanted stretch] its begin in the result.
   std::vector<std::int64_t> targets;
   std::int64_t target = 0;
   for (const Stretch& stretch : wanted) targets.push_back(std::exchange(target, target + stretch.count));
@@ -222,7 +222,7 @@ void TensorFile::add_sources(const StoredTensor& tensor, std::size_t number, std
       }
     });
   };
-  // Parts of a tensor are named by it and what begins with "[".
+  // The name of a part is the tensor's name and a text that begins with "[".
   const auto by_name = [](const StoredTensor& held, const std::string& key) { return held.name < key; };
   auto at = std::lower_bound(stored.tensors.begin(), stored.tensors.end(), tensor.name, by_name);
   if (at != stored.tensors.end() && at->name == tensor.name) add(*at, {0, tensor.shape[0], 0, cols});
@@ -231,7 +231,7 @@ void TensorFile::add_sources(const StoredTensor& tensor, std::size_t number, std
     if (const auto named = part_named(at->name); named && named->first == tensor.name) add(*at, named->second);
 }
 
-// Throws unless they make up what is wanted.
+// Returns the sources; throws unless they make up all wanted elements.
 std::vector<TensorFile::Source> TensorFile::find_sources(const StoredTensor& tensor,
                                                          std::span<const Stretch> wanted) const {
   std::vector<Source> sources;
@@ -257,7 +257,7 @@ void TensorFile::read_sources(std::span<const Source> sources, std::int64_t widt
       throw runtime_failure(fmt::format("{}: was changed while it is in use: it had {} bytes, now it has {}",
                                         file.name(), stored.bytes, file.size()));
     while (next < sources.size() && sources[next].shard == number) {
-      // Rows that follow each other at both ends are read at once.
+      // Rows that are consecutive at both ends are read at once.
       const Source& source = sources[next++];
       std::int64_t count = source.count;
       for (; next < sources.size() && sources[next].shard == number &&
@@ -275,7 +275,7 @@ std::span<const std::byte> TensorFile::data(const StoredTensor& tensor, std::vec
   if (shards_.empty()) return file_.view(parsed_.data_begin + tensor.begin, tensor.end - tensor.begin, scratch);
   const Stretch all{0, tensor.shape[0] * tensor.shape[1]};
   const std::int64_t width = bytes_of_spelled(tensor.dtype);
-  // Memory is taken for what is there, and not for what the manifest says.
+  // Memory is taken for the data that exist, and not for the size that the manifest claims.
   const std::vector<Source> sources = find_sources(tensor, {&all, 1});
   scratch.resize(static_cast<std::size_t>(all.count * width));
   read_sources(sources, width, scratch.data());

@@ -13,48 +13,47 @@
 
 namespace stretto::exec {
 
-// A safetensors file of which tensors are read one by one, or parts of them. It may have shards: then it is a manifest
-// (docs/checkpoint.md) without tensors of its own, says which there are, and they are read from the files of shards
-// beside it, each of which is only looked into when something of it is wanted. Move-only; safe to read from several
-// threads.
+// A safetensors file of which tensors, or parts of them, are read one by one. It may have shards: then it is a manifest
+// (docs/checkpoint.md) without tensors of its own, which lists them, and the tensors are read from the files of shards
+// in its folder. A shard is opened only when something of it is wanted. Move-only; safe to read from several threads.
 class TensorFile {
  public:
-  enum class Check : bool { headers, all };  // whether checksums are to match
-  // Throws Error(input): missing, truncated, malformed, a checksum does not match, no manifest but one of the shards;
-  // Error(runtime) when the system cannot read it or has no memory for its header.
+  enum class Check : bool { headers, all };  // whether checksums are verified
+  // Opens a file. Throws Error(input): missing, truncated, malformed, a checksum does not match, a shard instead of a
+  // manifest; Error(runtime) when the system cannot read it or has no memory for its header.
   static TensorFile open(const std::string& path, Check check = Check::all);
   explicit TensorFile(ReadFile file, Check check = Check::all);
 
   const std::string& name() const { return file_.name(); }
   const CheckpointMetadata& metadata() const { return parsed_.metadata; }
-  // By name; whole ones. Only where there are no shards do begin and end mean something.
+  // Return whole tensors, sorted by name. Their begin and end are valid only without shards.
   const std::vector<StoredTensor>& tensors() const { return parsed_.tensors; }
   const StoredTensor* find(std::string_view name) const;  // nullptr when absent
   bool has_checksum() const { return !parsed_.checksum().empty(); }
 
-  // The files that it is made of: itself, and its shards.
+  // The files of which it consists: itself, and its shards.
   std::size_t files() const { return 1 + shards_.size(); }
   std::string file_name(std::size_t file) const;
-  // Reads all of one of them. Throws Error(input) when it is missing, malformed or corrupt, or a shard of something
-  // else; Error(runtime) when the system cannot read it.
+  // Reads all of one file. Throws Error(input) when it is missing, malformed or corrupt, or a shard of something else;
+  // Error(runtime) when the system cannot read it.
   void check(std::size_t file) const;
 
-  // A tensor's data, row-major and little-endian, not aligned; it lies in `scratch` where it has to be read first.
+  // Returns a tensor's data, row-major and little-endian, not aligned; they are in `scratch` where they had to be read.
   // Throws Error as read() does.
   std::span<const std::byte> data(const StoredTensor& tensor, std::vector<std::byte>& scratch) const;
-  // Of a tensor's elements those of `wanted`, which are joined, one behind the other. Throws Error(input) when a shard
-  // is missing or malformed or does not have what the manifest says, Error(runtime) as ReadFile::read() does.
+  // Reads the elements `wanted` of a tensor, which are joined stretches, one after the other. Throws Error(input) when
+  // a shard is missing or malformed or lacks data that the manifest lists, Error(runtime) as ReadFile::read() does.
   void read(const StoredTensor& tensor, std::span<const Stretch> wanted, std::byte* to) const;
 
  private:
-  // A shard that was looked into.
+  // A shard that has been opened.
   struct Shard {
-    std::size_t bytes = 0;  // of the file
+    std::size_t bytes = 0;  // size of the file
     StoredFile parsed;
   };
   struct Source;
   void read_manifest();
-  std::string checksum_of_shard(std::size_t number) const;  // as the manifest states it
+  std::string checksum_of_shard(std::size_t number) const;  // the checksum in the manifest
   ReadFile open_shard(std::size_t number) const;
   StoredFile parse_shard(const ReadFile& file, std::size_t number) const;
   const Shard& shard(std::size_t number) const;
@@ -67,17 +66,17 @@ class TensorFile {
   ReadFile file_;
   StoredFile parsed_;
   mutable std::vector<std::unique_ptr<const Shard>> shards_;
-  std::unique_ptr<std::mutex> opening_ = std::make_unique<std::mutex>();  // guards what shards_ hold
+  std::unique_ptr<std::mutex> opening_ = std::make_unique<std::mutex>();  // guards the contents of shards_
 };
 
 // Keys of the metadata of a manifest and of a shard.
 constexpr const char *kShardsKey = "shards", *kShardChecksumsKey = "shard_checksums", *kShardKey = "shard";
-// The key that says of a tensor in shards what it is and where, and its value: "F32 36 12: 0 2" is of 36 × 12 elements
-// in the shards 0 and 2.
+// Return the key that describes a tensor in shards, and its value: "F32 36 12: 0 2" is 36 × 12 elements in the shards 0
+// and 2.
 std::string key_in_manifest(const std::string& tensor);
 std::string place_in_manifest(const TensorEntry& tensor, std::span<const std::size_t> shards);
 
-// "ck/step-00000006.safetensors" → "ck/step-00000006-rank-00002-of-00004.safetensors".
+// Returns "ck/step-00000006-rank-00002-of-00004.safetensors" for "ck/step-00000006.safetensors".
 std::string shard_name(const std::string& manifest, std::size_t rank, std::size_t ranks);
 
 }  // namespace stretto::exec

@@ -52,7 +52,7 @@ std::vector<TensorPart> parts_of(std::span<const Stretch> stretches, std::int64_
       add({first, first + 1, begin, end});
       continue;
     }
-    // A piece of the first row, whole rows, a piece of the last.
+    // The stretch is a piece of the first row, whole rows, and a piece of the last row.
     const std::int64_t whole = first + (begin > 0), end_whole = last + (end == cols);
     if (begin > 0) add({first, first + 1, begin, cols});
     add({whole, end_whole, 0, cols});

@@ -9,7 +9,7 @@
 
 namespace stretto::exec {
 
-// Parts of a two-dimensional tensor, which several files have between them.
+// Parts of a two-dimensional tensor that several files share between them.
 
 // Elements [begin, begin + count) of a tensor, row-major.
 struct Stretch {
@@ -17,7 +17,7 @@ struct Stretch {
   std::int64_t end() const { return begin + count; }
   bool operator==(const Stretch&) const = default;
 };
-// The same elements, ascending, none twice, as few as can be.
+// Returns the elements of the stretches as ascending stretches without duplicates, as few as possible.
 std::vector<Stretch> joined(std::vector<Stretch> stretches);
 std::int64_t elements_of(std::span<const Stretch> stretches);
 
@@ -28,12 +28,12 @@ struct TensorPart {
   std::int64_t cols() const { return end_col - col; }
   bool operator==(const TensorPart&) const = default;
 };
-// Parts that hold joined stretches of a tensor with `cols` columns, and nothing else, in the same order of elements.
+// Returns parts that hold exactly the joined stretches of a tensor with `cols` columns, in the same order of elements.
 std::vector<TensorPart> parts_of(std::span<const Stretch> stretches, std::int64_t cols);
 
-// A part is named as NumPy would: "h.0.qkv.weight[0:24,12:24]"; all of a tensor has the tensor's name.
+// Returns the name of a part in NumPy's notation: "h.0.qkv.weight[0:24,12:24]"; all of a tensor has the tensor's name.
 std::string name_of_part(const std::string& tensor, const TensorPart& part, std::int64_t rows, std::int64_t cols);
-// The tensor and the part of it; nullopt for a name that states none.
+// Returns the tensor's name and the part; nullopt for a name without a part.
 std::optional<std::pair<std::string_view, TensorPart>> part_named(std::string_view name);
 
 }  // namespace stretto::exec

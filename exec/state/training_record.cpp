@@ -25,7 +25,7 @@ void require_same_training(const TensorFile& checkpoint, const Scenario& scenari
       if (key.record == Record::identity_since) newer.insert(key.name);
   for (const auto& [key, expected] : identity_of(scenario)) {
     const auto found = checkpoint.metadata().find(key);
-    // Checkpoints from before there was such a key do not name it.
+    // Checkpoints that are older than a key do not have it.
     const std::string absent = newer.contains(key) ? defaults.at(key) : "(absent)";
     const std::string& written = found == checkpoint.metadata().end() ? absent : found->second;
     if (written != expected)

@@ -45,7 +45,7 @@ const WeightNaming& naming_for(const Transformer& model) {
 }
 
 WeightPlace place_of(const WeightNaming& naming, const std::string& prefix, const Parameter& parameter) {
-  // Weight decay applies to matrices only; a vector is a row of as many elements as its matrix has rows.
+  // Weight decay applies only to matrices; a vector is a row of as many elements as its matrix has rows.
   const bool is_vector = !parameter.decayed;
   const std::int64_t rows = is_vector ? parameter.cols : parameter.rows;
   if (naming.rows.empty()) return {{{prefix + parameter.full_name(), rows}}, false};

@@ -26,7 +26,7 @@ constexpr const char* kIndexName = "model.safetensors.index.json";
 constexpr const char* kFileName = "model.safetensors";
 constexpr std::size_t kNamed = 3;  // tensors in one message
 
-// "weight_map" of an index: tensor → file of the same folder.
+// Returns "weight_map" of an index: tensor → file in the index's folder.
 std::map<std::string, std::string> read_index(const std::string& path) {
   const ReadFile file = ReadFile::open(path);
   if (file.size() > kMaxHeaderBytes)
@@ -53,7 +53,7 @@ float half_to_float(std::uint16_t half) {
   return std::bit_cast<float>(sign | (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13);
 }
 
-// Element `i` of unaligned data.
+// Returns element `i` of unaligned data.
 template <class T>
 T element(const std::byte* data, std::int64_t i) {
   T value;
@@ -61,7 +61,7 @@ T element(const std::byte* data, std::int64_t i) {
   return value;
 }
 
-// fn(load): load(data, i) gives element i. False for types that weights are not in.
+// Calls fn(load), where load(data, i) returns element i. Returns false for types that weights cannot have.
 template <class Fn>
 bool with_element_type(std::string_view dtype, Fn fn) {
   const auto is = [&](std::string_view name) { return dtype == name; };
@@ -81,7 +81,7 @@ std::string text(const std::vector<std::int64_t>& shape) {
   return "[" + list + "]";
 }
 
-// Sizes as outside: without padding of the vocabulary.
+// Returns the parameters with the sizes of files: without padding of the vocabulary.
 std::vector<Parameter> saved_parameters(Transformer model) {
   model.padded_vocab_size = model.vocab_size;
   return parameters(model);
@@ -140,14 +140,14 @@ std::vector<std::string> files_of_weights(const std::string& path) {
     for (const auto& [tensor, name] : read_index(files.front())) parts.insert(name);
     for (const std::string& part : parts) files.push_back((fs::path(files.front()).parent_path() / part).string());
   } catch (const Error&) {
-    // Reading them will report it.
+    // Reading the files will report the error.
   }
   return files;
 }
 
 void Weights::find_sources(const std::string& path, const Transformer& model) {
   const std::string prefix = choose_naming(path);
-  // Shapes do not show it.
+  // Shapes do not reveal the number of heads.
   const CheckpointMetadata& metadata = files_.front()->metadata();
   const std::string heads = std::to_string(model.num_attention_heads);
   if (const auto stated = metadata.find("num_attention_heads"); stated != metadata.end() && stated->second != heads)

@@ -31,7 +31,7 @@ struct Stored {
   std::vector<std::int64_t> shape;
   std::string data;
 };
-// As any program may write it: in this order, and not aligned.
+// Writes the file as other programs may: in this order, and not aligned.
 void write(const std::string& path, const std::vector<Stored>& tensors, const nlohmann::json& metadata = {}) {
   nlohmann::json header = nlohmann::json::object();
   if (!metadata.is_null()) header["__metadata__"] = metadata;
@@ -60,7 +60,7 @@ Stored& find(std::vector<Stored>& tensors, const std::string& name) {
   return *std::find_if(tensors.begin(), tensors.end(), [&](const Stored& t) { return t.name == name; });
 }
 
-// Element (row, col) of a parameter; exact in f32.
+// Returns element (row, col) of a parameter; exact in f32.
 double value_of(const std::string& full_name, std::int64_t row, std::int64_t col) {
   return std::floor(1024 * normal(5, stream_of(full_name), static_cast<std::uint64_t>(row * 1000 + col))) / 1024;
 }
@@ -87,7 +87,7 @@ Transformer llama() {
   return model;
 }
 
-// GPT2LMHeadModel's state dict: shapes [in, out] of its Conv1D, 1-d vectors.
+// Returns GPT2LMHeadModel's state dict: shapes [in, out] of its Conv1D, 1-d vectors.
 std::vector<Stored> gpt2_file(const std::string& prefix) {
   std::vector<Stored> file;
   const auto matrix = [&](const std::string& theirs, const std::string& ours, std::int64_t out, std::int64_t in) {
@@ -113,7 +113,7 @@ std::vector<Stored> gpt2_file(const std::string& prefix) {
   return file;
 }
 
-// LlamaForCausalLM's: Linear is [out, in]; q, k, v and gate, up are matrices of their own.
+// Returns LlamaForCausalLM's state dict: Linear is [out, in]; q, k, v and gate, up are separate matrices.
 std::vector<Stored> llama_file(const std::string& prefix) {
   std::vector<Stored> file;
   const auto rows = [&](const std::string& theirs, const std::string& ours, std::int64_t begin, std::int64_t end,
@@ -254,7 +254,7 @@ TEST_CASE("weights that do not fit are refused in words", "[weights]") {
   Transformer model = gpt2();
   model.vocab_size = 6;
   CHECK_THAT(refused(gpt2_file(""), model), Contains("wte.weight: expected shape [6, 6]") && Contains("got [7, 6]"));
-  // The right number of elements, but not transposed.
+  // The number of elements is right, but the matrix is not transposed.
   std::vector<Stored> file = gpt2_file("");
   find(file, "h.0.mlp.c_fc.weight").shape = {10, 6};
   CHECK_THAT(refused(file, gpt2()), Contains("expected shape [6, 10]") && Contains("got [10, 6]"));
@@ -354,10 +354,10 @@ TEST_CASE("a checkpoint of Stretto's gives its weights, and Hugging Face's names
 
     export_to_huggingface(path, {exported, dir.file("config.json")});
     Transformer config = read_hf_config(dir.file("config.json")).model;
-    config.max_position_embeddings = model.max_position_embeddings;  // what this file does not say
+    config.max_position_embeddings = model.max_position_embeddings;  // this file does not state it
     CHECK(write_hf_config(config) == write_hf_config(model));
     check_all(Weights::open(exported, model), model);
-    // Names, shapes and contents are those of a file of theirs.
+    // Names, shapes and contents must be those of Hugging Face's file.
     const TensorFile written = TensorFile::open(exported);
     std::vector<std::byte> scratch;
     CHECK(written.metadata().at("format") == "pt");
