@@ -1,5 +1,5 @@
 #pragma once
-// Threads that behave as processes of a group: each has its own connection, and nothing else in common.
+// Threads that behave as processes of a group: each has a connection of its own, and they share nothing else.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -16,7 +16,7 @@
 
 namespace stretto::testing {
 
-// Rank 0 of `size`, with a socket that listens already.
+// Returns the world of rank 0 of `size`, with a socket that already listens.
 inline launch::World reserve_world(std::int64_t size) {
   const launch::Socket listening = launch::listen_on("127.0.0.1", 0);
   launch::World world;
@@ -28,7 +28,7 @@ inline launch::World reserve_world(std::int64_t size) {
   return world;
 }
 
-// Calls `run` as each rank, or as those of `ranks`; returns what each threw.
+// Calls `run` as each rank, or as each of `ranks`; returns the message of each thrown exception.
 inline std::vector<std::string> as_processes(std::int64_t size, double timeout_s,
                                              const std::function<void(launch::ProcessGroup&)>& run,
                                              std::vector<std::int64_t> ranks = {}) {
@@ -46,7 +46,8 @@ inline std::vector<std::string> as_processes(std::int64_t size, double timeout_s
         try {
           run(group);
         } catch (const Error& error) {
-          group.fail(error.what(), error.kind());  // as the program does: the others need not wait for their timeout
+          // as the program does, so that the others need not wait for their timeout
+          group.fail(error.what(), error.kind());
           throw;
         }
       } catch (const Error& error) {
@@ -58,7 +59,7 @@ inline std::vector<std::string> as_processes(std::int64_t size, double timeout_s
   return errors;
 }
 
-// gather_state() over the memory of all of them, at rank 0; nothing elsewhere.
+// Returns gather_state() over the memory of all processes, at rank 0; nothing elsewhere.
 inline std::vector<exec::FullTensor> gather_from_all(const Schedule& schedule, const exec::MemoryOf& memory_of,
                                                      StatePart part, launch::ProcessGroup& group) {
   const auto all = group.all_gather_value(&memory_of(group.rank()));

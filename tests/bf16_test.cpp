@@ -1,4 +1,4 @@
-// Mixed precision: operations in bf16, gradients, sums and the optimizer in f32.
+// Tests of mixed precision: operations in bf16, gradients, sums and the optimizer in f32.
 #include "base/bf16.hpp"
 
 #include <catch2/catch.hpp>
@@ -8,7 +8,7 @@
 namespace stretto::testing {
 namespace {
 
-// Two roundings of 8 bits an operation, and a few dozen operations deep.
+// Tolerances: two roundings of 8 bits an operation, and a depth of a few dozen operations.
 constexpr double kLossTolerance = 0.02, kGradientTolerance = 0.1;
 
 Layout layout_of(std::int64_t dp, std::int64_t tp, bool sequence_parallel, std::int64_t pp) {
@@ -38,14 +38,14 @@ TEST_CASE("bf16: training stays near f32 in every layout and mode", "[bf16][seri
         const Trained rounded = train(scenario, 1, false);
         CHECK(rounded.losses.back() == Approx(exact_here.losses.back()).epsilon(kLossTolerance));
         CHECK(rounded.norms.back() == Approx(exact_here.norms.back()).epsilon(kGradientTolerance));
-        CHECK(rounded.losses.back() != exact_here.losses.back());  // it did round
+        CHECK(rounded.losses.back() != exact_here.losses.back());  // rounding did happen
       }
     }
   }
 }
 
 TEST_CASE("bf16: the optimizer keeps what the parameters round away", "[bf16]") {
-  // A rate so small that no parameter of bf16 would ever move by it.
+  // The learning rate is so small that no parameter in bf16 would ever change by it.
   Scenario scenario = tiny_scenario(2, "plain", "bf16");
   scenario.training.lr = scenario.training.min_lr = 1e-6;
   scenario.training.lr_warmup_iters = 0;

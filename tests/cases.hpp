@@ -5,7 +5,7 @@
 namespace stretto::testing {
 
 // A sanitizer's build is many times slower, and threads that do next to nothing between two waits take longer than the
-// serial executor: of long lists of cases such runs take some. Random layouts draw from what is left out.
+// serial executor: such runs take only some cases of long lists. Random layouts draw from the other cases.
 #if defined(__SANITIZE_THREAD__)
 constexpr std::uint32_t kCaseStride = 7, kThreadedStride = 1;
 #elif defined(__SANITIZE_ADDRESS__)
@@ -14,15 +14,15 @@ constexpr std::uint32_t kCaseStride = 3, kThreadedStride = 3;
 constexpr std::uint32_t kCaseStride = 1, kThreadedStride = 3;
 #endif
 
-// `scripts/test --fast` looks at a few cases of each list; `scripts/test` at all that a build takes.
+// `scripts/test --fast` runs a few cases of each list; `scripts/test` all cases that the build takes.
 inline bool is_fast_suite() { return std::getenv("STRETTO_FAST_SUITE") != nullptr; }
 constexpr std::uint32_t kFastStride = 8;
-// `all`, or the share of it that the fast suite looks at.
+// Returns `all`, or the share of it that the fast suite runs.
 inline int share_of(int all) { return is_fast_suite() ? (all + int{kFastStride} - 1) / int{kFastStride} : all; }
 
 class Cases {
  public:
-  // One in `stride` of those that this run takes, scattered over the list; the first always.
+  // Takes one in `stride` of the cases that this run takes, scattered over the list; the first always.
   explicit Cases(std::uint32_t stride = 1) : stride_(stride * kCaseStride * (is_fast_suite() ? kFastStride : 1)) {}
   bool takes_next() { return (next_++ * 2'654'435'761U >> 16) % stride_ == 0; }
 

@@ -43,7 +43,7 @@ struct Ring {
     ideal.set("attention.merge", kMerge);
     ideal.set("attention.sum_dqkv", kSum);
   }
-  std::int64_t layers() const { return scenario.model.num_layers * scenario.num_microbatches(); }  // of a step
+  std::int64_t layers() const { return scenario.model.num_layers * scenario.num_microbatches(); }  // layers of a step
 
   Scenario scenario;
   Ideal ideal;
@@ -107,7 +107,7 @@ TEST_CASE("Ulysses by queries: a message hides behind attention to the next rank
     }
 }
 
-// Layers take turns, and take what layers of their type take alone.
+// Layers of two types alternate, and each takes the time of its type.
 TEST_CASE("types of layers: each layer takes its own time", "[closed]") {
   for (const bool overlaps : {false, true})
     for (const Time message : {0, 700, 3000}) {
@@ -129,7 +129,7 @@ TEST_CASE("types of layers: each layer takes its own time", "[closed]") {
       ideal.set("attention.a2a.fprop", kForward);
       ideal.set("attention.a2a.all_to_all_qkv", message);
       ideal.set("attention.a2a.dgrad", kBackward);
-      // Forward a message beside attention, backward one beside each of two.
+      // The forward pass has a message concurrent with attention, the backward pass two such pairs.
       const Time ring = overlaps ? kForward + std::max(kForward, message) + 2 * std::max(kBackward, message)
                                  : 2 * kForward + 2 * kBackward + 3 * message,
                  exchange = kForward + kBackward + message;
@@ -149,7 +149,7 @@ TEST_CASE("ring attention without overlap: everything one after the other", "[cl
     }
 }
 
-// Every rank multiplies as many queries and keys at every step, whatever the step: that is what zigzag is for.
+// Every rank multiplies equally many queries and keys at every step, which is the purpose of zigzag.
 TEST_CASE("each step of a ring has the same share of a causal sequence", "[closed]") {
   for (const std::int64_t n : {2, 3, 4, 8}) {
     const Ring ring(n, true);

@@ -1,8 +1,9 @@
-// Buckets of data parallelism on an ideal machine. Schedules are those that real scenarios give.
+// Buckets of data parallelism on an ideal machine. Schedules come from real scenarios.
 //
 //   overlap_grad_reduce       f_b = max(r_b, f_{b−1}) + c_b
 //   overlap_param_gather      s_k = max(t_k, g_k),  g_{k+1} = s_k + a_{k+1}
-//   align_param_gather        a chunk's buckets go when all stages are at the first unit of the chunk before it
+//   align_param_gather        a chunk's buckets are gathered when all stages are at the first unit of the previous
+//   chunk
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
@@ -15,7 +16,7 @@ namespace {
 struct BucketRows : Rows {
   using Rows::Rows;
   const BoundOp& op(const TimelineRow& row) const { return result.programs[0].ops[row.op]; }
-  // Rows of the compute lane that use a storage, of phases up to `last`, in order.
+  // Returns the rows of the compute lane that use a storage, of phases up to `last`, in order.
   std::vector<const TimelineRow*> users(StorageId storage, AccessMode mode, Phase last) const {
     std::vector<const TimelineRow*> rows;
     for (const TimelineRow& row : result.timeline.rows) {
@@ -33,7 +34,7 @@ struct BucketRows : Rows {
   }
 };
 
-// Every compute operation costs something else, and so does every bucket.
+// Every compute operation has a different cost, and so has every bucket.
 Ideal with_buckets(const std::string& mode, std::int64_t bucket_size) {
   Scenario scenario = tiny_scenario(4, mode, "fp32", 8);
   scenario.model.num_layers = 3;
@@ -66,7 +67,7 @@ TEST_CASE("overlap_grad_reduce: f_b = max(r_b, f_(b-1)) + c_b", "[closed]") {
       INFO("bucket " << b << ", transfers of " << transfer);
       CHECK(rows.of("dp.reduce_scatter" + number).end == done);
     }
-    // What comes then waits for the last bucket.
+    // The next operation waits for the last bucket.
     CHECK(rows.of("norm.sum_squares.b" + std::to_string(takes.size() - 1)).start >= done);
   }
 }
@@ -79,7 +80,7 @@ TEST_CASE("overlap_param_gather: s_k = max(t_k, g_k), g_(k+1) = s_k + a_(k+1)", 
       ideal.set("dp.all_gather.b" + std::to_string(count), transfer + 11 * static_cast<Time>(count % 3));
     REQUIRE(count > 4);
     const BucketRows rows(ideal);
-    // Buckets by first use; those that one operation uses first are released together.
+    // Buckets are listed by first use; those with one first user are released together.
     std::map<std::pair<Time, const TimelineRow*>, std::vector<std::size_t>> first_uses;
     for (std::size_t b = 0; b < count; ++b) {
       const auto users =
@@ -97,13 +98,13 @@ TEST_CASE("overlap_param_gather: s_k = max(t_k, g_k), g_(k+1) = s_k + a_(k+1)", 
         const TimelineRow& gather = rows.of("dp.all_gather.b" + std::to_string(b));
         const Time takes = transfer + 11 * static_cast<Time>(b % 3);
         if (is_first)
-          gathered = gather.end;  // nothing of this step is before it
+          gathered = gather.end;  // no operation of this step precedes it
         else
           gathered = std::max(released, gathered) + takes;
         CHECK(gather.end == gathered);
         is_first = false;
       }
-      // t_k: when the compute lane comes to the first user.
+      // t_k: time at which the compute lane reaches the first user.
       const std::uint32_t position = rows.op(user).position;
       Time reached = rows.result.timeline.step_begin;
       for (const TimelineRow& row : rows.result.timeline.rows)
@@ -131,7 +132,7 @@ TEST_CASE("align_param_gather: all stages gather a chunk at the same moment", "[
       for (; ideal.schedule.find_operation("dp.all_gather.b" + std::to_string(buckets)); ++buckets)
         ideal.set("dp.all_gather.b" + std::to_string(buckets), kGather);
       const sim::SimResult result = ideal.run();
-      // Starts of gathers, by stage; in the time that stage 0 begins the first unit of a chunk.
+      // Starts of gathers, by stage, as the time at which stage 0 begins the first unit of a chunk.
       std::map<std::int64_t, std::map<Time, int>> starts;
       for (const BoundProgram& program : result.programs)
         for (const TimelineRow& row : result.timeline.rows)
@@ -141,7 +142,7 @@ TEST_CASE("align_param_gather: all stages gather a chunk at the same moment", "[
       REQUIRE(static_cast<std::int64_t>(starts.size()) == stages);
       for (const auto& [stage, at] : starts) {
         INFO(stages << " stages in groups of " << group << ", stage " << stage);
-        // At the beginning those of two chunks, then one chunk after the other.
+        // At the beginning the buckets of two chunks are gathered, then one chunk after the other.
         CHECK(at.size() == kChunks - 1);
         for (std::int64_t chunk = 1; chunk + 1 < kChunks; ++chunk) CHECK(at.contains(chunk * group));
       }

@@ -1,13 +1,13 @@
-// Pipelines on an ideal machine. Schedules are those that real scenarios give.
+// Pipelines on an ideal machine. Schedules come from real scenarios.
 //
 //   1F1B                      (m + P − 1)(F + B)                                Narayanan et al., SOSP 2019
 //   interleaved               m(F + B) + (P − 1)(F + B) / V                     Narayanan et al., arXiv 2104.04473
-//   uneven stages, messages   longest path over (stage, direction, micro-batch), written down here once more
+//   uneven stages, messages   longest path over (stage, direction, micro-batch), computed here independently
 //   ZB-H1                     m(F + B + W) + (P − 1) max(F, B, F + B − W), m ≥ P    Qi et al., arXiv 2401.10241
-//   ZB-V, F = B = W           6mF + (P − 1)F, F of a chunk, m ≥ P                   the same, and arXiv 2405.15362
+//   ZB-V, F = B = W           6mF + (P − 1)F, F of a chunk, m ≥ P                   Qi et al., and arXiv 2405.15362
 //   overlap_p2p_comm          messages of T <= min(f, b), f and b of a chunk, V > 1: 2(PV - 1)T more, the way of the
 //                             first micro-batch in and of the last one out; the steady state hides them. V = 1, P | m:
-//                             2T(m(P - 1) / P + P - 2) more, because 1F1B has no slack to hide anything in
+//                             2T(m(P - 1) / P + P - 2) more, because 1F1B has no slack in which to hide them
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
@@ -35,7 +35,7 @@ Scenario scenario_of(const Stages& s, std::int64_t layers) {
   return scenario;
 }
 
-// Of a layer's forward and backward, of the embedding and of the head, and of a message.
+// Lengths of a layer's forward and backward, of the embedding and of the head, and of a message.
 struct Lengths {
   Time layer_forward = 0, layer_backward = 0, embedding = 0, head = 0, message = 0;
 };
@@ -50,13 +50,13 @@ Time simulated(const Stages& s, std::int64_t layers, const Lengths& t) {
   return ideal.run().step;
 }
 
-// Longest paths through one step, by recursion over (stage, place in its order). Nothing of the engine, nor of the
-// lowering: the orders are written down once more, as Megatron-LM's schedules.py has them.
+// Longest paths through one step, by recursion over (stage, place in its order). It uses nothing of the engine or the
+// lowering: the orders are computed again here, as Megatron-LM's schedules.py has them.
 
-// Stages wait for their messages: 1F1B, one chunk a stage.
+// A pipeline in which stages wait for their messages: 1F1B, one chunk a stage.
 class BlockingPipeline {
  public:
-  // `forward`, `backward`: of each stage.
+  // `forward`, `backward`: times of each stage.
   BlockingPipeline(std::vector<Time> forward, std::vector<Time> backward, int micro_batches, Time message)
       : time_{std::move(forward), std::move(backward)}, message_(message), orders_(time_[0].size()) {
     for (int stage = 0; stage < stages(); ++stage) write_order(stage, micro_batches);
@@ -71,7 +71,7 @@ class BlockingPipeline {
  private:
   enum What { kForward, kBackward, kMessages };
   struct Message {
-    int receiver = 0;  // stage; -1: there is none
+    int receiver = 0;  // stage; -1: none
     What what = kForward;
     int micro_batch = 0;
     auto operator<=>(const Message&) const = default;
@@ -125,7 +125,7 @@ class BlockingPipeline {
     const Item& item = orders_[stage][at];
     Time result = end(stage, at - 1);
     if (item.what != kMessages) result += time_[item.what][stage];
-    // A message begins when both ends are there, and all of a group must be over before anything goes on.
+    // A message begins when both ends are posted, and all messages of a group must be over before either stage goes on.
     for (const Message& message : item.messages)
       for (const auto& [other, place] : ends_.at(message)) result = std::max(result, end(other, place - 1) + message_);
     return end_[{stage, at}] = std::max(result, item.messages.empty() ? 0 : end(stage, at - 1) + message_);
@@ -134,15 +134,15 @@ class BlockingPipeline {
   std::vector<Time> time_[2];  // [direction][stage]
   Time message_;
   std::vector<std::vector<Item>> orders_;                     // [stage]
-  std::map<Message, std::vector<std::pair<int, int>>> ends_;  // stage and place in its order
+  std::map<Message, std::vector<std::pair<int, int>>> ends_;  // (stage, place in its order) of each message's ends
   std::map<std::pair<int, int>, Time> end_;
 };
 
-// Messages run beside compute, one after the other on each link: 1F1B, interleaved with several chunks. Buffers are no
-// limit.
+// A pipeline in which messages overlap with compute, one after the other on each link: 1F1B, interleaved with several
+// chunks. Buffers are unlimited.
 class OverlappedPipeline {
  public:
-  // `forward`, `backward`: of each chunk of the model, from input to head.
+  // `forward`, `backward`: times of each model chunk, from input to head.
   OverlappedPipeline(std::vector<Time> forward, std::vector<Time> backward, int stages, int micro_batches, Time message)
       : time_{std::move(forward), std::move(backward)}, stages_(stages), message_(message) {
     for (int stage = 0; stage < stages; ++stage) write_order(stage, micro_batches);
@@ -161,7 +161,7 @@ class OverlappedPipeline {
     auto operator<=>(const Unit&) const = default;
   };
 
-  // Micro-batches in groups of `stages_`, chunk by chunk.
+  // Micro-batches come in groups of `stages_`, chunk by chunk.
   void write_order(int stage, int m) {
     const int chunks = static_cast<int>(time_[0].size()) / stages_, total = m * chunks;
     const auto unit = [&](bool backward, int k) {
@@ -188,7 +188,7 @@ class OverlappedPipeline {
                std::max(end(stage, at - 1), arrival(unit)) + time_[unit.backward][static_cast<std::size_t>(unit.piece)];
   }
 
-  // Of what the unit needs: from a chunk before it, or of the gradient from the one behind it.
+  // Returns the arrival of the unit's input: from the previous chunk, or of the gradient from the next one.
   Time arrival(const Unit& unit) {
     const auto sender = place_.find({unit.backward, unit.piece + (unit.backward ? 1 : -1), unit.micro_batch});
     if (sender == place_.end()) return 0;
@@ -206,7 +206,7 @@ class OverlappedPipeline {
     return arrival_[unit] = begin + message_;
   }
 
-  std::vector<Time> time_[2];  // [direction][piece]
+  std::vector<Time> time_[2];  // [direction][model chunk]
   int stages_;
   Time message_;
   std::vector<std::vector<Unit>> orders_;  // [stage]
@@ -236,7 +236,7 @@ void check_interleaved(bool overlap) {
       for (const std::int64_t groups : {1, 2, 4}) {
         const std::int64_t micro_batches = groups * stages;
         INFO(stages << " stages, " << chunks << " chunks, " << micro_batches << " micro-batches");
-        const Lengths t{1001, 1999};  // of a chunk of one layer
+        const Lengths t{1001, 1999};  // a chunk has one layer
         const Time chunk = t.layer_forward + t.layer_backward;
         CHECK(simulated({stages, micro_batches, chunks, "", overlap}, stages * chunks, t) ==
               micro_batches * chunks * chunk + (stages - 1) * chunk);
@@ -258,7 +258,7 @@ TEST_CASE("1F1B with uneven stages and with messages is the longest path", "[clo
   for (const auto& [split, layers] : kSplits)
     for (const std::int64_t micro_batches : {1, 2, 5, 8})
       for (const Time message : {0, 1, 700, 5003})
-        for (const int kind : {0, 1, 2}) {  // batched, side by side, overlapped
+        for (const int kind : {0, 1, 2}) {  // batched, concurrent, overlapped
           INFO(split << ", " << micro_batches << " micro-batches, messages of " << message << ", kind " << kind);
           const Lengths t{1001, 1999, 333, 4001, message};
           std::vector<Time> forward, backward;
@@ -280,7 +280,7 @@ TEST_CASE("1F1B with uneven stages and with messages is the longest path", "[clo
 
 namespace {
 
-// F, B and W of a layer.
+// Simulates with F, B and W of a layer.
 sim::SimResult zero_bubble(const Stages& s, std::int64_t layers, Time forward, Time backward, Time weights) {
   Ideal ideal(scenario_of(s, layers));
   ideal.set("fc1.fprop", forward);
@@ -310,7 +310,7 @@ TEST_CASE("ZB-H1: the bubble is (P - 1)(F + B - W)", "[closed]") {
         Stages s{stages, micro_batches, 1, "", true};
         s.schedule = PipelineSchedule::zb_h1;
         const Time bubble = std::max({f, b, f + b - w});
-        if (w <= std::min(f, b)) CHECK(bubble == f + b - w);  // the paper's
+        if (w <= std::min(f, b)) CHECK(bubble == f + b - w);  // the paper's formula
         CHECK(zero_bubble(s, 2 * stages, f, b, w).step == 2 * (micro_batches * (f + b + w) + (stages - 1) * bubble));
       }
 }
@@ -318,10 +318,10 @@ TEST_CASE("ZB-H1: the bubble is (P - 1)(F + B - W)", "[closed]") {
 TEST_CASE("ZB-V: the last stage waits for its first input, and no other waits then", "[closed]") {
   for (const std::int64_t stages : {2, 3, 4, 6})
     for (const std::int64_t micro_batches : {stages, stages + 1, 2 * stages, 3 * stages + 1})
-      for (const int kind : {0, 1, 2}) {  // batched, side by side, overlapped
+      for (const int kind : {0, 1, 2}) {  // batched, concurrent, overlapped
         INFO(stages << " stages, " << micro_batches << " micro-batches, kind " << kind);
         const Stages s{stages, micro_batches, 2, "", kind == 2, kind == 0, PipelineSchedule::zb_v};
-        const Time t = 1001;  // of a chunk of one layer
+        const Time t = 1001;  // a chunk has one layer
         CHECK(zero_bubble(s, 2 * stages, t, t, t).step == 6 * micro_batches * t + (stages - 1) * t);
       }
 }
@@ -344,7 +344,7 @@ TEST_CASE("zero-bubble messages that block cost nothing while F, B and W are as 
       const std::int64_t micro_batches = 2 * stages;
       Stages s{stages, micro_batches, 1, "", false, batch, PipelineSchedule::zb_h1};
       CHECK(zero_bubble(s, stages, 1001, 1001, 1001).step == (3 * micro_batches + stages - 1) * 1001);
-      // Otherwise they cost more than those that do not.
+      // With unequal lengths blocking messages may cost more than overlapped ones.
       const Time blocking = zero_bubble(s, stages, 1000, 1500, 700).step;
       s.overlap = true;
       CHECK(zero_bubble(s, stages, 1000, 1500, 700).step <= blocking);
@@ -362,7 +362,7 @@ TEST_CASE("zero-bubble steps are shorter than 1F1B's by W, or by 2W", "[closed]"
     };
     const Time fbw = step(1, PipelineSchedule::one_f_one_b), h1 = step(1, PipelineSchedule::zb_h1),
                v = step(2, PipelineSchedule::zb_v);
-    CHECK(fbw - h1 == (stages - 1) * 4 * t);  // W left out of the bubble, and W put into it: 2 · 2t
+    CHECK(fbw - h1 == (stages - 1) * 4 * t);  // without W in the bubble, and with W in it: 2 · 2t
     CHECK(fbw - v == (stages - 1) * 5 * t);
   }
 }

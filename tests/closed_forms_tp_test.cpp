@@ -1,9 +1,9 @@
-// Tensor-parallel communication beside the GEMM that it belongs to, on an ideal machine. Schedules are those that real
-// scenarios give. Tg: of a piece of the GEMM, Tc: of a piece of the communication, n ranks.
+// Tensor-parallel communication overlapped with its GEMM, on an ideal machine. Schedules come from real scenarios. Tg:
+// time of a piece of the GEMM, Tc: time of a piece of the communication, n ranks.
 //
 // Bulk: T_dgrad + T_wgrad + max(0, T_AG − T_dgrad) + max(0, T_RS − T_wgrad).
 // All-gather by ring: n·Tg + (n − 1)·max(0, Tc − Tg); the second part is exposed, on any number of compute lanes.
-// The same, aggregate: Tc + n·Tg + (n/2 − 1)·max(0, 2·Tc − 2·Tg).
+// Aggregate all-gather by ring: Tc + n·Tg + (n/2 − 1)·max(0, 2·Tc − 2·Tg).
 // Reduce-scatter by direct sends: n·Tg + (n − 1)·max(0, Tc − Tg) + T_sum.
 // Reduce-scatter in pieces: S·Tg + Tc + (S − 1)·max(0, Tc − Tg); the last piece is the tail.
 // Flash-Overlap, m slices a rank: at the top of tp_ring_gather.cpp, tp_ring_scatter.cpp and tp_flash_scatter.cpp.
@@ -41,7 +41,7 @@ TEST_CASE("tp_comm_overlap, bulk: each transfer is exposed for what it takes lon
 
 namespace {
 
-// One GEMM of every layer with its communication in pieces; everything else costs nothing.
+// One GEMM of every layer with its communication in pieces; all other operations cost nothing.
 struct Pieces {
   Pieces(std::int64_t tp, const std::string& gemm, const TpGemm& method, std::int64_t lanes = 1)
       : scenario(scenario_of(tp, gemm, method, lanes)), ideal(scenario) {}
@@ -57,7 +57,7 @@ struct Pieces {
     scenario.overlap.tp_comm_overlap_compute_lanes = lanes;
     return scenario;
   }
-  // All that are called so with a number behind it. Returns how many there are.
+  // Sets the time of all operations with this name and a number after it. Returns how many there are.
   std::int64_t set(const std::string& name, Time time) {
     std::int64_t count = 0;
     for (; ideal.schedule.find_operation(name + std::to_string(count)); ++count)
@@ -68,7 +68,7 @@ struct Pieces {
     set(gemm + ".send", time);
     set(gemm + ".recv", time);
   }
-  std::int64_t layers() const { return scenario.model.num_layers * scenario.num_microbatches(); }  // of a step
+  std::int64_t layers() const { return scenario.model.num_layers * scenario.num_microbatches(); }  // layers of a step
   Time layer() const { return ideal.run().step / layers(); }
 
   Scenario scenario;

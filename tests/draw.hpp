@@ -5,7 +5,7 @@
 
 namespace stretto::testing {
 
-// Equal seeds draw the same on every machine.
+// Equal seeds draw equal numbers on every machine.
 class Draw {
  public:
   explicit Draw(std::uint64_t seed) : engine_(seed) {}

@@ -1,5 +1,5 @@
-// Exposed communication of pipelines whose messages are joined in groups (batch_p2p_comm): a message counts while it
-// moves itself, and waiting for the peers of the others is bubble. Simulated and run.
+// Tests of exposed communication in pipelines whose messages are joined in groups (batch_p2p_comm): a message counts
+// while it moves itself, and waiting for the peers of other messages is bubble. Simulated and run.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <thread>
@@ -40,7 +40,7 @@ TEST_CASE("joined messages that take no time are not exposed", "[exposure]") {
       CHECK(batched.exposed_total == 0);
       CHECK(alone.exposed_total == 0);
       CHECK(batched.bubble == alone.bubble);
-      // With messages: no more than all of them one after the other, on the stage that has most.
+      // Messages cost at most the time of all of them one after the other, on the stage that has most.
       constexpr Time kMessage = 100;
       const Time most = 2 * 2 * 2 * micro_batches * stages * kMessage;
       CHECK(simulated(true, stages, micro_batches * stages, kMessage).exposed_total <= most);

@@ -1,4 +1,4 @@
-// Preloaded, makes calls of the system fail as a bad disk or a full one would: STRETTO_FAIL_IO="CALL PART ERRNO", where
+// A preloaded library that makes system calls fail as with a bad or full disk: STRETTO_FAIL_IO="CALL PART ERRNO", where
 // CALL is open, pread, write or fsync, PART a part of the file's path, and ERRNO a number.
 #include <dlfcn.h>
 #include <fcntl.h>

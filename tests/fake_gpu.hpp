@@ -8,7 +8,7 @@
 #include "exec/machine.hpp"
 #include "model/schedule/bind.hpp"
 
-// The emulated device as a machine. Its times mean nothing. Not where __SANITIZE_ADDRESS__ is.
+// The emulated device as a machine. Its times are meaningless. Not available where __SANITIZE_ADDRESS__ is set.
 namespace stretto::testing {
 
 inline std::unique_ptr<exec::Executor> on_fake_gpu(const VerifiedSchedule& verified, cuda::CudaOptions options) {
@@ -18,7 +18,7 @@ inline std::unique_ptr<exec::Executor> on_fake_gpu(const VerifiedSchedule& verif
       verified.schedule, verified.plan, options, std::move(here.programs), std::move(here.launches)));
 }
 
-// That all ranks share, or one for each process, with the NCCL between threads.
+// One device that all ranks share, or one for each process, with the NCCL between threads.
 inline exec::Machine fake_gpu(launch::ProcessGroup* processes = nullptr) {
   const auto make = [=](const VerifiedSchedule& verified, exec::RunOptions options) {
     options.processes = processes;

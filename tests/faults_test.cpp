@@ -1,4 +1,4 @@
-// What goes wrong on one rank ends the step on all ranks, soon, with an error that says where it happened.
+// Tests that a fault on one rank ends the step on all ranks, soon, with an error that says where it happened.
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -33,7 +33,8 @@ struct Ready {
     return [this](std::int64_t rank) -> host::RankMemory& { return executor->memory(rank); };
   }
 
-  // Index of an operation in a rank's program; without pipeline stages in every rank's.
+  // Returns the index of an operation in a rank's program; without pipeline stages it is the index in every rank's
+  // program.
   std::uint32_t op(const std::string& name, std::int64_t rank = 0) const {
     const BoundProgram program = bind(schedule, rank);
     for (std::uint32_t i = 0; i < program.ops.size(); ++i)
@@ -59,7 +60,7 @@ struct Ready {
   }
 };
 
-// Three stages, messages in groups, side by side or beside compute.
+// Three stages; messages in groups, concurrent with each other, or overlapped with compute.
 struct Messages {
   const char* name;
   bool batch, overlap;
@@ -73,7 +74,7 @@ Scenario pipeline_scenario(const Messages& messages) {
   return scenario;
 }
 
-constexpr double kPrompt_s = 5;  // far more than it takes, far less than the default timeout
+constexpr double kPrompt_s = 5;  // far longer than needed, far shorter than the default timeout
 
 }  // namespace
 
@@ -94,7 +95,7 @@ TEST_CASE("an operation that throws on one rank fails the step on all ranks and 
       CHECK_THAT(failure.message, Contains("rank 1") && Contains("injected fault"));
       CHECK(failure.seconds < kPrompt_s);
 
-      // Nothing is left to go on with.
+      // The executor cannot go on after the failure.
       const Ready::Failure again = ready.run();
       CHECK(again.kind == ErrorKind::runtime);
       CHECK_THAT(again.message, Contains("failed before"));
@@ -151,7 +152,7 @@ TEST_CASE("a fault in a later step of one run fails it too") {
     if (rank == 2 && op == victim && ++calls == 3) throw runtime_failure("injected fault");
   };
   Ready ready("overlap_param_gather", options);
-  victim = ready.op("lm_head.dgrad");  // once a micro-batch: the third is in the second step
+  victim = ready.op("lm_head.dgrad");  // runs once for each micro-batch: the third run is in the second step
   const Ready::Failure failure = ready.run(5);
   CHECK_THAT(failure.message, Contains("rank 2") && Contains("injected fault"));
   CHECK(calls == 3);
@@ -180,7 +181,7 @@ TEST_CASE("a rank that does not come in time is an error that says who waited fo
     victim = ready.op("lm_head.dgrad");
     const Ready::Failure failure = ready.run();
     CHECK(failure.kind == ErrorKind::runtime);
-    // Its own communication lane waits for it as well: whoever gives up first speaks.
+    // The rank's own communication lane waits for it as well: the first lane that times out reports.
     CHECK_THAT(failure.message,
                Catch::Matchers::Matches("rank [012]: .*dp\\.[a-z_0-9.]+ mb 0 waited 0\\.2[0-9]* s for .*"));
     CHECK(failure.seconds >= kTimeout_s);
@@ -214,7 +215,7 @@ TEST_CASE("channels hold cores from start to end, and carry no more than they do
   host::HostOptions options;
   options.cores_per_device = static_cast<int>(cores_needed(schedule));
   options.link_GBps = 1;
-  options.channel_GBps = 0.0001;  // of two: 5 us a byte
+  options.channel_GBps = 0.0001;  // bandwidth of two: 5 us a byte
   Ready ready(scenario, options);
   const Timeline timeline = ready.executor->run(1);
   int slow = 0;
@@ -224,7 +225,7 @@ TEST_CASE("channels hold cores from start to end, and carry no more than they do
     if (!collective) continue;
     INFO(operation.name);
     CHECK(row.start >= row.ready);
-    const double bytes = double(collective->elements) * 4 / 2;  // of a ring of two, over each edge
+    const double bytes = double(collective->elements) * 4 / 2;  // bytes over each edge of a ring of two
     CHECK(to_us(row.end - row.transfer) >= 0.99 * bytes * 5);
     slow += bytes * 5 > 1000;
   }
@@ -234,7 +235,7 @@ TEST_CASE("channels hold cores from start to end, and carry no more than they do
 }
 
 TEST_CASE("a computation that never ends fails the step, and nobody waits for it") {
-  // The lane that does not return uses these after the test.
+  // The lane that does not return uses these objects after the test.
   static const VerifiedSchedule verified = plan_and_verify(build_schedule(tiny_scenario(1, "plain")));
   static std::atomic<bool> released{false};
   const auto begin = std::chrono::steady_clock::now();
@@ -249,7 +250,7 @@ TEST_CASE("a computation that never ends fails the step, and nobody waits for it
   }
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(15));
   released = true;
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // what the lane still uses is not gone
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // objects that the lane still uses must stay
 }
 
 TEST_CASE("a rank that is late but within the timeout is no error") {

@@ -1,4 +1,4 @@
-// reduce_scatter_with_fp32_accumulation: bf16 on the wire, sums in f32, and the buffer that buckets take turns with.
+// Tests of reduce_scatter_with_fp32_accumulation: bf16 messages, sums in f32, and the buffer that buckets share.
 #include <algorithm>
 #include <catch2/catch.hpp>
 
@@ -120,7 +120,7 @@ TEST_CASE("fp32 accumulation: f_b = max(r_b, f_(b-1)) + c_b, r_b behind the sum 
       const TimelineRow exchange = row_of("dp.all_to_all" + number), cast = row_of("dp.cast_to_bf16" + number);
       Time ready = cast.end;
       if (b > 0) {
-        // The sum is behind the cast on the compute lane, and waits for the exchange before.
+        // The sum follows the cast on the compute lane, and waits for the previous exchange.
         const TimelineRow sum = row_of("dp.local_sum" + before);
         CHECK(sum.start == std::max(cast.end, row_of("dp.all_to_all" + before).end));
         ready = sum.end;

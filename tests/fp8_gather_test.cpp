@@ -1,5 +1,5 @@
-// fp8_param_gather: weights of linear layers travel in e4m3 with their scales. Bytes, memory, and how far training goes
-// from bf16.
+// Tests of fp8_param_gather: weights of linear layers are sent in e4m3 with their scales. They check bytes, memory, and
+// how far training deviates from bf16.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -26,7 +26,7 @@ Scenario fp8_scenario(const Layout& layout, const std::string& mode, bool in_fp8
   return scenario;
 }
 
-// A layout trained step by step, whose memory can be looked at.
+// A layout trained step by step, whose memory can be read.
 struct Run {
   explicit Run(const Scenario& of)
       : scenario(of), schedule(build_schedule(of)), plan(plan_memory(schedule)), executor(schedule, plan) {
@@ -55,14 +55,14 @@ TEST_CASE("fp8_param_gather: every rank computes with the masters in fp8", "[ser
   const StateBucket& bucket = run.schedule.state.buckets.front();
   const StorageId parameter = bucket.window(StatePart::parameters)->storage,
                   master = bucket.window(StatePart::master)->storage;
-  // Before the second step: what it casts.
+  // Reads the values that the second step will cast.
   std::vector<float> exact;
   for (std::int64_t rank = 0; rank < 4; ++rank) {
     const auto shard = run.executor.memory(rank).view<float>(run.schedule, master, 0, bucket.own_elements);
     exact.insert(exact.end(), shard.begin(), shard.end());
   }
   run.step(1);
-  // AdamW has replaced a rank's own shard by then: another rank has it as it was computed with.
+  // By then AdamW has replaced a rank's own shard: another rank still has the values that were computed with.
   for (std::int64_t rank = 0; rank < 4; ++rank) {
     const std::int64_t begin = (rank + 1) % 4 * bucket.own_elements;
     const auto used = run.executor.memory(rank).view<Bf16>(run.schedule, parameter, begin, bucket.own_elements);
@@ -72,7 +72,7 @@ TEST_CASE("fp8_param_gather: every rank computes with the masters in fp8", "[ser
       float amax = 0;
       for (std::size_t j = i / 32 * 32; j < i / 32 * 32 + 32; ++j)
         amax = std::max(amax, std::fabs(exact[static_cast<std::size_t>(begin) + j]));
-      // Rounded to bf16 first, to half of 2^-8 of it.
+      // The value is rounded to bf16 first, with an error of at most half of 2^-8 of it.
       const float bound = std::fabs(x) * (1.0f / 16 + 1.0f / 256) + amax / 448 * std::exp2(-9.0f);
       CHECK(std::fabs(to_float(used[i]) - x) <= bound);
       differs = differs || std::fabs(to_float(used[i]) - x) > std::fabs(x) / 64;
@@ -86,8 +86,8 @@ TEST_CASE("fp8_param_gather: norm weights, biases, embeddings and the head are w
           "[serial]") {
   Run run(fp8_scenario({2, 1}, "plain"));
   for (std::int64_t number = 0; number < 3; ++number) run.step(number);
-  // A rank's own shard is what AdamW has just rounded; the other rank's came by the gather.
-  std::map<std::string, std::size_t> different;  // [array] elements that are not the master's in bf16
+  // A rank's own shard was just rounded by AdamW; the other rank's shard came by the gather.
+  std::map<std::string, std::size_t> different;  // [array] elements that differ from the master in bf16
   for (const StatePiece& piece : run.schedule.state.pieces) {
     const ModelArray& array = run.schedule.state.arrays[piece.array];
     const StateBucket& bucket = run.schedule.state.buckets[piece.bucket];
@@ -121,7 +121,7 @@ TEST_CASE("fp8_param_gather: training stays near that in bf16, with any layout a
     CHECK(plain.losses[step] != expected.losses[step]);
     CHECK(plain.losses[step] == Approx(expected.losses[step]).epsilon(0.02));
   }
-  // Blocks of a scale are in parameters, so nothing depends on how these are cut into buckets and shards.
+  // A scale's block is inside a parameter, so nothing depends on how parameters are cut into buckets and shards.
   struct Case {
     Layout layout;
     const char* mode;
@@ -160,7 +160,7 @@ TEST_CASE("fp8_param_gather: 33 bytes for 32 elements on the wire, of linear lay
   for (const char* mode : {"plain", "overlap_param_gather"}) {
     const Scenario scenario = fp8_scenario({4, 1}, mode);
     const Schedule schedule = build_schedule(scenario);
-    std::int64_t in_fp8 = 0, in_bf16 = 0;  // bytes that are gathered
+    std::int64_t in_fp8 = 0, in_bf16 = 0;  // gathered bytes
     for (const Operation& operation : schedule.operations) {
       const auto* c = std::get_if<Collective>(&operation.work);
       if (c == nullptr || c->kind != CollectiveKind::all_gather) continue;
@@ -199,7 +199,7 @@ TEST_CASE("fp8_param_gather: s_k = max(t_k, g_k) and then the cast back", "[clos
     const TimelineRow pack = row_of("dp.cast_to_fp8" + number), gather = row_of("dp.all_gather" + number),
                       back = row_of("dp.cast_from_fp8" + number);
     CHECK(gather.start >= pack.end);
-    Time reached = result.timeline.step_begin;  // when the compute lane comes to it
+    Time reached = result.timeline.step_begin;  // time at which the compute lane reaches it
     const std::uint32_t position = result.programs[0].ops[back.op].position;
     for (const TimelineRow& row : result.timeline.rows) {
       const BoundOp& op = result.programs[0].ops[row.op];

@@ -1,4 +1,4 @@
-// A frozen base: the step computes the loss and data gradients, and changes no parameter.
+// Tests of a frozen base: the step computes the loss and data gradients, and changes no parameter.
 #include <catch2/catch.hpp>
 
 #include "tests/training.hpp"
@@ -35,17 +35,17 @@ TEST_CASE("a frozen base has the loss of its parameters, which stay as they are"
         INFO(layout.text() << (llama ? " llama " : " gpt ") << precision);
         const Scenario trained = layout_scenario(layout, "plain", llama, precision);
         const Trained before = train(trained, 1, true);
-        // The first step's loss is that of the initial parameters, trained or not.
+        // The first step's loss is that of the initial parameters, whether they are trained or not.
         const Trained once = train(frozen(trained), 1, true), twice = train(frozen(trained), 2, true);
         CHECK(once.losses[0] == before.losses[0]);
         CHECK(twice.losses[1] > 0);
         CHECK(same_bits(once.parameters, twice.parameters));
         CHECK_FALSE(same_bits(once.parameters, before.parameters));
         CHECK(once.norms[0] == 0);
-        // Neither gradients nor optimizer state.
+        // There are neither gradients nor optimizer state.
         for (std::size_t rank = 0; rank < once.allocated_bytes.size(); ++rank)
           CHECK(once.allocated_bytes[rank] < before.allocated_bytes[rank]);
-        // Any legal order gives the same.
+        // Any legal order gives equal results.
         const Trained serial = train(frozen(trained), 2, false, 5);
         CHECK(serial.losses == twice.losses);
         CHECK(same_bits(serial.parameters, twice.parameters));

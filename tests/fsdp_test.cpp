@@ -1,4 +1,4 @@
-// ZeRO-2 and ZeRO-3: the numerics of one rank, memory, checkpoints, and the overlap on an ideal machine.
+// Tests of ZeRO-2 and ZeRO-3: the numerics of one rank, memory, checkpoints, and the overlap on an ideal machine.
 #include <algorithm>
 #include <catch2/catch.hpp>
 
@@ -48,7 +48,7 @@ std::vector<Sharded> cases_of_numerics() {
   }
   const Sharding all = Sharding::optim_grads_params;
   for (const std::int64_t depth : {0, 1, 2}) cases.push_back({{2, 1}, all, depth, false});
-  // With stages: uneven ones, interleaved, and weight gradients apart.
+  // Cases with stages: uneven ones, interleaved ones, and separate weight gradients.
   for (const bool is : {true, false}) {
     cases.push_back({{2, 1, false, 2}, all, 1, is});
     cases.push_back({{.dp = 2, .pp = 3, .split = "Ett|t|tttL"}, is ? Sharding::optim_grads : all, 1, is});
@@ -109,8 +109,8 @@ TEST_CASE("fsdp_comm_overlap moves operations: the same bits and data flow", "[s
 }
 
 TEST_CASE("with stages, what is kept whole is communicated once a step", "[closed]") {
-  // Stages are alike: head, embedding and what is not a layer cost nothing. Without overlap a gather is a part of the
-  // pass that needs it.
+  // All stages have equal costs: head, embedding and all operations outside layers cost nothing. Without overlap a
+  // gather is part of the pass that needs it.
   constexpr Time kForward = 5'000, kBackward = 11'000, kGather = 700, kScatter = 900;
   constexpr std::int64_t kOfStage = 3;
   for (const std::int64_t micro_batches : {1, 3, 6})
@@ -197,11 +197,11 @@ TEST_CASE("ZeRO-3 keeps a shard of every parameter, and depth + 1 layers") {
       CHECK(gradients == 2);
       CHECK(layer == 4 * layer_shard);
       CHECK(shards >= expected);
-      CHECK(shards <= expected + (kLayers + 3) * (16 * 64 + 128) / 4);  // padding
+      CHECK(shards <= expected + (kLayers + 3) * (16 * 64 + 128) / 4);  // the sum allows for padding
       const Trained trained = train(scenario, 1, true);
       for (const std::int64_t bytes : trained.allocated_bytes) CHECK(bytes == plan.peak_bytes());
     }
-  // Of two depths the difference is one layer.
+  // Two depths differ by one layer's parameters.
   const auto peak = [](std::int64_t depth, Sharding sharding) {
     Scenario scenario = sharded_scenario({{4, 1}, sharding, depth}, kMode, true, "fp32");
     scenario.model.num_layers = 12;
@@ -261,7 +261,7 @@ TEST_CASE("state goes from one sharding to another and back, bit for bit") {
       };
       const std::vector<exec::FullTensor> before = carry(a, b);
       CHECK(same_bits(state_of(b.schedule, b.memory()), before));
-      // A run that was interrupted goes on as if it had not been.
+      // An interrupted run continues as if it had not been interrupted.
       Run again(sharded_scenario(first, kMode, true, precision));
       exec::clear_state(again.schedule, again.memory());
       carry(b, again);
@@ -273,7 +273,7 @@ TEST_CASE("state goes from one sharding to another and back, bit for bit") {
 
 namespace {
 
-// Every compute operation costs something else.
+// Every compute operation has a different cost.
 Ideal ideal_of(std::int64_t depth, Time gather, Time reduction, std::int64_t micro_batches = 1,
                Sharding sharding = Sharding::optim_grads_params) {
   Scenario scenario = sharded_scenario({{4, 1}, sharding, depth}, kMode, true, "fp32", 4 * micro_batches);
@@ -293,7 +293,7 @@ Ideal ideal_of(std::int64_t depth, Time gather, Time reduction, std::int64_t mic
 
 struct BlockRows : Rows {
   using Rows::Rows;
-  // First and last operation of a block.
+  // Returns the first and last operation of a block.
   std::pair<std::string, std::string> ends(const std::string& block) const {
     for (const Block& b : schedule.blocks)
       if (b.name == block) return {schedule.operations[b.ops.front()].name, schedule.operations[b.ops.back()].name};
@@ -328,7 +328,7 @@ TEST_CASE("fsdp_comm_overlap: s_i = max(f_(i-1), g_i), g_i = max(s_(i-depth), g_
         for (const std::string& unit : uses[i].gathers) takes += time_of("dp.all_gather." + unit);
         const auto d = static_cast<std::size_t>(depth);
         if (i == 0)
-          gathered = rows.of("dp.all_gather.embedding").end;  // behind AdamW of the step before
+          gathered = rows.of("dp.all_gather.embedding").end;  // after AdamW of the previous step
         else if (depth == 0)
           gathered = finished + takes;
         else
@@ -402,7 +402,7 @@ TEST_CASE("the verifier sees parameters of another layer, and those of the step 
   order.erase(call_of("dp.all_gather.layer", 2));
   REQUIRE_FALSE(verify(schedule).empty());
   CHECK_THAT(verify(schedule).front().message, Catch::Contains("unit.parameter.layer of layer 1 of micro-batch 0"));
-  // An update that comes before the last backward pass has gathered.
+  // An update that comes before the last backward pass has gathered must be rejected.
   order = before;
   const Call update = *call_of("adamw.layer", 0);
   order.erase(call_of("adamw.layer", 0));

@@ -1,4 +1,4 @@
-// Every row of the table of gates (docs/gates.md) against what the reader of scenarios and the schedule do.
+// Tests every row of the table of gates (docs/gates.md) against the reader of scenarios and the schedule.
 #include "model/overlap/gates.hpp"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ const Keys kSequence = kTensor + Keys{"parallel.sequence_parallel=true"};
 const Keys kPieces = kSequence + Keys{"overlap.tp_comm_overlap=true"};
 const Keys kUnits = {"parallel.data_parallel_sharding_strategy=optim_grads_params"};
 
-// What opens all gates of a knob and asks for it.
+// Returns the keys that open all gates of a knob and request it.
 Keys asking(const std::string& knob) {
   static const std::map<std::string, Keys> kAsking = {
       {"overlap_grad_reduce", kReduces},
@@ -103,7 +103,7 @@ Keys asking(const std::string& knob) {
   return {};
 }
 
-// The section of a key.
+// Returns a key with its section.
 std::string placed(const std::string& key) {
   static const std::vector<std::string> kAll = scenario_keys();
   for (const std::string& known : kAll)
@@ -112,7 +112,7 @@ std::string placed(const std::string& key) {
   return "";
 }
 
-// What closes a gate that was open: the opposite of what its row says that it needs.
+// Returns the keys that close an open gate: the opposite of its row's condition.
 Keys closing(const Gate& gate) {
   static const std::map<std::string, Keys> kInWords = {
       {"data_parallel_size x context_parallel_size above 1",
@@ -120,7 +120,7 @@ Keys closing(const Gate& gate) {
       {"data_parallel_sharding_strategy no_shard or optim", kUnits},
       {"data_parallel_sharding_strategy from optim_grads on", {"parallel.data_parallel_sharding_strategy=optim"}},
       {"precision = bf16", {"training.precision=fp32"}},
-      {"a model in fp8 (--fp8-format)", {}},  // there is none
+      {"a model in fp8 (--fp8-format)", {}},  // no keys
       {"recompute_granularity none, selective or full", {"training.recompute_granularity=selective_op"}},
       {"no gradients sharded behind each micro-batch", {"parallel.data_parallel_sharding_strategy=optim_grads_params"}},
       {"recompute_granularity none or selective", {"training.recompute_granularity=full"}},
@@ -162,7 +162,7 @@ Scenario read(const Keys& keys) {
       "test", keys);
 }
 
-// The rows of a knob that are closed.
+// Returns the closed rows of a knob.
 std::vector<std::string> closed(const Scenario& scenario, const std::string& knob) {
   std::vector<std::string> needs;
   const Gates gates = gates_of(scenario);
@@ -195,10 +195,10 @@ TEST_CASE("each gate alone is what its row says: an error of the reader, off wit
     const Keys asks = asking(gate.knob);
     const Scenario whole = read(asks);
     CHECK(gates_of(whole).acts(gate.knob));
-    // Of a group without all-gathers the schedule knows only when it is there.
+    // The schedule has notes on a group without all-gathers only when the group exists.
     CHECK((noted(whole, gate.knob) == "" || gate.knob.ends_with(".cta_policy")));
 
-    // Channels are taken away by saying nothing of them.
+    // Channels are removed by omitting their key.
     const Keys broken = gate.needs == "max_ctas of a group" ? Keys{asks.front()} : asks + closing(gate);
     std::optional<Scenario> scenario;
     std::string refusal;
@@ -256,7 +256,7 @@ TEST_CASE("the default of cuda_device_max_connections is what the profile's fram
     CHECK(connections("megatron-2022", platform, kTensor) == 1);
     CHECK(connections("megatron-2022", platform, kStages) == 0);
     CHECK(connections("megatron-2022", platform, kTensor + given) == 8);
-    CHECK(connections("megatron-2022", platform, kTensor + kUnits + sharded) == 0);  // ZeRO-3 goes without
+    CHECK(connections("megatron-2022", platform, kTensor + kUnits + sharded) == 0);  // ZeRO-3 runs without it
   }
   CHECK(connections("megatron-2022", "b200-sxm", kTensor) == 0);
   CHECK(connections("torchtitan", "h100-sxm", kTensor) == 0);

@@ -1,4 +1,5 @@
-// overlap_param_gather_with_optimizer_step: the first chunk of a rank is updated first and gathered beside the rest.
+// Tests of overlap_param_gather_with_optimizer_step: the first chunk of a rank is updated first and gathered
+// concurrently with the other updates.
 #include <algorithm>
 #include <catch2/catch.hpp>
 
@@ -81,7 +82,7 @@ TEST_CASE("gathers beside the update: the first chunk's is hidden behind the upd
         const std::string& name = schedule.operations[result.programs[stage].ops[row->op].op].name;
         return name.substr(name.rfind('.'));
       };
-      // The last two updates are of the other chunks. The first gather behind an update begins before them.
+      // The last two updates belong to the other chunks. The first gather after an update begins before them.
       const auto first = std::find_if(gathers.begin(), gathers.end(),
                                       [&](const TimelineRow* row) { return row->start >= updates.front()->end; });
       REQUIRE(first != gathers.end());

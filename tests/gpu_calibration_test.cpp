@@ -1,6 +1,6 @@
-// From calibrating a GPU to comparing with it, on the emulated device: every step is there and fits the next. Times are
-// the emulation's, so nothing here is about accuracy.
-#if !defined(__SANITIZE_ADDRESS__)  // emulated threads are slow there
+// Tests from the calibration of a GPU to a comparison with it, on the emulated device: every step exists and fits the
+// next. Times are the emulation's, so nothing here tests accuracy.
+#if !defined(__SANITIZE_ADDRESS__)  // emulated threads are slow with a sanitizer
 #include <array>
 #include <catch2/catch.hpp>
 #include <climits>
@@ -36,7 +36,7 @@ const calibrate::Calibration& calibration() {
   return the_calibration;
 }
 
-// A device that is the simulator's own model of one.
+// A device that follows the simulator's own model of one.
 class SimulatedGpu : public exec::Executor {
  public:
   SimulatedGpu(const VerifiedSchedule& verified, const sim::Platform& platform, const exec::RunOptions& links,
@@ -69,7 +69,7 @@ class SimulatedGpu : public exec::Executor {
   std::vector<std::unique_ptr<host::RankMemory>> memory_;
 };
 
-// A platform with numbers of a GPU's size: the emulation's kernels take longer than the links that they stand for.
+// A platform with numbers of a real GPU's size: the emulation's kernels take longer than the links that they stand for.
 sim::Platform plausible_platform() {
   sim::Platform given = calibration().platform;
   given.op_overhead_us.value = 0.02;
@@ -120,7 +120,7 @@ void check_simulated_gpu() {
     check(found.gpu->beside_copying[c], given.gpu->beside_copying[c]);
     check(found.gpu->copying_beside[c], given.gpu->copying_beside[c]);
   }
-  // Of each key, a time that was measured is the time that it was given.
+  // For each key, the measured time is the given time.
   CHECK(found.costs.size() == given.costs.size());
   for (const auto& [key, fit] : found.costs) {
     INFO(key);
@@ -129,7 +129,7 @@ void check_simulated_gpu() {
       CHECK(sim::evaluate_us(fit, point.features) ==
             Approx(sim::evaluate_us(should, point.features)).epsilon(0.02).margin(0.1));
   }
-  // And what is predicted from it is what happens there, for more ranks than the models were measured at.
+  // A prediction from it equals the run on it, for more ranks than the models were measured at.
   for (const char* mode : {"plain", "overlap_grad_reduce", "overlap_param_gather", "tp_comm_ring_exchange"}) {
     const std::int64_t tp = find_overlap_mode(mode).applies(Scenario().parallel) ? 1 : 2;
     Scenario scenario = calibrate::scenario_of(tiny_gpu_sizes().steps.front().shape, 2, tp);
@@ -183,7 +183,7 @@ void check_simulated_nccl() {
 }
 
 void check_processes() {
-  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);  // threads are no processes: they share what they set
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);  // threads are not processes: they share the environment
   std::array<std::vector<calibrate::Sample>, 2> samples;
   std::vector<std::string> errors = as_processes(2, 60, [&](launch::ProcessGroup& group) {
     samples[static_cast<std::size_t>(group.rank())] = calibrate::probe_nccl(fake_gpu(&group), tiny_gpu_sizes(), 2);
@@ -224,7 +224,7 @@ void check_processes() {
   CHECK(plain.measured.rows.size() == operations);
   CHECK(fake_nccl::live() == 0);
 
-  // Whoever is interrupted, all end together.
+  // An interruption of any process ends all together.
   errors = as_processes(2, 60, [&](launch::ProcessGroup& group) {
     runs[static_cast<std::size_t>(group.rank())] = compare::run(
         scenario, platform, fake_gpu(&group), [](const std::string&) {}, [&] { return group.rank() == 1; });
@@ -252,7 +252,7 @@ void check_completeness() {
        {&gpu.beside_moving, &gpu.beside_waiting, &gpu.moving_beside, &gpu.beside_copying, &gpu.copying_beside})
     for (const sim::Curve& curve : *set) {
       REQUIRE(curve.at.size() == curve.value.size());
-      CHECK(curve.source.kind == "assumed");  // nothing runs beside anything there
+      CHECK(curve.source.kind == "assumed");  // no operations are concurrent there
       for (std::size_t i = 1; i < curve.at.size(); ++i) CHECK(curve.at[i] > curve.at[i - 1]);
       for (const double value : curve.value) CHECK(value >= 0);
     }
@@ -298,7 +298,7 @@ void check_completeness() {
       const Schedule schedule = build_schedule(scenario);
       CHECK(sim::simulate(schedule, sim::cost_schedule(schedule, platform, scenario.cluster)).step > 0);
     }
-  // Llama's products with the residual have not been measured: what is predicted is their parts.
+  // Llama's products with the residual have not been measured: the prediction uses their parts.
   CHECK(platform.costs.contains("gemm_nt_bias_residual_bf16"));
   CHECK_FALSE(platform.costs.contains("gemm_nt_residual_bf16"));
   CHECK(platform.costs.contains("layernorm_backward_acc_bf16"));
@@ -332,7 +332,7 @@ void check_comparison() {
     CHECK(row.predicted_ms > 0);
     CHECK(row.measured_ms.size() == 2);
     CHECK(row.measured_median_ms() > 0);
-    // Nothing of the host corrects it.
+    // No host reading corrects it.
     CHECK(row.core_speed == 1);
     CHECK(row.lost_pct == 0);
     CHECK(row.predicted_as_calibrated_ms == row.predicted_ms);
@@ -341,7 +341,7 @@ void check_comparison() {
   }
   CHECK(run.comparison.rows[0].loss == run.comparison.rows[1].loss);
   CHECK(has_line(run.comparison.notes, "ranks_per_device is not looked at"));
-  // Both ranks' kernels take turns on one GPU: in what was predicted no two run at the same time.
+  // Kernels of both ranks alternate on one GPU: in the prediction no two are concurrent.
   const compare::RowTimelines& plain = run.timelines[0];
   std::vector<std::pair<Picoseconds, Picoseconds>> busy;
   for (const TimelineRow& row : plain.predicted.rows)
@@ -352,7 +352,8 @@ void check_comparison() {
   for (std::size_t i = 1; i < busy.size(); ++i) CHECK(busy[i].first >= busy[i - 1].second);
 }
 
-// What it was killed in the middle of is measured again, and nothing else; all is as if nobody had killed it.
+// Checks that an interrupted calibration repeats only the probe in which it was killed, and gives the results of an
+// uninterrupted one.
 void check_kept() {
   struct Killed {};
   const sim::Platform given = plausible_platform();
@@ -376,11 +377,11 @@ void check_kept() {
   }
   const int all = std::exchange(made, 0), all_steps = std::exchange(steps, 0);
   REQUIRE(all_steps == std::ssize(tiny_gpu_sizes().steps) - 1);
-  last = 6;  // in the third of the training steps, behind the device and the overheads
+  last = 6;  // in the third of the training steps, after the device and the overheads
   CHECK_THROWS_AS(calibrated(), Killed);
   CHECK(steps > 0);
   CHECK(steps < all_steps);
-  last = made + all - 12;  // in the last point of what compute loses beside communication
+  last = made + all - 12;  // in the last point of the compute's slowdown by communication
   CHECK_THROWS_AS(calibrated(), Killed);
   CHECK(steps == all_steps);
   last = INT_MAX;
@@ -394,7 +395,7 @@ void check_kept() {
   CHECK(resumed.platform.costs.size() == calibration().platform.costs.size());
 }
 
-// A GEMM of constants takes a GPU less power than any that trains.
+// With constants a GEMM takes less power of a GPU than in any training.
 class WatchedGpu final : public SimulatedGpu {
  public:
   using SimulatedGpu::SimulatedGpu;
@@ -412,7 +413,7 @@ class WatchedGpu final : public SimulatedGpu {
   void check_varied(StorageId id) {
     const Storage& storage = schedule_.storages[id];
     INFO(schedule_.name << ", " << storage.name);
-    CHECK(storage.kind == BufferKind::parameter);  // nothing overwrites it
+    CHECK(storage.kind == BufferKind::parameter);  // no operation overwrites it
     REQUIRE(storage.dtype == Dtype::bf16);
     const auto values = memory(0).view<std::uint16_t>(schedule_, id, 0, storage.elements);
     const std::set<std::uint16_t> distinct(values.begin(), values.end());
@@ -454,7 +455,7 @@ void check_failures() {
 
 }  // namespace
 
-// In one process: they share a calibration of the emulated device, which takes most of their time.
+// The sections run in one process: they share a calibration of the emulated device, which takes most of their time.
 TEST_CASE("a GPU's calibration", "[cuda][calibrate][processes]") {
   SECTION("calibrating the simulator's own model of a GPU finds what it was given") check_simulated_gpu();
   SECTION("calibrating the simulator's own NCCL finds what it was given") check_simulated_nccl();

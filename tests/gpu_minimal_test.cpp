@@ -1,4 +1,4 @@
-// calibrate --minimal on a device of stated times and on the emulated one.
+// Tests of calibrate --minimal on a device with given times and on the emulated one.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -45,7 +45,7 @@ const ImportedPlatform::Part& part(const ImportedPlatform& imported, const std::
   return *std::find_if(imported.parts.begin(), imported.parts.end(), [&](const auto& one) { return one.what == what; });
 }
 
-// A GPU whose operations take so long. GEMMs become slower when it has run for more than half of the measurement.
+// A GPU with these times. GEMMs become slower in the second half of the measurement.
 struct Times {
   double gemm_us = 0, later_gemm_us = 0, copy_us = 0, small_us = 0;
   std::int64_t memory_bytes = 1 << 30;
@@ -87,7 +87,7 @@ Machine timed_gpu(const Times& times) {
           2};
 }
 
-// 2 · 128³ FLOP take 0.041943 µs by the table; 2 · 2 · 4096 bytes at 1000 GB/s 0.016384.
+// 2 · 128³ FLOP take 0.041943 µs by the table; 2 · 2 · 4096 bytes at 1000 GB/s take 0.016384.
 constexpr Times kTimes = {0.041943, 1.25 * 0.041943, 0.02048, 2.5};
 
 }  // namespace
@@ -116,7 +116,7 @@ TEST_CASE("a minimal calibration finds what the GPU takes", "[calibrate][minimal
 
 TEST_CASE("a minimal calibration copies what fits", "[calibrate][minimal]") {
   MinimalSizes sizes = testing::tiny_minimal_sizes();
-  sizes.copied = 1 << 24;  // 32 MiB each way
+  sizes.copied = 1 << 24;  // 32 MiB in each direction
   Times times = kTimes;
   times.copy_us *= (1 << 24) / (1 << 12) / 2;
   Schedule one_lane;
@@ -144,7 +144,7 @@ TEST_CASE("a minimal calibration refuses a base of another GPU", "[calibrate][mi
             .find("expected a GPU") != std::string::npos);
 }
 
-#if !defined(__SANITIZE_ADDRESS__)  // emulated threads are slow there
+#if !defined(__SANITIZE_ADDRESS__)  // emulated threads are slow with a sanitizer
 TEST_CASE("a minimal calibration of the emulated device is written and read again", "[cuda][calibrate][minimal]") {
   ImportedPlatform imported = base();
   measure(testing::fake_gpu(), {{16, 16, 16}, 1 << 10, 1, 0}, imported);

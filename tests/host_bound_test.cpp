@@ -1,4 +1,5 @@
-// Breakdown::host against closed forms: how long the compute lane waits for the process that issues operations.
+// Tests of Breakdown::host against closed forms: the time that the compute lane waits for the process that issues
+// operations.
 #include <catch2/catch.hpp>
 
 #include "model/build_schedule.hpp"
@@ -37,7 +38,7 @@ TEST_CASE("a device waits for its host until the next kernel is issued", "[expos
   CHECK(s.result.step == 64 * us);
   CHECK(s.breakdown.host == (10 + 6 + 6) * us);
   CHECK(s.breakdown.bubble == s.breakdown.host);
-  // A fast host is waited for at the beginning of a step alone.
+  // The lane waits for a fast host only at the beginning of a step.
   toy.costs.host.step = 7 * us;
   toy.costs.host.issue = {1 * us, 1 * us, 1 * us, 1 * us};
   s = simulated(toy);
@@ -57,7 +58,7 @@ TEST_CASE("a communication that is awaited and not issued is waiting for the hos
   const OpId r = toy.collective("r", cost, {after(a)});
   toy.compute("b", 1 * us, {after(r)});
   toy.costs.host.issue = {10 * us, 10 * us, 10 * us};
-  // a 10 to 14, r issued at 20 and over at 70, b at once.
+  // a runs 10 to 14; r is issued at 20 and over at 70; b follows at once.
   const Simulated s = simulated(toy);
   CHECK(s.result.step == 71 * us);
   CHECK(s.breakdown.exposed_total == 50 * us);

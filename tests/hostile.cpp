@@ -27,7 +27,7 @@ using namespace launch;
 using Random = std::mt19937_64;
 
 constexpr double kTimeout_s = 5;
-constexpr std::size_t kMost = 20'000;  // bytes that a rank may give
+constexpr std::size_t kMost = 20'000;  // bytes that a rank may send
 
 std::uint64_t below(Random& random, std::uint64_t end) { return random() % end; }
 
@@ -50,7 +50,8 @@ Bytes noise(Random& random, std::size_t most) {
   return bytes;
 }
 
-// Messages, whose kinds and lengths may be right, wrong or huge, with some bytes behind, perhaps as many as announced.
+// Messages whose kinds and lengths may be right, wrong or huge, with some bytes after them, perhaps as many as
+// announced.
 Bytes random_messages(Random& random) {
   Bytes said;
   for (std::uint64_t count = 1 + below(random, 6); count > 0; --count) {
@@ -71,7 +72,7 @@ Bytes random_messages(Random& random) {
   return said;
 }
 
-// May fail: whoever listens hangs up.
+// Sends bytes; a failure is ignored, because the listener hangs up.
 void say(const Socket& socket, std::span<const std::byte> bytes) {
   try {
     send_all(socket, bytes, time_for(1, bytes.size()));
@@ -79,7 +80,7 @@ void say(const Socket& socket, std::span<const std::byte> bytes) {
   }
 }
 
-// A greeting that is noise, cut short, altered, or proved with another token.
+// Sends a greeting that is noise, cut short, altered, or proved with another token.
 void stranger(Random& random, int port) {
   try {
     const Socket socket = connect_to("127.0.0.1", port, time_for(1, 0));
@@ -104,12 +105,12 @@ void stranger(Random& random, int port) {
   }
 }
 
-// Greets as it should, does nothing, some or all of what rank 1 does, and says something else in between.
+// Greets correctly, does nothing, some or all of what rank 1 does, and sends something else in between.
 void false_rank(Random& random, const World& world) {
   try {
     const Caller caller{1, 3, kNoCommunicator, 0};
     const Socket socket = call("127.0.0.1", world.port, time_for(2, 0), world.token, caller);
-    const Socket listening = listen_on("127.0.0.1", 0);  // and never answers
+    const Socket listening = listen_on("127.0.0.1", 0);  // it never answers
     const std::uint64_t rounds = below(random, 5);
     for (std::uint64_t round = 0; round < rounds; ++round) {  // barriers, an address and parts of the right size
       std::string text(round < 2 ? 0 : 8, 'x');
@@ -124,7 +125,7 @@ void false_rank(Random& random, const World& world) {
     std::this_thread::sleep_for(std::chrono::milliseconds(below(random, 20)));
     if (below(random, 2) == 0) say(socket, noise(random, 3000));
     Bytes rest(1 << 16);
-    // It may also read what it is sent, or nothing, until the other end hangs up.
+    // It may also read the messages it gets, or none, until the other end hangs up.
     if (below(random, 2) == 0)
       while (receive_all(socket, std::span(rest).first(1), time_for(3, 0))) {
       }
@@ -132,7 +133,7 @@ void false_rank(Random& random, const World& world) {
   }
 }
 
-// What a job does beside its steps.
+// The communication of a job outside its steps.
 void work(ProcessGroup& group, const Schedule& schedule) {
   group.watch(1);
   group.barrier();
@@ -168,7 +169,7 @@ HostileReport run_hostile(std::uint64_t first_seed, int conversations) {
           World world = first;
           world.rank = rank;
           if (rank != 0) world.listening = -1;
-          // Strangers may come first.
+          // Strangers may connect first.
           if (rank != 0 && !knows_token) std::this_thread::sleep_for(std::chrono::milliseconds(late));
           try {
             ProcessGroup group(world, kTimeout_s);

@@ -13,8 +13,8 @@ void check(std::uint64_t first_seed, int conversations) {
   CHECK(report.wrong.empty());
   CHECK(report.lived + report.failed == conversations);
   CHECK(report.failed > 0);
-  CHECK(report.lived >= conversations / 2);    // those that strangers visit
-  CHECK(report.most_more_bytes < (64 << 20));  // threads' stacks and heaps among them; gigabytes were announced
+  CHECK(report.lived >= conversations / 2);    // jobs visited by strangers
+  CHECK(report.most_more_bytes < (64 << 20));  // threads' stacks and heaps included; gigabytes were announced
   std::cout << conversations << " hostile conversations: " << report.lived << " jobs lived, " << report.failed
             << " failed, the longest took " << report.longest_s << " s; " << report.most_more_bytes / 1024
             << " KiB more memory at most\n";

@@ -8,15 +8,15 @@ namespace stretto::testing {
 
 using Time = Picoseconds;
 
-// A schedule on an ideal machine: cores for everybody, nothing slows anything, no overheads. Operations cost nothing
-// unless told, so a simulated step is what a formula says, to the picosecond.
+// A schedule on an ideal machine: enough cores, no interference, no overheads. Operations cost nothing unless set, so a
+// simulated step equals a formula to the picosecond.
 struct Ideal {
   explicit Ideal(const Scenario& scenario) : schedule(build_schedule(scenario)) {
     costs.compute.resize(schedule.operations.size());
     costs.collective.resize(schedule.operations.size());
     costs.link_bytes_per_s = 1e9;
   }
-  // Of computation and of communication alike: the transfer takes as long, from when all are there.
+  // Sets the time of a computation or communication: a transfer takes this long from the arrival of the last member.
   void set(const std::string& name, Time time) { set(schedule.find_operation(name).value(), time); }
   void set(OpId op, Time time) { costs.compute[op].alone = costs.collective[op].latency = time; }
   sim::SimResult run(const sim::SimOptions& options = {}) const {
@@ -29,7 +29,7 @@ struct Ideal {
   sim::Costs costs;
 };
 
-// What the first rank did in a step on an ideal machine, which must outlive this.
+// The rows of the first rank in a step on an ideal machine, which must outlive this object.
 struct Rows {
   explicit Rows(const Ideal& ideal) : schedule(ideal.schedule), result(ideal.run()) {}
   const TimelineRow& of(const std::string& name, std::int64_t layer = 0) const {

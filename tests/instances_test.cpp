@@ -1,5 +1,5 @@
-// Several instances of the distributed optimizer, HSDP included: the numerics of one rank, shards, checkpoints, and the
-// all-reduce across instances beside the rest, on an ideal machine.
+// Tests of several instances of the distributed optimizer, including HSDP: the numerics of one rank, shards,
+// checkpoints, and the all-reduce across instances overlapped with other communication, on an ideal machine.
 #include <algorithm>
 #include <catch2/catch.hpp>
 
@@ -212,7 +212,7 @@ TEST_CASE("across instances: g_b = max(f_b, g_(b-1)) + a_b, beside the next redu
         CHECK(between.end == reduced);
       }
       REQUIRE(b > 4);
-      // The reduce-scatter behind does not wait for it.
+      // The next reduce-scatter does not wait for it.
       if (scatter == 30'000 && across == 30'000)
         CHECK(rows.of("dp.reduce_scatter.b2").start < rows.of("dp.all_reduce_instances.b1").end);
       CHECK(rows.of("norm.sum_squares.b" + std::to_string(b - 1)).start >= reduced);

@@ -1,6 +1,7 @@
 #pragma once
-// For tests of kernels: operands of random data, on the host and on the device, and how equal they are. On a GPU in
-// gpu_tests (STRETTO_ON_GPU), everywhere else with its threads emulated.
+// For tests of kernels: operands of random data, on the host and on the device, and comparisons of them. Kernels run on
+// a GPU in gpu_tests (STRETTO_ON_GPU), everywhere else with their threads emulated. Shapes are [rows, cols] in
+// elements; sizes in bytes are named so.
 #if defined(STRETTO_ON_GPU)
 #include <cuda_runtime.h>
 #endif
@@ -30,7 +31,7 @@
 
 namespace stretto::cuda {
 
-// What mixed precision keeps in f32.
+// Returns whether mixed precision keeps an operand in f32.
 inline bool is_kept_wide(const Work& work, const std::string& name) {
   static const std::set<std::string> kNames = {"stats", "lse",  "lses", "dgamma", "dbeta", "dwte",
                                                "dwpe",  "grad", "m",    "v",      "master"};
@@ -42,8 +43,8 @@ inline bool is_kept_wide(const Work& work, const std::string& name) {
   return kNames.contains(name) || is_squared || is_bias_gradient || is_sum_of_gemm;
 }
 
-// Elements between rows. A sanitizer's build takes one that forbids packs and one that allows them: without a gap the
-// end of a row hides in the next.
+// Elements between rows. A sanitizer's build takes one gap that forbids packs and one that allows them: without a gap
+// an access beyond the end of a row hides in the next row.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr std::int64_t kGaps[] = {3, 8};
 #else
@@ -66,7 +67,7 @@ struct Buffer {
         return to_float(*reinterpret_cast<const Bf16*>(p));
       case Dtype::i32:
         return *reinterpret_cast<const std::int32_t*>(p);
-      case Dtype::e4m3:  // its bits, which have to be the same
+      case Dtype::e4m3:  // its bits, which must be equal
         return std::to_integer<int>(*p);
     }
     return 0;
@@ -93,7 +94,7 @@ struct Buffer {
   }
 };
 
-// What a random number in [-1, 1) becomes where not every number will do.
+// Maps a random number in [-1, 1) to a valid value, for operands that cannot hold every number.
 inline double shaped(const std::string& name, std::int64_t col, double value, const Work& work) {
   if (name == "v") return value * value;
   if (name == "norm_squared") return 30;
@@ -102,13 +103,13 @@ inline double shaped(const std::string& name, std::int64_t col, double value, co
     return hyper[col];
   }
   if (name == "packed") {
-    // Any byte, but scales near 1.
+    // Any byte is valid, but scales are near 1.
     const ScaledCast& cast = std::get<ScaledCast>(work);
     const double byte = std::floor((value + 1) * 127);
     return col % cast.packed() >= cast.elements ? std::floor(127 + value * 9) : byte == 127 ? 126 : byte;
   }
   if (name == "x" && std::holds_alternative<ScaledCast>(work)) {
-    // Blocks of many sizes, one of zeros, numbers that are far below the largest of their block.
+    // The blocks have many magnitudes, one has only zeros, and some numbers are far below the largest of their block.
     const std::int64_t block = col / kScaleBlock;
     return block % 7 == 3 ? 0 : value * std::exp2(double(block % 60) - 30) * (col % 5 == 0 ? 1e-3 : 1);
   }
@@ -179,7 +180,7 @@ inline std::vector<exec::Operand> bound(std::vector<Buffer>& buffers) {
   return operands;
 }
 
-// The same bits where nothing may be written; results within `tolerance` of the largest of them.
+// Checks equal bits where nothing may be written; results must agree within `tolerance` of the largest of them.
 inline void check_same(const std::vector<Buffer>& device, const std::vector<Buffer>& host,
                        const std::vector<Buffer>& before, double tolerance) {
   for (std::size_t i = 0; i < device.size(); ++i) {
@@ -211,10 +212,10 @@ inline void check_same(const std::vector<Buffer>& device, const std::vector<Buff
   }
 }
 
-// Where kernels find their operands: the buffers themselves, or copies on a GPU that take() brings back.
+// The operands for kernels: the buffers themselves, or copies on a GPU that take() brings back.
 class OnDevice {
  public:
-  // `before`: elements between where memory begins and each operand, which then is not aligned to packs.
+  // `before`: elements between the begin of memory and each operand, which then is not aligned to packs.
   explicit OnDevice(std::vector<Buffer>& buffers, std::int64_t before = 0)
       : buffers_(buffers), operands_(bound(buffers)) {
     scratch_ = allocate(kScratch_bytes);
@@ -232,13 +233,13 @@ class OnDevice {
   OnDevice(const OnDevice&) = delete;
   OnDevice& operator=(const OnDevice&) = delete;
 
-  // Little scratch and few SMs, so that sums are of several parts.
+  // Runs with little scratch and few SMs, so that sums have several parts.
   void run(const Work& work, std::size_t scratch_bytes = 1 << 16, int sms = 3) {
     launch_work(work, operands_, {nullptr, scratch_, scratch_bytes, sms});
     take();
   }
 #if defined(STRETTO_ON_GPU)
-  // Whether the cuDNN that is there may be asked for it.
+  // Returns whether the installed cuDNN may be used for it.
   static bool runs_by_cudnn(const Attention& work) { return fault_of_cudnn(cudnn().GetVersion(), work).empty(); }
   void run_by_cudnn(const Attention& work) {
     AttentionRunner runner;
@@ -247,7 +248,7 @@ class OnDevice {
     REQUIRE(has_plan);
     const auto bytes = static_cast<std::size_t>(runner.workspace_bytes(work, operands_));
     void* const workspace = allocate(bytes);
-    REQUIRE(cudaMemset(workspace, 0xff, bytes) == cudaSuccess);  // NaN where somebody thinks that it is clear
+    REQUIRE(cudaMemset(workspace, 0xff, bytes) == cudaSuccess);  // NaN, so that code that assumes zeros fails
     runner.run(work, operands_, static_cast<std::byte*>(workspace), {});
     take();
     release(workspace);
@@ -255,7 +256,7 @@ class OnDevice {
   void run_by_cublas(GemmRunner& runner, const Gemm& work) {
     const Stream stream{nullptr, scratch_, kScratch_bytes, 3};
     runner.tune(work, operands_, stream);
-    give();  // tuning has written to them
+    give();  // tuning has written to the operands
     runner.run(work, operands_, stream);
     take();
   }

@@ -9,7 +9,7 @@
 #include "base/bf16.hpp"
 #include "exec/host/kernels/kernels.hpp"
 
-// For the unit tests of the kernels only.
+// Matrices and comparisons for the unit tests of the kernels only. Sizes are in elements.
 namespace stretto::host::testing {
 
 template <class T>
@@ -26,8 +26,8 @@ constexpr Dtype dtype_of() {
   }
 }
 
-// A row-major matrix whose rows are ld ≥ cols elements apart. Fresh ones hold NaN everywhere (integers: 0), so a kernel
-// that reads what it should only write gives NaNs.
+// A row-major matrix whose rows are ld ≥ cols elements apart. New ones hold NaN everywhere (integers: 0), so a kernel
+// that reads an output before it writes it gives NaNs. Owns its elements.
 template <class T>
 struct Matrix {
   std::int64_t rows, cols, ld;
@@ -50,7 +50,7 @@ struct Matrix {
   }
 };
 
-// Uniform in [-1, 1), the same on every machine and for every T up to rounding.
+// Returns a matrix uniform in [-1, 1), equal on every machine and for every T up to rounding.
 template <class T>
 Matrix<T> random_matrix(std::int64_t rows, std::int64_t cols, std::uint64_t seed, std::int64_t gap = 0) {
   std::mt19937_64 generator(seed);
@@ -76,7 +76,7 @@ inline Matrix<std::int32_t> column(const std::vector<std::int32_t>& values) {
 
 inline void run(const Work& work, const std::vector<Operand>& operands) { run_work(work, operands); }
 
-// max |a − b|; infinity when any is NaN.
+// Returns max |a − b|; infinity when any is NaN.
 template <class A, class B>
 double max_difference(const Matrix<A>& a, const Matrix<B>& b) {
   double largest = 0;
@@ -89,7 +89,7 @@ double max_difference(const Matrix<A>& a, const Matrix<B>& b) {
   return largest;
 }
 
-// Σ weight ∘ value: a scalar function whose gradient with respect to `value` is `weight`.
+// Returns Σ weight ∘ value: a scalar function whose gradient with respect to `value` is `weight`.
 inline double weighted_sum(const Matrix<double>& weight, const Matrix<double>& value) {
   double sum = 0;
   for (std::int64_t row = 0; row < weight.rows; ++row) {
@@ -98,7 +98,8 @@ inline double weighted_sum(const Matrix<double>& weight, const Matrix<double>& v
   return sum;
 }
 
-// The gradient of fn() with respect to every element of `x`, by central differences: error about 1e-9 for O(1) values.
+// Returns the gradient of fn() with respect to every element of `x`, by central differences: the error is about 1e-9
+// for O(1) values.
 template <class Fn>
 Matrix<double> numeric_gradient(Matrix<double>& x, Fn fn) {
   constexpr double step = 1e-5;

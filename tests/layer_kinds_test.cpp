@@ -1,5 +1,5 @@
-// Models with layers of two kinds, with an MLP and without, and models with heads of their own width and norms of q and
-// k, train in every layout what one rank trains.
+// Tests of models with layers of two kinds, with an MLP and without, and models with heads of their own width and norms
+// of q and k: they train in every layout what one rank trains.
 #include <catch2/catch.hpp>
 #include <map>
 
@@ -37,7 +37,7 @@ Scenario mixed(const Layout& layout, const std::string& mode, bool llama) {
   return scenario_of(Model::two_kinds, layout, mode, llama);
 }
 
-// Norms of heads begin with other weights than 1 and 0.
+// Norms of heads begin with weights other than 1 and 0.
 Trained train_changed(const Scenario& scenario) {
   return train(scenario, 2, false, 1, [](exec::FullTensor& tensor) {
     if (tensor.name.find("_norm.") == std::string::npos) return;
@@ -68,7 +68,7 @@ TEST_CASE("kinds of layers and norms of heads: every layout and mode equals the 
                             {1, 2, true, 1, 1, "", 0, 2, {CpCommType::all_gather}}};
   for (const bool llama : {false, true}) {
     // Sequences are longer where ranks share them.
-    std::map<std::int64_t, Trained> references;  // by their length
+    std::map<std::int64_t, Trained> references;  // [sequence length]
     for (const Layout& layout : layouts) {
       Scenario one = scenario_of(kind, {}, "plain", llama);
       one.model.seq_length = scenario_of(kind, layout, "plain", llama).model.seq_length;
@@ -115,7 +115,7 @@ TEST_CASE("gradients with norms of heads are the slopes of the loss", "[layer_ki
     Scenario scenario = scenario_of(Model::normalised_heads, {}, "plain", llama);
     scenario.model.num_layers = 2;
     scenario.model.position_embedding_type = PositionEmbedding::rope;
-    // The loss of the first step, with so much of a random direction added to one tensor of the weights.
+    // Returns the loss of the first step, with `much` of a random direction added to one tensor of the weights.
     const auto step_with = [&](const std::string& name, double much) {
       return train(scenario, 1, false, 1, [&](exec::FullTensor& tensor) {
         const double factor = tensor.name == name ? much : 0;

@@ -16,15 +16,17 @@ namespace {
 
 constexpr int kLayoutSteps = 2;
 constexpr double kExact = 1e-10, kExactParameters = 1e-8;
-// In few bits: as far from fp64 as so many times a single rank, and so many units in the last place besides.
+// The bound in low precision: kTimesOneRank times the distance of a single rank from fp64, plus kUnits units in the
+// last place.
 constexpr double kUnitOfBf16 = 1.0 / 256, kUnitOfF32 = 1.0 / (1 << 23), kUnitOfF64 = 0x1p-52, kTimesOneRank = 4,
                  kUnits = 8;
-// Where that is exceeded: so many times as far as a single rank moves when its weights do by a unit, the farthest of so
-// many draws. What 500 layouts differed by was at most 1.3 times that, whether it was 1e-15 or 1e-4.
+// A larger distance is allowed up to kTimesSensitivity times the distance that a single rank moves when its weights
+// change by a unit, the farthest of kDraws draws. 500 layouts differed by at most 1.3 times that distance, which was
+// between 1e-15 and 1e-4.
 constexpr double kTimesSensitivity = 4;
 constexpr int kDraws = 8;
 
-// The same training without any parallelism, overlap and fusion.
+// Returns the training without any parallelism, overlap and fusion.
 Scenario on_single_rank(Scenario scenario, const std::string& precision) {
   scenario.parallel = {};
   scenario.overlap = {};
@@ -38,8 +40,8 @@ Scenario on_single_rank(Scenario scenario, const std::string& precision) {
   return scenario;
 }
 
-// With parameters in fp8 these tiny models are another computation, which needs ranks to gather from: the same replicas
-// and cuts of tensors, without stages, instances and overlap.
+// With parameters in fp8 these tiny models compute something else, which needs ranks to gather from. So the reference
+// keeps the replicas and cuts of tensors, and leaves out stages, instances and overlap.
 Scenario without_stages(Scenario scenario) {
   const Parallel& given = scenario.parallel;
   Parallel parallel;
@@ -58,15 +60,15 @@ Scenario without_stages(Scenario scenario) {
   return scenario;
 }
 
-// How far a run is from another, in what it reports of each step and in all that it leaves.
+// The distance between two runs, in their reports of each step and in their final state.
 struct Distance {
   double loss = 0, gradient_norm = 0, gradients = 0, parameters = 0;
 };
 
-// A NaN is the largest.
+// Returns the larger one; a NaN is the largest.
 double larger(double a, double b) { return std::isnan(b) || b > a ? b : a; }
 
-// The larger of both everywhere.
+// Returns the larger distance in every member.
 Distance farther(const Distance& a, const Distance& b) {
   return {larger(a.loss, b.loss), larger(a.gradient_norm, b.gradient_norm), larger(a.gradients, b.gradients),
           larger(a.parameters, b.parameters)};
@@ -74,7 +76,8 @@ Distance farther(const Distance& a, const Distance& b) {
 
 double relative(double got, double expected) { return std::abs(got - expected) / std::abs(expected); }
 
-// ‖a − b‖ / ‖b‖ over all tensors together. In few bits a tensor whose gradient is near zero has none that is right.
+// Returns ‖a − b‖ / ‖b‖ over all tensors together. In low precision a tensor whose gradient is near zero has no
+// meaningful value of its own.
 double overall_difference(const std::vector<exec::FullTensor>& a, const std::vector<exec::FullTensor>& b) {
   if (a.size() != b.size()) return 1;
   double difference = 0, norm = 0;
@@ -103,16 +106,16 @@ bool reduces_in_bf16(const Scenario& scenario) {
   return !scenario.overlap.grad_reduce_in_fp32 && scenario.parallel.replicas() > 1;
 }
 
-// Of the last place of the fewest bits that something is rounded to.
+// Returns the unit in the last place of the lowest precision to which anything is rounded.
 double unit_of(const Scenario& scenario) {
   const std::string& precision = scenario.training.precision;
   if (precision == "bf16" || reduces_in_bf16(scenario)) return kUnitOfBf16;
   return precision == "fp32" ? kUnitOfF32 : kUnitOfF64;
 }
 
-// How far a single rank in fp64 moves when each of its weights does by `unit`, up or down. Rounding moves what it
-// computes about as far, in whatever order it is computed: of a model of hidden size 2 or 4 a norm divides the
-// difference of nearly equal numbers by little more than sqrt(epsilon), layer after layer.
+// Returns how far a single rank in fp64 moves when each of its weights changes by `unit`, up or down. Rounding moves
+// its results about as far, in any order of computation: in a model of hidden size 2 or 4 a norm divides the difference
+// of nearly equal numbers by little more than sqrt(epsilon), layer after layer.
 Distance sensitivity(const Scenario& scenario, const Trained& exact, double unit, TensorDistance of_tensors) {
   Distance most;
   for (int draw = 0; draw < kDraws; ++draw) {
@@ -126,7 +129,7 @@ Distance sensitivity(const Scenario& scenario, const Trained& exact, double unit
   return most;
 }
 
-// Nothing that is not a number is within anything.
+// A NaN is within no bound.
 bool is_within(const Distance& a, const Distance& b) {
   return a.loss <= b.loss && a.gradient_norm <= b.gradient_norm && a.gradients <= b.gradients &&
          a.parameters <= b.parameters;
@@ -141,7 +144,8 @@ std::vector<std::string> differences_from_one_rank(const Scenario& scenario, con
   const TensorDistance of_tensors = unit == kUnitOfF64 ? worst_relative_difference : overall_difference;
   Distance got = distance(trained, exact, of_tensors), most{kExact, kExact, kExact, kExactParameters};
   if (unit != kUnitOfF64) {
-    // Fusions leave out roundings, which a badly conditioned model shows: one rank has those that act in the layout.
+    // Fusions omit roundings, which a badly conditioned model shows, so the single rank has the fusions that act in the
+    // layout.
     Scenario alone_too = on_single_rank(scenario, precision);
     alone_too.training.gelu_fusion = scenario.training.gelu_fusion;
     alone_too.training.attention_backend = scenario.training.attention_backend;
@@ -150,7 +154,7 @@ std::vector<std::string> differences_from_one_rank(const Scenario& scenario, con
     const Trained rounded = train(alone_too, kLayoutSteps, false);
     const Distance alone = distance(rounded, exact, of_tensors);
     const auto widened = [&](double error) { return kTimesOneRank * error + kUnits * unit; };
-    // Rounding may leave the norm as it is by chance; it is as far off as the gradients are at most (triangle
+    // Rounding may leave the norm unchanged by chance; its error is at most that of the gradients (triangle
     // inequality).
     const double alone_norm = std::max(alone.gradient_norm, alone.gradients);
     most = {widened(alone.loss), widened(alone_norm), widened(alone.gradients), widened(alone.parameters)};
@@ -179,7 +183,7 @@ std::vector<std::string> differences_from_one_rank(const Scenario& scenario, con
 
 namespace {
 
-// The same layout where rounding hides nothing.
+// Returns the layout in a precision in which rounding hides nothing.
 Scenario in_fp64(Scenario scenario) {
   scenario.training.precision = "fp64";
   scenario.overlap.grad_reduce_in_fp32 = true;
@@ -187,7 +191,7 @@ Scenario in_fp64(Scenario scenario) {
   return scenario;
 }
 
-// Tensor-parallel overlap cuts GEMMs, which is another computation: it stays.
+// Tensor-parallel overlap cuts GEMMs, which is another computation, so it stays.
 Scenario without_overlap(Scenario scenario) {
   Overlap& overlap = scenario.overlap;
   overlap.overlap_grad_reduce = overlap.overlap_param_gather = false;
@@ -198,7 +202,7 @@ Scenario without_overlap(Scenario scenario) {
   return scenario;
 }
 
-// A machine on which everything takes some time and has to do with everything else.
+// A machine on which every operation takes time and interferes with every other.
 sim::Costs random_costs(const Schedule& schedule, Draw& draw) {
   sim::Costs costs;
   costs.link_bytes_per_s = 1e9;
@@ -235,7 +239,7 @@ sim::Costs random_costs(const Schedule& schedule, Draw& draw) {
   return costs;
 }
 
-// Makes ranks different in the eyes of fold_ranks.
+// Makes ranks different for fold_ranks.
 void forbid_folding(Schedule& schedule) {
   for (const Coord axis : {Coord::dp_instance, Coord::dp, Coord::cp, Coord::cp_exchange, Coord::tp}) {
     View view;
@@ -244,7 +248,7 @@ void forbid_folding(Schedule& schedule) {
   }
 }
 
-// Folding changes no time, and a period that was taken for steady stays.
+// Checks that folding changes no time, and that a period that was taken as steady stays.
 std::string broken_simulation(const Schedule& schedule, Draw& draw) {
   const sim::Costs costs = random_costs(schedule, draw);
   Schedule unfolded = schedule;
@@ -256,7 +260,7 @@ std::string broken_simulation(const Schedule& schedule, Draw& draw) {
   if (some.step != all.step)
     line << "simulated step is " << some.step << " ps of " << some.programs.size() << " ranks, " << all.step
          << " ps of all " << all.programs.size();
-  // The last step of a simulation ends with none behind it: two of them differ by a period.
+  // The last step of a simulation has no step after it; two of them differ by a period.
   sim::SimOptions to_the_end;
   to_the_end.stops_when_steady = false;
   const auto end_of = [&](int steps) {

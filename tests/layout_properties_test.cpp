@@ -1,4 +1,4 @@
-// What random layouts are compared by: rounding passes, however much a model magnifies it, and mistakes do not.
+// Tests of the comparison of random layouts: rounding passes, however much a model magnifies it, and mistakes fail.
 #include "tests/layout_properties.hpp"
 
 #include <catch2/catch.hpp>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kSteps = 2;
 
-// One head of two: normalised is the difference of two numbers, of which some are nearly equal.
+// One head of two elements: the norm sees the difference of two numbers, some of which are nearly equal.
 Scenario magnifies_rounding() {
   return parse_scenario(R"([model]
 num_layers = 4
@@ -50,14 +50,14 @@ Trained train_changed(const Scenario& scenario, const std::function<void(Operati
   return train_schedule(schedule, plan_memory(schedule), scenario, kSteps, false);
 }
 
-// All gradients are too large by a part of themselves.
+// All gradients are too large by a share of themselves.
 Trained with_wrong_scale(const Scenario& scenario, double by) {
   return train_changed(scenario, [&](Operation& operation) {
     if (auto* loss = std::get_if<CrossEntropy>(&operation.work)) loss->scale *= 1 + by;
   });
 }
 
-// Of one weight in each layer only the last micro-batch of a step counts.
+// For one weight in each layer only the last micro-batch of a step counts.
 Trained with_lost_contributions(const Scenario& scenario) {
   int lost = 0;
   Trained trained = train_changed(scenario, [&](Operation& operation) {
@@ -83,7 +83,7 @@ TEST_CASE("a layout may differ from one rank by what rounding comes to in its mo
     CHECK(differences_from_one_rank(scenario, moved).empty());
     most = std::max(most, worst_relative_difference(moved.gradients, plain.gradients));
   }
-  CHECK(most > 1e-10);  // otherwise this says nothing
+  CHECK(most > 1e-10);  // otherwise the test is meaningless
 }
 
 TEST_CASE("a mistake is found where a model magnifies rounding") {

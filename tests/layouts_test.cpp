@@ -1,4 +1,4 @@
-// Tensor and sequence parallelism, in any mixture with data parallelism, train what one rank trains.
+// Tests that tensor and sequence parallelism, combined with data parallelism, train what one rank trains.
 #include <catch2/catch.hpp>
 
 #include "model/verify/dataflow.hpp"
@@ -90,7 +90,7 @@ TEST_CASE("GELU and gradients of biases as epilogues give the same bits, cut int
             CHECK((elementwise->fn != ElementwiseFn::gelu && elementwise->fn != ElementwiseFn::gelu_backward));
             sums += elementwise->fn == ElementwiseFn::column_sum;
           }
-        CHECK(sums == (layout.sequence_parallel ? 2 : 0));  // each rank's rows, of the two row-parallel layers
+        CHECK(sums == (layout.sequence_parallel ? 2 : 0));  // each rank's rows, in the two row-parallel layers
         const auto check_same = [&] {
           const Trained together = train(scenario, 2, false);
           CHECK(together.losses == apart.losses);
@@ -127,7 +127,7 @@ TEST_CASE("the bias before GELU is summed with its gradient where there is that 
   };
   scenario.training.gelu_bias_gradient_fusion = true;
   CHECK(is_off_because("gelu_fusion is off"));
-  scenario.training.gelu_fusion = true;  // gradients of other biases stay apart
+  scenario.training.gelu_fusion = true;  // gradients of other biases stay separate
   CHECK_FALSE(is_off_because(""));
   const Trained fused = train(scenario, 2, false);
   for (const Operation& operation : build_schedule(scenario).operations) CHECK(operation.name != "fc1.bgrad");
@@ -184,7 +184,7 @@ TEST_CASE("both gradients of a norm in one operation give the same bits", "[seri
         const Trained apart = train(scenario, 2, false);
         const std::size_t operations = build_schedule(scenario).operations.size();
         scenario.training.norm_gradient_fusion = true;
-        // Those of a layer, two, and of the head.
+        // The operations of a layer, two, and of the head are gone.
         CHECK(build_schedule(scenario).operations.size() == operations - 3);
         const Trained together = train(scenario, 2, true);
         CHECK(together.losses == apart.losses);

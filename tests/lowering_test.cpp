@@ -1,5 +1,4 @@
-// The schedules that lowering and the overlap rewrites build: that all verify, and that each mode has the edges that it
-// is made of.
+// Tests of the schedules that lowering and the overlap rewrites build: all verify, and each mode has its edges.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <iterator>
@@ -17,7 +16,7 @@ namespace {
 
 constexpr std::uint32_t kNowhere = ~0u;
 
-// One rank's bound operations, by name and by what they touch.
+// One rank's bound operations, by name and by accessed storage.
 struct Built {
   Schedule schedule;
   BoundProgram program;
@@ -56,7 +55,7 @@ struct Built {
     return std::any_of(program.waits.begin() + bound.wait_begin, program.waits.begin() + bound.wait_end,
                        [&](const BoundWait& w) { return w.kind == kind && w.op == on && w.steps_ago == steps_ago; });
   }
-  // It, or an operation before it on its lane, waits for `on` or for one behind that on its lane.
+  // Returns whether the operation, or an earlier one on its lane, waits for `on` or for a later one on that one's lane.
   bool comes_behind(std::uint32_t op, std::uint32_t on, int steps_ago = 0) const {
     const BoundOp &bound = program.ops[op], &other = program.ops[on];
     const auto& lane = program.lanes[bound.lane];
@@ -291,13 +290,13 @@ TEST_CASE("overlap_grad_reduce: a bucket is reduced once its last gradient of th
         const std::uint32_t scatter = built.find(numbered("dp.reduce_scatter", b));
         const std::uint32_t complete = built.last_wgrad(built.storage(numbered("gradients", b)));
         CHECK(built.program.ops[complete].micro_batch == 2);
-        // Of two buckets that one operation completes, the first stands behind the second on its lane.
+        // When one operation completes two buckets, the first reduction follows the second on its lane.
         const bool is_known = fp32 && !completed.insert(complete).second;
         CHECK(built.wait_count(scatter) == (is_known ? 0 : 1));
         if (fp32) {
           CHECK((is_known || built.waits(scatter, EdgeKind::finish_start, complete)));
         } else {
-          // The cast runs at once after the gradient, on the same lane.
+          // The cast runs directly after the gradient, on the gradient's lane.
           const std::uint32_t cast = built.find(numbered("dp.cast_to_bf16", b));
           CHECK(built.waits(scatter, EdgeKind::finish_start, cast));
           CHECK(built.program.ops[cast].position > built.program.ops[complete].position);
@@ -305,12 +304,13 @@ TEST_CASE("overlap_grad_reduce: a bucket is reduced once its last gradient of th
             CHECK(built.operation(built.program.lanes[0][p]).name.starts_with("dp.cast_to_bf16"));
         }
         released_before_the_end += complete < end_of_backward;
-        // The optimizer's side waits for it, backward does not.
+        // The optimizer's operations wait for it, backward does not.
         const std::string first = fp32 ? "norm.sum_squares" : "dp.cast_to_f32";
         CHECK(built.waits(built.find(numbered(first, b)), EdgeKind::finish_start, scatter));
       }
-      CHECK(released_before_the_end + 1 >= buckets - 1);  // wte, whose gradient comes last, may share with another
-      // All of them, in the order in which they become ready.
+      // wte, whose gradient comes last, may share a release with another
+      CHECK(released_before_the_end + 1 >= buckets - 1);
+      // The lane has all of them, in the order in which they become ready.
       std::vector<std::string> lane = built.names_on("dp");
       REQUIRE(lane.size() == 2 * buckets + 1);
       CHECK(lane[buckets] == "dp.all_reduce_metrics");
@@ -357,12 +357,13 @@ TEST_CASE("overlap_param_gather: a bucket is gathered from the start of the firs
         CHECK(built.wait_count(g.gather) == 1);  // the first starts with the step
       else
         CHECK(built.waits(g.gather, EdgeKind::start_start, before->first_use));
-      CHECK(g.gather < g.first_use);  // issued ahead of its use
+      CHECK(g.gather < g.first_use);  // issued before its use
     }
     std::vector<std::string> lane = built.names_on("dp");
     lane.resize(buckets);
     CHECK(lane == expected);
-    CHECK(built.wait_count(0) + built.wait_count(built.find("metrics.zero")) <= 1);  // compute need not wait for all
+    // compute need not wait for all of them
+    CHECK(built.wait_count(0) + built.wait_count(built.find("metrics.zero")) <= 1);
   }
 }
 

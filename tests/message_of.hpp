@@ -7,7 +7,7 @@
 
 namespace stretto::testing {
 
-// What `run` throws, which must be of that kind; "no error" when it throws nothing.
+// Returns the message that `run` throws, which must be of that kind; "no error" when nothing is thrown.
 inline std::string message_of(const std::function<void()>& run, ErrorKind kind = ErrorKind::input) {
   try {
     run();

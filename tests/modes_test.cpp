@@ -1,4 +1,4 @@
-// What `simulate --modes` says adds up, however a step is cut.
+// Tests that the results of `simulate --modes` add up, however a step is cut.
 #include <algorithm>
 #include <catch2/catch.hpp>
 
@@ -19,7 +19,7 @@ constexpr int kLayouts = 12;
 #endif
 
 TEST_CASE("the parts of every mode add up to its step, also behind one hardware queue", "[modes]") {
-  // No constant has an interval, so that each mode is simulated once.
+  // No constant has an interval, so each mode is simulated once.
   sim::Platform platform = sim::read_platform(data_file("platforms", "h100-sxm"));
   Framework framework;
   for (const predict::Constant& constant : predict::constants_of(*platform.accelerator, framework))
@@ -40,7 +40,7 @@ TEST_CASE("the parts of every mode add up to its step, also behind one hardware 
       modes = predict::predict_modes(scenario, platform, {});
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::input) throw;
-      continue;  // what published GPUs have no cost of
+      continue;  // published GPUs have no cost for it
     }
     ++seen;
     for (const predict::PredictedMode& mode : modes) {
@@ -54,7 +54,7 @@ TEST_CASE("the parts of every mode add up to its step, also behind one hardware 
       if (mode.is_scenario) CHECK(mode.step_ms == step_ms);
       most_queue_wait = std::max(most_queue_wait, b.queue_wait / mode.step_ms);
     }
-    // A knob off is that scenario simulated.
+    // The step of a knob off equals the simulation of that scenario.
     for (const predict::KnobOff& knob : predict::predict_without(scenario, platform, {}, step_ms, modes)) {
       INFO(knob.knob);
       CHECK(knob.step_ms > 0);
@@ -91,7 +91,7 @@ precision = "bf16"
     CHECK(p.notes.empty() == (overlap || schedule == "1f1b"));
     return p.breakdown.bubble / micro_batches;
   };
-  // Of a micro-batch, 16 and 64 of them: what filling and draining costs is shared by more.
+  // The bubble of 16 and of 64 micro-batches, per micro-batch: filling and draining are shared by more.
   CHECK(bubble_ms("1f1b", false, 64) < 0.4 * bubble_ms("1f1b", false, 16));
   CHECK(bubble_ms("zb-v", true, 64) < 0.7 * bubble_ms("zb-v", true, 16));
   CHECK(bubble_ms("zb-v", false, 64) > 0.8 * bubble_ms("zb-v", false, 16));

@@ -26,7 +26,8 @@ class Random {
   std::mt19937_64& engine_;
 };
 
-// Each edits the mutant and says what it did, or changes nothing and returns "" when what it drew cannot be done.
+// An edit changes the mutant and returns a description, or changes nothing and returns "" when the drawn edit is
+// impossible.
 using Edit = std::string (*)(Mutant&, Random&);
 
 std::vector<Call>& order_of(Mutant& m) { return m.schedule.programs[m.role].order; }
@@ -219,7 +220,7 @@ const PointToPoint* message_of(const Mutant& m, const Call& call) {
   return std::get_if<PointToPoint>(&m.schedule.operations[m.schedule.blocks[call.block].ops[call.first]].work);
 }
 
-// Indices of the calls that send, or receive, or (nullopt) do either.
+// Returns indices of the calls that send, or receive, or (nullopt) do either.
 std::vector<std::size_t> messages_of(Mutant& m, std::optional<bool> is_send = std::nullopt) {
   std::vector<std::size_t> calls;
   for (std::size_t c = 0; c < order_of(m).size(); ++c)
@@ -246,7 +247,7 @@ std::string swap_messages(Mutant& m, Random& random) {
   return a == b ? "" : swap_calls(m, calls[std::min(a, b)], calls[std::max(a, b)]);
 }
 
-// Which micro-batch a message is of, by name alone: its buffers stay.
+// Swaps the micro-batches of messages in name only: their buffers stay.
 std::string swap_names_of_messages(Mutant& m, Random& random) {
   std::vector<std::size_t> calls = messages_of(m);
   if (calls.size() < 2) return "";
@@ -294,7 +295,7 @@ std::string change_instance(Mutant& m, Random& random) {
          std::to_string(number);
 }
 
-// An instance of a tensor lies where another one does, although micro-batches use both.
+// Places an instance of a tensor where another one lies, although micro-batches use both.
 std::string share_slot(Mutant& m, Random& random) {
   Tensor& tensor = random.pick(m.schedule.tensors);
   if (tensor.slots < 2 || tensor.places.size() != static_cast<std::size_t>(tensor.layers * tensor.slots)) return "";
@@ -307,7 +308,7 @@ std::string share_slot(Mutant& m, Random& random) {
   return tensor.name + " slot " + std::to_string(a) + " onto slot " + std::to_string(b);
 }
 
-// Everybody who uses the last slot, or buffer, uses another one instead.
+// All users of the last slot, or buffer, use another one instead.
 std::string one_instance_fewer(Mutant& m, Random& random) {
   const auto number = random.coin() ? &Call::slot : &Call::buffer;
   std::int64_t last = 0;
@@ -319,7 +320,7 @@ std::string one_instance_fewer(Mutant& m, Random& random) {
   return (number == &Call::slot ? "slot " : "buffer ") + std::to_string(last) + " is " + std::to_string(other);
 }
 
-// As a receive that is posted without waiting for whoever has used its buffer last.
+// Posts a receive without waiting for the last user of its buffer.
 std::string post_early(Mutant& m, Random& random) {
   std::vector<std::size_t> calls = messages_of(m);
   if (calls.empty()) return "";
@@ -370,7 +371,7 @@ std::string shrink_collective(Mutant& m, Random& random) {
     if (random.coin()) operation.accesses[0].view.cols = operation.accesses[0].view.ld = collective->elements;
     return operation.name + " to " + std::to_string(collective->elements) + " elements";
   }
-  // Whole and shards alike, and the shards are still slices of the whole.
+  // Whole and shards shrink alike, and the shards are still slices of the whole.
   collective->elements -= members * static_cast<std::int64_t>(1 + random.below(9));
   const std::int64_t shard = collective->elements / members;
   const bool gathers = collective->kind == CollectiveKind::all_gather;
@@ -397,7 +398,7 @@ std::string shift_view(Mutant& m, Random& random) {
   return where + " to the next layer of " + tensor.name;
 }
 
-// On one rank that is folded away.
+// Changes one rank that is folded away.
 std::string shift_on_folded_rank(Mutant& m, const Folding& folding, Random& random) {
   const AccessAt at = random_access(m, random);
   View& view = m.schedule.operations[at.op].accesses[at.access].view;
@@ -408,7 +409,7 @@ std::string shift_on_folded_rank(Mutant& m, const Folding& folding, Random& rand
         folded.push_back({axis.coord, c});
   if (folded.empty()) return "";
   const auto [axis, coordinate] = random.pick(folded);
-  // A little, or to the place of a neighbour.
+  // The shift is small, or leads to the place of a neighbour.
   const std::int64_t by =
       (random.coin() ? static_cast<std::int64_t>(1 + random.below(8)) : view.rows * view.ld) * (random.coin() ? 1 : -1);
   const Expr as_before = view.offset;
@@ -463,7 +464,7 @@ std::string overlap_storages(Mutant& m, Random& random) {
   return storages[a].name + " onto " + storages[b].name + " at byte " + std::to_string(offset);
 }
 
-// ---- what must not matter ----
+// ---- harmless edits ----
 
 std::string duplicate_edge(Mutant& m, Random& random) {
   const auto at = random_edge(m, random);
@@ -486,7 +487,7 @@ std::string cut_call(Mutant& m, Random& random) {
 std::string add_implied_edge(Mutant& m, Random& random) {
   const std::size_t later = random.below(order_of(m).size()), earlier = random.below(order_of(m).size());
   Call& call = order_of(m)[later];
-  if (call.joined) return "";  // what is before it may be in its group, which starts at once
+  if (call.joined) return "";  // the previous call may be in its group, which starts at once
   const OpAddress on = address_of(m.schedule, m.schedule.programs[m.role], {earlier, 0}, earlier < later ? 0 : 1);
   const OpId first = m.schedule.blocks[call.block].ops[call.first];
   if (m.schedule.operations[on.op].lane != m.schedule.operations[first].lane) return "";
@@ -559,7 +560,7 @@ constexpr std::array kKinds = {
 }  // namespace
 
 Mutant mutate(const Schedule& schedule, const MemoryPlan& plan, std::mt19937_64& engine) {
-  constexpr int kTries = 100;  // some kinds have nothing to work on in some schedules
+  constexpr int kTries = 100;  // some kinds of edits have nothing to edit in some schedules
   Random random(engine);
   Mutant mutant{schedule, plan, "", false, false, 0};
   mutant.role = random.below(schedule.programs.size());
@@ -567,7 +568,7 @@ Mutant mutate(const Schedule& schedule, const MemoryPlan& plan, std::mt19937_64&
     const Kind& kind = kKinds[random.below(kKinds.size())];
     for (int i = 0; i < kTries; ++i) {
       const std::string what = kind.edit(mutant, random);
-      if (what.empty()) continue;  // and has changed nothing
+      if (what.empty()) continue;  // nothing was changed
       if (!kind.edits_plan) mutant.plan.reset();
       mutant.what = kind.name + (": " + what);
       mutant.harmless = kind.harmless;

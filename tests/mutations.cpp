@@ -14,8 +14,8 @@ namespace stretto::testing {
 namespace {
 
 constexpr int kMutatedSteps = 2;
-constexpr std::uint64_t kSeeds = 8;          // orders that must all give the same result
-constexpr std::uint64_t kSeedsRejected = 2;  // enough to count
+constexpr std::uint64_t kSeeds = 8;          // orders that must all give equal results
+constexpr std::uint64_t kSeedsRejected = 2;  // enough seeds to count a mutation
 
 using Result = std::vector<double>;
 
@@ -28,15 +28,15 @@ struct Subject {
   std::string name;
 };
 
-// Metrics of all ranks, then all parameters, after kMutatedSteps steps without a pause between them. Nothing when it
-// fails.
+// Returns metrics of all ranks, then all parameters, after kMutatedSteps steps without a pause between them. Nothing
+// when it fails.
 std::optional<Result> run_serially(const Scenario& scenario, const Schedule& schedule, const MemoryPlan& plan,
                                    std::uint64_t seed) {
   static const exec::TokenSource tokens = tiny_tokens(scenario.model.vocab_size);
   try {
     serial::SerialExecutor executor(schedule, plan);
     const exec::MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return executor.memory(rank); };
-    // A role that has lost its only user of one of these does not have it.
+    // A role that has lost its only user of one of these tensors does not have it.
     for (const TensorId id : {schedule.step_data.hyper, schedule.step_data.metrics})
       for (std::int64_t rank = 0; rank < executor.ranks(); ++rank)
         if (!executor.memory(rank).has(schedule.tensors[id].places.front().storage)) return std::nullopt;
@@ -101,7 +101,8 @@ void add_pipelines(std::vector<Subject>& subjects) {
       }
 }
 
-// Some of the head's weight gradients are put off, and a rest of micro-batches makes forward run ahead of backward.
+// Adds subjects in which some of the head's weight gradients are deferred, and a remainder of micro-batches makes
+// forward run ahead of backward.
 void add_deferral(std::vector<Subject>& subjects) {
   for (const std::int64_t limit : {2, 0}) {
     Scenario scenario = layout_scenario(Layout{1, 1, false, 2, 2, "", 4}, "plain", false, "fp32", 1, 6);
@@ -160,7 +161,7 @@ void add_sharded(std::vector<Subject>& subjects, std::int64_t ranks_per_device) 
       }
 }
 
-// The same with stages, and an embedding that the first and the last have.
+// Adds sharded subjects with stages, and an embedding that the first and the last stage have.
 void add_sharded_stages(std::vector<Subject>& subjects, std::int64_t ranks_per_device) {
   for (const bool reshards : {true, false})
     for (const char* mode : {"plain", "fsdp_comm_overlap"}) {
@@ -174,7 +175,8 @@ void add_sharded_stages(std::vector<Subject>& subjects, std::int64_t ranks_per_d
     }
 }
 
-// Several instances of the optimizer, sums in fp32, gathers in fp8, and gathers beside the update.
+// Adds subjects with several instances of the optimizer, sums in fp32, gathers in fp8, and gathers overlapped with the
+// update.
 void add_data_parallel(std::vector<Subject>& subjects, std::int64_t ranks_per_device) {
   const auto add = [&](const Layout& layout, const char* mode, const char* precision, const char* what, auto change) {
     Scenario scenario = layout_scenario(layout, mode, true, precision, 1, layout.dp * 2 * layout.pp);
@@ -291,7 +293,7 @@ MutationReport run_folded_mutations(int count, std::uint64_t seed) {
   MutationReport report;
   std::mt19937_64 random(seed);
   std::vector<Subject> subjects = make_subjects(1);
-  // Two ranks a device: a representative's neighbours may be folded away.
+  // There are two ranks a device, so a representative's neighbours may be folded away.
   for (const char* mode : {"tp_comm_overlap", "tp_comm_ring_exchange", "tp_flash_overlap"}) {
     Scenario scenario = layout_scenario(Layout{1, 4, true}, mode, false, "fp32", 1, 2);
     scenario.cluster.ranks_per_device = 2;

@@ -12,8 +12,8 @@
 
 namespace stretto::testing {
 
-// A scenario on the executor for GPUs: on one in gpu_tests (STRETTO_ON_GPU), everywhere else on a device that is not
-// there. Ranks share it, or `processes` has one of them.
+// A scenario on the executor for GPUs: on a GPU in gpu_tests (STRETTO_ON_GPU), everywhere else on the fake device. All
+// ranks share it, or `processes` has one of them.
 struct OnFakeGpu {
   Scenario scenario;
   VerifiedSchedule verified;

@@ -1,5 +1,5 @@
-// The verifier against its oracle: whatever changes the result of a schedule must be rejected, what is correct
-// accepted.
+// Tests the verifier against its oracle: an edit that changes the result of a schedule must be rejected, a correct
+// schedule accepted.
 #include <catch2/catch.hpp>
 #include <random>
 
@@ -27,7 +27,7 @@ TEST_CASE("a verified schedule gives the same bits in every legal order") {
   }
 }
 
-// At least 1,000 that can run; a sanitizer's build looks at a few, for its own kind of fault.
+// At least 1,000 mutations can run; a sanitizer's build runs a few, for its own kind of fault.
 #ifdef __SANITIZE_ADDRESS__
 constexpr int kMutations = 200, kOfInstances = 1;
 #else
@@ -43,13 +43,12 @@ TEST_CASE("every mutation that changes the result is rejected") {
   CHECK(report.missed.empty());
   for (const std::string& alarm : report.false_alarms) UNSCOPED_INFO("false alarm: " << alarm);
   CHECK(report.false_alarms.empty());
-  // The mutations are worth something: most of them could run, many changed the result, some are races and some are
-  // not.
+  // The mutations are useful: most of them could run, many changed the result, some are races and some are not.
   CHECK(report.mutations - report.malformed >= mutations * 5 / 7);
   CHECK(report.harmful >= mutations / 3);
   CHECK(report.rejected - report.malformed - report.rejected_by_flow >= mutations / 5);
   CHECK(report.rejected_by_flow >= mutations / 50);
-  CHECK(report.of_instances >= share_of(kOfInstances) / 2);  // an eighth of the list draws few by chance
+  CHECK(report.of_instances >= share_of(kOfInstances) / 2);  // an eighth of the list may draw few by chance
 }
 
 TEST_CASE("mutations of what only folded ranks do are rejected") {
@@ -58,7 +57,7 @@ TEST_CASE("mutations of what only folded ranks do are rejected") {
   for (const std::string& missed : report.missed) UNSCOPED_INFO("accepted although the result changes: " << missed);
   CHECK(report.missed.empty());
   CHECK(report.harmful >= report.mutations / 2);
-  // Without looking at all ranks; the rest reads a finished value that is not its own.
+  // These are found without looking at all ranks; the others read a finished value that is not their own.
   CHECK(report.rejected - report.rejected_by_flow >= report.mutations * 3 / 4);
 }
 

@@ -1,5 +1,5 @@
-// A second class of parameters, over a group of its own, as experts will be: buckets, units, shards and norms follow
-// from the list of classes.
+// Tests of a second class of parameters, over a group of its own, like future experts: buckets, units, shards and norms
+// follow from the list of classes.
 #include <catch2/catch.hpp>
 #include <set>
 
@@ -10,7 +10,7 @@
 namespace stretto::testing {
 namespace {
 
-// Weights of the MLP are a class of their own, over the same ranks by another communicator on another lane.
+// Makes weights of the MLP a class of their own, over the same ranks with another communicator on another lane.
 std::vector<ParameterClass> with_mlp_class(Schedule& schedule, const Scenario& scenario, const Groups& groups) {
   std::vector<ParameterClass> classes = parameter_classes(schedule, scenario, groups);
   ParameterClass mlp = classes.front();

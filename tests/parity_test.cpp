@@ -1,4 +1,4 @@
-// Every mode trains what the plain schedule on one rank trains.
+// Tests that every mode trains what the plain schedule on one rank trains.
 #include <catch2/catch.hpp>
 
 #include "tests/training.hpp"
@@ -21,7 +21,7 @@ void check_against_one_rank(const std::vector<std::int64_t>& sizes, bool threade
       for (int step = 0; step < kSteps; ++step)
         CHECK(trained.losses[step] == Approx(reference.losses[step]).epsilon(1e-10));
       CHECK(worst_relative_difference(trained.gradients, reference.gradients) < 1e-10);
-      // Softmax does not see the bias of keys: its gradient is nothing but rounding, which AdamW divides by adam_eps.
+      // Softmax does not depend on the bias of keys: its gradient is only rounding, which AdamW divides by adam_eps.
       CHECK(worst_relative_difference(trained.parameters, reference.parameters) < 1e-9);
     }
 }
@@ -40,7 +40,8 @@ TEST_CASE("fp64: Llama's style in every mode at 1, 2, 3 ranks equals the single 
 }
 
 TEST_CASE("fp32: every mode is within 1e-5 of the single rank") {
-  // One step: later ones amplify rounding through Adam, whose first updates are ±lr whatever the gradient's size.
+  // The test takes one step: later steps amplify rounding through Adam, whose first updates are ±lr whatever the
+  // gradient's size.
   const Trained reference = train(tiny_scenario(1, "plain", "fp32"), 1, true);
   for (const std::int64_t ranks : {2, 3, 4, 8})
     for (const OverlapMode& mode : data_parallel_modes()) {
@@ -52,7 +53,7 @@ TEST_CASE("fp32: every mode is within 1e-5 of the single rank") {
 }
 
 TEST_CASE("modes that only move operations give the same bits") {
-  // Clipping off: the norm is summed bucket by bucket, and buckets differ between the modes.
+  // Clipping is off, because the norm is summed bucket by bucket and buckets differ between the modes.
   for (const auto& [ranks, precision] : {std::pair{2, "fp32"}, std::pair{3, "fp32"}, std::pair{3, "bf16"}}) {
     auto run = [ranks = ranks, precision = precision](const std::string& mode, bool threaded) {
       Scenario scenario = tiny_scenario(ranks, mode, precision);
@@ -77,7 +78,7 @@ TEST_CASE("gradient reduction in bf16 stays within bf16's rounding") {
   scenario.overlap.grad_reduce_in_fp32 = false;
   const Trained rounded = train(scenario, 1, true);
   const double difference = worst_relative_difference(rounded.gradients, exact.gradients);
-  CHECK(difference > 0);          // it did round
+  CHECK(difference > 0);          // rounding did happen
   CHECK(difference < 1.0 / 128);  // two roundings of 8 bits: each addend and the sum
 }
 

@@ -1,4 +1,4 @@
-// Pipeline parallelism, in any mixture with the other axes and with every overlap, trains what one rank trains.
+// Tests that pipeline parallelism, combined with the other axes and with every overlap, trains what one rank trains.
 #include <catch2/catch.hpp>
 
 #include "base/error.hpp"
@@ -88,7 +88,7 @@ TEST_CASE("the head's weight gradient can wait for the flush") {
       scenario.overlap.defer_embedding_wgrad_compute = true;
       scenario.overlap.wgrad_deferral_limit = limit;
       INFO(layout.text() << ", limit " << limit);
-      // With some put off and some not, the sum over micro-batches is in another order.
+      // When some gradients are deferred and some are not, the sum over micro-batches has another order.
       for (const bool threaded : {false, true})
         CHECK(worst_relative_difference(train(scenario, 2, threaded).parameters, reference.parameters) <
               (limit == 0 || limit > 12 ? 1e-300 : 1e-8));
@@ -147,7 +147,7 @@ TEST_CASE("layers are recomputed chunk by chunk") {
 
 namespace {
 
-// Of the layers that a stage has, in halves of what it keeps of one micro-batch without W apart.
+// Returns the activations of a stage's layers, in halves of the activations of one micro-batch with W in B.
 std::int64_t halves_of_activations(const Layout& layout, std::size_t stage) {
   const auto bytes_of = [](const Layout& of, std::size_t role) {
     const Schedule schedule = build_schedule(layout_scenario(of, "plain", true));
@@ -161,7 +161,7 @@ std::int64_t halves_of_activations(const Layout& layout, std::size_t stage) {
     }
     return bytes;
   };
-  // The last stage of 1F1B keeps one.
+  // The last stage of 1F1B keeps one micro-batch.
   Layout plain = layout;
   plain.schedule = PipelineSchedule::one_f_one_b;
   plain.vp = 1;
@@ -219,11 +219,11 @@ TEST_CASE("when weight gradients come does not change what is trained") {
         }
 }
 
-// ---- the smallest layouts of faults that random layouts have found ----
+// ---- smallest layouts of faults that random layouts have found ----
 
 namespace {
 
-// "" when the schedule can be planned and verifies.
+// Returns "" when the schedule can be planned and verifies.
 std::string fault_of(const Scenario& scenario) {
   try {
     const Schedule schedule = build_schedule(scenario);
@@ -265,7 +265,7 @@ TEST_CASE("overlapped, an embedding alone is sent from its slot, which is free o
   CHECK(fault_of(scenario) == "");
 }
 
-// Three stages, and three groups of micro-batches, are the fewest.
+// Three stages and three groups of micro-batches are the smallest case.
 TEST_CASE("an embedding alone is summed before it is sent, also with a backward pass in between") {
   for (const bool batched : {false, true}) {
     Scenario scenario = small_pipeline({1, 2, false, 3, 2, "E|t|t|t|t|L"}, "plain", 4, 9);
@@ -274,7 +274,7 @@ TEST_CASE("an embedding alone is summed before it is sent, also with a backward 
   }
 }
 
-// Which neighbour a rank exchanges with depends on whether it is even, so one rank does not stand for all.
+// The neighbour with which a rank exchanges depends on whether the rank is even, so one rank does not stand for all.
 TEST_CASE("aggregated ring exchange with a rank on each device") {
   Scenario scenario = layout_scenario({1, 4, true}, "tp_comm_overlap", false, "fp64", 1, 1);
   scenario.model.ffn_hidden_size = 16;

@@ -1,4 +1,4 @@
-// Ranks in processes of their own train what ranks in one process do.
+// Tests that ranks in processes of their own train what ranks in one process train.
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kStepsApart = 2;
 
-// What rank 0 sees.
+// Returns the results at rank 0.
 Trained train_as_processes(const Scenario& scenario) {
   Trained trained;
   const Schedule schedule = build_schedule(scenario);
@@ -77,12 +77,12 @@ TEST_CASE("a rank that fails, hangs or is lost fails those in other processes", 
     const std::vector<std::string> errors = as_processes(3, 30, [&](launch::ProcessGroup& group) {
       host::HostOptions options;
       options.processes = &group;
-      options.timeout_s = fault == Fault::hangs ? 2 : 30;  // others may be slow, on a machine that does much else
+      options.timeout_s = fault == Fault::hangs ? 2 : 30;  // other processes may be slow on a busy machine
       options.before_operation = [&](std::int64_t rank, std::uint32_t op) {
         if (rank != 1 || op != 10) return;
         if (fault == Fault::throws) throw runtime_failure("out of luck");
         if (fault == Fault::hangs) std::this_thread::sleep_for(std::chrono::seconds(5));
-        if (fault == Fault::vanishes) group.fail("it was lost");  // as its connection would say
+        if (fault == Fault::vanishes) group.fail("it was lost");  // as a broken connection would report
       };
       host::HostExecutor executor(verified, options);
       const exec::MemoryOf memory_of = exec::memory_of(executor);
@@ -102,7 +102,7 @@ TEST_CASE("a rank that fails, hangs or is lost fails those in other processes", 
     for (const std::size_t rank : {0, 2}) {
       INFO(errors[rank]);
       if (fault == Fault::throws) CHECK(errors[rank] == "rank 1: out of luck");
-      // Whoever noticed first says so.
+      // The process that noticed first reports.
       if (fault == Fault::hangs) CHECK_THAT(errors[rank], Catch::Contains("waited 2") && Catch::Contains("for rank"));
       if (fault == Fault::vanishes) CHECK(errors[rank] == "rank 1: it was lost");
     }

@@ -49,7 +49,7 @@ class Section {
 
 class Generator {
  public:
-  // `others` is for keys that nothing here decides.
+  // `others` draws the keys that no code here decides.
   Generator(Draw& draw, Draw& others) : draw_(draw), others_(others) {}
 
   std::string toml() {
@@ -204,7 +204,7 @@ class Generator {
   }
 
   void style() {
-    // GPT's, Llama's, or each choice by itself.
+    // The style is GPT's, Llama's, or a mixture.
     const int kind = draw_.one_of({0, 1, 2});
     const auto llama = [&] { return kind == 2 ? draw_.coin() : kind == 1; };
     const std::int64_t heads_of_rank = exchange_ * draw_.between(1, exchange_ > 1 ? 2 : 4), heads = tp_ * heads_of_rank;
@@ -261,7 +261,7 @@ class Generator {
     training_.set("weight_decay", draw_.one_of({0.0, 0.1}));
     training_.set("adam_beta1", draw_.one_of({0.0, 0.9}));
     training_.set("adam_beta2", draw_.one_of({0.5, 0.95}));
-    // With a small one AdamW takes a whole step for a gradient that is nothing but rounding, in either direction.
+    // With a small adam_eps AdamW takes a whole step for a gradient that is only rounding, in either direction.
     training_.set("adam_eps", rounds_ ? 1.0 : draw_.one_of({1e-8, 1e-4}));
     training_.set("init_method_std", 0.2);
     training_.set("clip_grad", draw_.one_of({0.0, 1.0, 0.05}));
@@ -308,7 +308,7 @@ class Generator {
     if (draw_.coin()) overlap_of_gemms();
     if (draw_.coin()) overlap_.set("cp_comm_overlap", draw_.coin());
     overlap_.set("cp_flash_overlap", draw_.coin());
-    // Two stages of several chunks each must have it.
+    // Two stages of several chunks must overlap their messages.
     const bool beside = draw_.coin() || (pp_ == 2 && vp_ > 1 && !zero_bubble_);
     overlap_.set("overlap_p2p_comm", beside);
     if (beside) overlap_.set("overlap_p2p_comm_warmup_flush", draw_.coin());
@@ -318,7 +318,7 @@ class Generator {
     if (draw_.coin()) overlap_.set("wgrad_deferral_limit", draw_.between(0, micro_batches_ + 1));
   }
 
-  // Any method anywhere: the reader refuses what a GEMM cannot do.
+  // Any method may be drawn for any GEMM: the reader refuses the impossible ones.
   void overlap_of_gemms() {
     for (const char* gemm : {"qkv_fprop", "qkv_dgrad", "qkv_wgrad", "proj_fprop", "proj_dgrad", "fc1_fprop",
                              "fc1_dgrad", "fc1_wgrad", "fc2_fprop", "fc2_dgrad"}) {
@@ -376,7 +376,7 @@ class Generator {
     compare_.set("repeats", draw_.between(1, 9));
   }
 
-  // By their rows (model/scenario/keys.hpp).
+  // Draws keys by their rows (model/scenario/keys.hpp).
   void draw_others(Section& section) {
     for (const ScenarioKey& key : scenario_keys_of(section.name()))
       if (!key.drawn.empty())
@@ -388,7 +388,7 @@ class Generator {
   std::string subsections_;
   std::vector<std::string> keys_;
   std::int64_t micro_batches_ = 1;
-  bool rounds_ = false;  // somewhere, to fewer bits than fp64 has
+  bool rounds_ = false;  // some value is rounded to lower precision than fp64's
   std::int64_t dp_ = 1, tp_ = 1, pp_ = 1, vp_ = 1, cp_ = 1, layers_ = 0;
   std::int64_t exchange_ = 1;  // ranks that exchange heads
   std::int64_t instances_ = 1;
@@ -397,7 +397,7 @@ class Generator {
   bool scatters_ = false;
   bool zero_bubble_ = false, is_dual_ = false;
   bool distributed_optimizer_ = true;
-  bool unit_overlap_ = false;  // fsdp_comm_overlap acts, unless a rank is alone
+  bool unit_overlap_ = false;  // fsdp_comm_overlap acts, unless a rank is the only one
   Section model_{"model"}, cluster_{"cluster"}, parallel_{"parallel"}, overlap_{"overlap"}, training_{"training"},
       compare_{"compare"};
 };
@@ -405,7 +405,7 @@ class Generator {
 }  // namespace
 
 std::vector<std::string> scenario_keys() {
-  // The reader names all keys of a section when it meets one that is like none of them.
+  // The reader lists all keys of a section when it meets one that resembles none of them.
   const auto known = [](const std::string& section) {
     try {
       parse_scenario("[model]\npreset = \"gpt2-124m\"\n", "keys", {section + ".XXXXXXXXXXXXXXXXXXXX=1"});
@@ -433,13 +433,13 @@ std::vector<std::string> scenario_keys() {
 
 std::vector<std::string> keys_not_drawn() {
   std::vector<std::string> keys = {
-      // A model by name is the same keys with larger values.
+      // A named model sets the drawn keys to larger values.
       "model.preset", "model.hf_config",
-      // Where ranks are processes.
+      // Acts only where ranks are processes.
       "cluster.bind_cores_to_rank",
-      // Files, and how long a hang may last.
+      // Files, and the timeout for a hang.
       "training.data", "training.load", "training.checkpoint_dir", "training.checkpoint_interval", "training.timeout_s",
-      // Runs without it leave nothing to compare with; frozen_base_test.cpp has layouts of its own.
+      // Frozen runs have nothing to compare with; frozen_base_test.cpp has layouts of its own.
       "training.frozen_base",
       // Other spellings (scenario_test.cpp reads each).
       "model.encoder_seq_length", "overlap.overlap_grad_sync", "overlap.overlap_param_sync", "overlap.fp8_params",
@@ -448,7 +448,7 @@ std::vector<std::string> keys_not_drawn() {
       "training.activations_checkpoint_method", "training.activations_checkpoint_num_layers",
       "training.gradient_clip_val", "parallel.decoder_first_pipeline_num_layers",
       "parallel.decoder_last_pipeline_num_layers"};
-  // Only for other methods than these GEMMs have.
+  // Acts only with methods that these GEMMs do not have.
   for (const char* gemm : {"qkv_dgrad", "qkv_wgrad", "proj_fprop", "fc1_dgrad", "fc1_wgrad", "fc2_fprop"})
     keys.push_back(std::string("overlap.tp_comm_overlap_cfg.") + gemm + ".aggregate");
   for (const char* gemm : {"qkv_fprop", "qkv_wgrad", "proj_dgrad", "fc1_fprop", "fc1_wgrad", "fc2_dgrad"})

@@ -8,20 +8,20 @@
 
 namespace stretto::testing {
 
-// At most 16 ranks of a tiny model: every key of a scenario that decides what is computed and how (keys_not_drawn()
-// lists the others). It is drawn as the text of a scenario file, so that the reader's gates decide what is allowed;
-// what they refuse is drawn again.
+// A layout of at most 16 ranks of a tiny model, over every key of a scenario that decides what is computed and how
+// (keys_not_drawn() lists the others). It is drawn as the text of a scenario file, so that the reader's gates decide
+// what is allowed; a refused draw is repeated.
 struct RandomLayout {
-  std::string toml;  // replays it
+  std::string toml;  // text that replays it
   Scenario scenario;
-  std::vector<std::string> keys;  // "training.lr": that it sets
-  int refused = 0;                // draws before it
+  std::vector<std::string> keys;  // keys that it sets: "training.lr"
+  int refused = 0;                // refused draws before it
 };
 RandomLayout random_layout(std::uint64_t seed);
 
-// All keys that the reader of scenarios knows, "section.key", as it names them itself.
+// Returns all keys that the reader of scenarios knows, "section.key", as the reader lists them.
 std::vector<std::string> scenario_keys();
-// Keys that no layout needs: they name files, machines and durations, or are other spellings.
+// Returns keys that no layout needs: they name files, machines and durations, or are other spellings.
 std::vector<std::string> keys_not_drawn();
 
 }  // namespace stretto::testing

@@ -1,4 +1,4 @@
-// Layouts drawn at random train what one rank trains. scripts/soak looks at many more.
+// Tests that layouts drawn at random train what one rank trains. scripts/soak runs many more.
 #include "tests/random_layout.hpp"
 
 #include <algorithm>
@@ -194,7 +194,7 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
   }
   CHECK(seen.size() == 88);
 
-  // Whoever adds a key draws it, or says in keys_not_drawn() why not.
+  // A new key must be drawn, or listed in keys_not_drawn() with the reason.
   const std::vector<std::string> known = scenario_keys(), excepted = keys_not_drawn();
   CHECK(known.size() > 100);
   for (const std::string& key : known) {

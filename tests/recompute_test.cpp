@@ -1,4 +1,4 @@
-// Recomputing activations changes what is kept and how often it is computed, never the numbers.
+// Tests that recomputing activations changes what is kept and how often it is computed, never the numbers.
 #include "model/recompute.hpp"
 
 #include <catch2/catch.hpp>
@@ -32,7 +32,7 @@ std::string text(const Recompute& r) {
          (r.method == Method::block ? " block " : " uniform ") + std::to_string(r.num_layers);
 }
 
-// 2·m·n·k of GEMMs and what attention executes, of one rank's step.
+// Returns 2·m·n·k of GEMMs and the executed FLOPs of attention, for one rank's step.
 double executed_flops(const Schedule& schedule) {
   double flops = 0;
   for (const Call& call : schedule.programs.front().order)
@@ -42,7 +42,7 @@ double executed_flops(const Schedule& schedule) {
         flops += (a->pass == Pass::forward ? 2 : 5) * 2.0 * double(a->batch * a->heads) * double(a->seq * a->seq) *
                  double(a->head_dim) * causal_attention_share(a->seq);
       else if (std::holds_alternative<AttentionProduct>(work))
-        flops += 2 * model_flops(work);  // the masked half too
+        flops += 2 * model_flops(work);  // includes the masked half
       else
         flops += model_flops(work);
     }
@@ -64,13 +64,15 @@ TEST_CASE("recomputing gives the same bits, where it runs the same products, and
         const Scenario scenario = scenario_of(layout, recompute, llama);
         const Trained trained = train(scenario, 2, on_threads.takes_next());
         if (llama && recompute.granularity == Granularity::selective_op) {
-          // It makes gate and up in two products, which not every BLAS rounds as one product of both.
+          // It computes gate and up in two products, which some BLAS libraries round differently from one product of
+          // both.
           CHECK(worst_relative_difference(trained.parameters, reference.parameters) < 1e-5);
         } else {
           CHECK(trained.losses == reference.losses);
           CHECK(same_bits(trained.parameters, reference.parameters));
         }
-        // One instance of a layer's activations for every layer of a group: nothing is saved where that is all of them.
+        // Every layer of a group has an instance of a layer's activations: nothing is saved where the group has all
+        // layers.
         const bool saves = recompute.granularity != Granularity::full ||
                            (recompute.method == Method::uniform ? recompute.num_layers < 5 : recompute.num_layers > 1);
         const std::int64_t needed = plan_memory(build_schedule(scenario)).peak_bytes();

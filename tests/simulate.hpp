@@ -3,7 +3,7 @@
 
 namespace stretto::sim {
 
-// Simulates a schedule that nobody has verified: one made by hand, or one that others verify.
+// Simulates a schedule without verifying it: one made by hand, or one that other code verifies.
 inline SimResult simulate(const Schedule& schedule, const Costs& costs, const SimOptions& options = {}) {
   return simulate(schedule, bind_step(schedule), costs, options);
 }

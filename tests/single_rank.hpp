@@ -6,8 +6,8 @@
 
 namespace stretto::testing {
 
-// Trains every layout in every mode that acts in it, on threads some of them, and compares with what one rank trains of
-// `single`, whose model is that of the layouts.
+// Trains every layout in every mode that acts in it, some of them on threads, and compares with a single rank's
+// training of `single`, whose model is that of the layouts.
 inline void check_against_single_rank(const Scenario& single, std::span<const Layout> layouts, bool threaded,
                                       bool llama) {
   constexpr int kSteps = 3;
@@ -25,8 +25,8 @@ inline void check_against_single_rank(const Scenario& single, std::span<const La
         CHECK(trained.norms[step] == Approx(reference.norms[step]).epsilon(1e-10));
       }
       CHECK(worst_relative_difference(trained.gradients, reference.gradients) < 1e-10);
-      // AdamW divides by |g| + 1e-8, which makes much of the rounding of gradients that are zero in exact arithmetic
-      // (those of the biases of k).
+      // AdamW divides by |g| + 1e-8, which magnifies the rounding of gradients that are zero in exact arithmetic (those
+      // of the biases of k).
       CHECK(worst_relative_difference(trained.parameters, reference.parameters) < 1e-8);
     }
 }

@@ -1,5 +1,5 @@
-// Playing solo calls is an optimisation behind one door (sim/solo_player.hpp): schedules of real scenarios give the
-// same bytes with the door closed.
+// Tests that playing solo calls, which one switch controls (sim/solo_player.hpp), changes no byte of the results for
+// schedules of real scenarios.
 #include <catch2/catch.hpp>
 #include <cstring>
 

@@ -25,7 +25,7 @@ Scenario gpt3(std::int64_t dp) {
 }
 
 struct Cost {
-  double cpu_s = 0;  // of the fastest of three
+  double cpu_s = 0;  // CPU time of the fastest of three
   std::int64_t operations = 0;
 };
 
@@ -48,12 +48,12 @@ Cost cost_of(const Scenario& scenario) {
 
 }  // namespace
 
-// A million operations. Only that nothing is slower by a factor: what it takes is in docs/simulation.md.
+// A million operations. The test only checks that nothing is slower by a factor: docs/simulation.md has the times.
 TEST_CASE("GPT-3 175B is built, verified and simulated in a fraction of a second, on 1,024 ranks as on 16,384",
           "[speed]") {
   const Cost at_1024 = cost_of(gpt3(16)), at_16384 = cost_of(gpt3(256));
   CAPTURE(at_1024.cpu_s, at_16384.cpu_s);
-  CHECK(at_1024.operations > 700'000);  // of two steps
+  CHECK(at_1024.operations > 700'000);  // operations of two steps
   CHECK(std::abs(double(at_16384.operations) / double(at_1024.operations) - 1) < 0.01);
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   CHECK(at_1024.cpu_s < 0.6);

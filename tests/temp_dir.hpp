@@ -9,7 +9,7 @@
 
 namespace stretto::testing {
 
-// A folder of its own for each, gone with it.
+// A folder of its own for each object, deleted with it.
 class TempDir {
  public:
   TempDir() {

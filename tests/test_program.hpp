@@ -10,8 +10,8 @@
 
 namespace stretto::test {
 
-// A schedule, one rank's program and a timeline, written down operation by operation. For tests of reports.
-// Lanes: 0 "compute", 1 "dp" (communicator 0), 2 "tp" (communicator 1).
+// A schedule, one rank's program and a timeline, written operation by operation. For tests of reports. Lanes: 0
+// "compute", 1 "dp" (communicator 0), 2 "tp" (communicator 1). Times are in picoseconds.
 struct HandMade {
   struct Wait {
     std::uint32_t op = 0;
@@ -61,7 +61,8 @@ struct HandMade {
   std::uint32_t compute(Picoseconds ready, Picoseconds start, Picoseconds end, std::initializer_list<Wait> waits = {}) {
     return add(0, ready, start, start, end, waits);
   }
-  // Lets an operation wait for one that was added after it: a wait across the step boundary. The last op with waits.
+  // Makes an operation wait for one that was added after it: a wait across the step boundary. It must be the last
+  // operation with waits.
   void wait_for_previous_step(std::uint32_t op, std::uint32_t on) {
     BoundOp& waiting = program.ops[op];
     waiting.wait_begin = static_cast<std::uint32_t>(program.waits.size());
@@ -74,7 +75,7 @@ struct HandMade {
   Timeline timeline;
 };
 
-// The step of programs that are written down.
+// Returns the step of hand-made programs.
 inline BoundStep step_of(const Schedule& schedule, std::vector<BoundProgram> programs) {
   const Folding folding(schedule.mesh);
   IssueOrder issued = find_issue_order(schedule, programs, folding);

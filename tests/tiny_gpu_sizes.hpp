@@ -4,7 +4,7 @@
 
 namespace stretto::testing {
 
-// Sizes for calibrating the emulated device: every probe, as small as can be.
+// Returns sizes for calibrating the emulated device: every probe, as small as possible.
 inline calibrate::GpuSizes tiny_gpu_sizes() {
   calibrate::GpuSizes sizes;
   sizes.steps = {{{16, 2, 8, 2, 256}, "bf16"},

@@ -8,8 +8,8 @@
 namespace stretto {
 
 // For tests only: schedules of a few operations, built by hand. Two compute lanes (0 "compute", 1 "side") and two
-// communication lanes (2 "dp", 3 "dp2") with a communicator each ("dp" on both: 0 and 1). Operations stand in the
-// program in the order in which they are added.
+// communication lanes (2 "dp", 3 "dp2") with a communicator each ("dp" on both: 0 and 1). The program has the
+// operations in the order in which they are added. Sizes are in elements.
 class TinySchedule {
  public:
   explicit TinySchedule(std::int64_t dp = 2, std::int64_t ranks_per_device = 1) {
@@ -46,7 +46,7 @@ class TinySchedule {
     return id;
   }
 
-  // Once more, as another micro-batch.
+  // Calls the operation again, as another micro-batch.
   void call(OpId id, std::int64_t micro_batch, std::vector<Edge> waits = {}) {
     schedule.programs[0].order.push_back({id, 0, micro_batch, 0, 0, 1, std::move(waits)});
   }
@@ -67,7 +67,7 @@ class TinySchedule {
     return map(name, lane, whole(src), whole(dst), std::move(waits));
   }
 
-  // On communicator 0 (lane 2) or 1 (lane 3) unless told.
+  // Adds an all-reduce on communicator 0 (lane 2) or 1 (lane 3) unless given.
   OpId all_reduce(const std::string& name, LaneId lane, TensorId buffer, std::vector<Edge> waits = {},
                   int communicator = -1) {
     const auto c = static_cast<std::uint32_t>(communicator >= 0 ? communicator : lane - 2);

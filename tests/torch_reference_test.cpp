@@ -1,5 +1,5 @@
-// The same training in PyTorch, float64: losses, gradients and parameters must agree, and the loss of exported weights.
-// tests/torch_reference.py and tests/torch_weights.py are the other side.
+// Tests against the same training in PyTorch, float64: losses, gradients and parameters must agree, and the loss of
+// exported weights. tests/torch_reference.py and tests/torch_weights.py are the PyTorch side.
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-// Debian's python3-torch belongs to the system's interpreter, whatever else is first in PATH.
+// Debian's python3-torch belongs to the system's interpreter, whatever comes first in PATH.
 constexpr const char* kPython = "/usr/bin/python3";
 
 struct Finished {
@@ -44,7 +44,7 @@ json to_json(const std::vector<exec::FullTensor>& tensors) {
   return list;
 }
 
-// All samples of the step, [sample][position], in the order of the global batch.
+// Returns all samples of the step, [sample][position], in the order of the global batch.
 json samples_of(const Schedule& schedule, const Scenario& scenario, const exec::MemoryOf& memory_of, const char* name) {
   const Tensor& tensor = schedule.tensors[schedule.find_tensor(name).value()];
   const auto seq = static_cast<std::size_t>(scenario.model.seq_length);
@@ -59,7 +59,7 @@ json samples_of(const Schedule& schedule, const Scenario& scenario, const exec::
   return samples;
 }
 
-// Heads of another width than hidden_size / num_attention_heads, and norms of q and k, as Qwen3 has them.
+// Heads have another width than hidden_size / num_attention_heads, and q and k have norms, as in Qwen3.
 Scenario with_norms_of_heads(Scenario scenario) {
   scenario.model.kv_channels = 6;
   scenario.model.qk_layernorm = true;
@@ -110,7 +110,7 @@ json train_and_dump(const Scenario& scenario, int steps) {
   host::HostExecutor executor(verified, {});
   const exec::MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return executor.memory(rank); };
   exec::initialise_state(schedule, scenario, memory_of);
-  // Biases are 0 and norm weights 1 at the start, which hides mistakes.
+  // Biases are 0 and norm weights 1 at the start, which would hide mistakes, so they are changed.
   std::vector<exec::FullTensor> initial = exec::gather_state(schedule, memory_of, StatePart::parameters);
   for (exec::FullTensor& tensor : initial)
     for (std::size_t i = 0; i < tensor.values.size(); ++i)
@@ -197,7 +197,7 @@ json load_exported_and_dump(const std::string& style, const std::filesystem::pat
   host::HostExecutor executor(verified, {});
   const exec::TrainResult result = exec::train(scenario, schedule, executor, {});
   const exec::MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return executor.memory(rank); };
-  // Both ranks have the same samples.
+  // Both ranks must have equal samples.
   const auto samples = [&](const char* name) {
     json both = samples_of(schedule, scenario, memory_of, name), one = json::array();
     for (std::size_t i = 0; i < both.size(); i += 2) one.push_back(both[i]);
@@ -227,7 +227,7 @@ TEST_CASE("PyTorch computes the same loss of exported weights") {
     json dump = load_exported_and_dump(style, folder.path());
     const std::string path = folder.write(style + ".json", dump.dump());
     command += " '" + path + "'";
-    // The comparison is able to fail.
+    // A changed value must make the comparison fail.
     dump["loss"] = dump["loss"].get<double>() * (1 + 1e-9);
     const std::string spoilt = folder.write("spoilt.json", dump.dump());
     CHECK(run_command(std::string(kPython) + " -B '" + script.string() + "' '" + spoilt + "'").status != 0);
@@ -258,7 +258,7 @@ TEST_CASE("PyTorch trains the same") {
                train_and_dump(with_norms_of_heads(scenario_with("overlap_param_gather", 2, true)), 3)});
   INFO(finished.output);
   CHECK(finished.status == 0);
-  // The comparison is able to fail.
+  // A changed value must make the comparison fail.
   double& value = overlapped["final"][3]["values"][1].get_ref<double&>();
   value += 1e-6;
   const Finished spoilt = compare({overlapped});

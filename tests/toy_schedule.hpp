@@ -11,7 +11,7 @@ namespace stretto::sim {
 
 constexpr Picoseconds us = kPicosecondsPerMicrosecond;
 
-// Small hand-made schedules with hand-made costs, for tests: one operation a template, one call an operation.
+// Small hand-made schedules with hand-made costs, for tests: each template has one call, each call one operation.
 struct Toy {
   Schedule schedule;
   Costs costs;
@@ -43,14 +43,14 @@ struct Toy {
     return id;
   }
 
-  // To the next rank along dp, or from the one before; the receiver's cost is that of the message.
+  // Adds a message to the next rank along dp, or from the previous one; the receiver's cost is that of the message.
   OpId message(const std::string& name, bool is_send, const CollectiveCost& cost, LaneId lane) {
     const OpId id = add(name, PointToPoint{is_send, 0, Expr(is_send ? 1 : -1), 1}, lane, {});
     costs.collective[id] = cost;
     return id;
   }
 
-  // Makes ranks along dp different in the eyes of fold_ranks, so that all of them are simulated.
+  // Makes ranks along dp different for fold_ranks, so that all of them are simulated.
   void forbid_folding() {
     schedule.tensors.push_back({"t", 1, 1, 1, 1, {{0, 0}}});
     View view;
@@ -81,7 +81,7 @@ struct Toy {
 inline Edge after(OpId op, int steps_ago = 0) { return {EdgeKind::finish_start, {op, 0, 0, 0, steps_ago}}; }
 inline Edge after_start(OpId op, int steps_ago = 0) { return {EdgeKind::start_start, {op, 0, 0, 0, steps_ago}}; }
 
-// One step from a standing start, so that times count from 0.
+// Simulates one step from an idle machine, so that times count from 0.
 inline SimResult one_step(const Toy& toy, NetworkKind network = NetworkKind::fluid) {
   SimOptions options;
   options.max_steps = 1;

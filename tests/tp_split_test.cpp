@@ -1,4 +1,4 @@
-// GEMMs whose tensor-parallel communication is cut into pieces train what one rank trains, whatever the pieces.
+// Tests that GEMMs whose tensor-parallel communication is cut into pieces train what one rank trains.
 #include <catch2/catch.hpp>
 
 #include "tests/training.hpp"
@@ -39,7 +39,7 @@ const Cut kCuts[] = {
       {"fc2_dgrad", flash(1)},
       {"qkv_dgrad", flash(1)},
       {"fc1_dgrad", flash(1)}}},
-    {"flash in slices",  // of those that divide a rank's rows
+    {"flash in slices",  // slices that divide a rank's rows
      {{"qkv_fprop", flash(2)},
       {"fc1_fprop", flash(3)},
       {"proj_fprop", flash(3)},
@@ -110,7 +110,7 @@ TEST_CASE("cut GEMMs go with recomputation and with data-parallel overlap", "[se
   }
 }
 
-// In slices of a rank's rows, beside what else cuts sequences, layers and passes.
+// Slices of a rank's rows are combined with all else that cuts sequences, layers and passes.
 TEST_CASE("fp64: Flash-Overlap equals the single rank with everything else that cuts a step") {
   Cases cases, on_threads(kThreadedStride);
   const auto check = [&](const Scenario& scenario, const Trained& reference, const std::string& what) {
@@ -173,7 +173,7 @@ TEST_CASE("Flash-Overlap ends, with the same bits, whatever lanes share a hardwa
     }
 }
 
-// A sum in the GEMM would make each wait for the neighbour's.
+// With the sum in the GEMM each GEMM would wait for the neighbour's.
 TEST_CASE("Flash-Overlap adds on a lane of its own, and no piece of a GEMM waits for a message") {
   const Schedule schedule = build_schedule(layout_scenario({1, 3, true}, "tp_flash_overlap", false));
   const auto is = [&](OpId op, const std::string& part) {

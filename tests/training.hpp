@@ -1,5 +1,5 @@
 #pragma once
-// Shared by tests that cross folders: a tiny scenario, and one that runs it and hands out state.
+// Shared by tests that cross folders: a tiny scenario, and functions that train it and return its state.
 #include <cmath>
 #include <functional>
 #include <map>
@@ -20,7 +20,7 @@
 
 namespace stretto::testing {
 
-// Modes that act without tensor parallelism.
+// Returns modes that act without tensor parallelism.
 inline std::vector<OverlapMode> data_parallel_modes() {
   std::vector<OverlapMode> modes;
   for (const OverlapMode& mode : overlap_modes())
@@ -28,7 +28,7 @@ inline std::vector<OverlapMode> data_parallel_modes() {
   return modes;
 }
 
-// Sizes are odd on purpose: nothing is a power of two or divides another.
+// Returns a tiny scenario. Sizes are odd on purpose: none is a power of two or divides another.
 inline Scenario tiny_scenario(std::int64_t ranks, const std::string& mode, const std::string& precision = "fp64",
                               std::int64_t global_batch = 24, std::int64_t micro_batch = 1) {
   Scenario scenario;
@@ -53,7 +53,7 @@ struct Layout {
   std::string split = "";  // pipeline_model_parallel_layout
   std::int64_t group = 0;  // microbatch_group_size_per_vp_stage
   std::int64_t cp = 1;
-  std::vector<CpCommType> cp_type = {CpCommType::p2p};  // of layers in turn; with a2a_p2p pairs exchange heads
+  std::vector<CpCommType> cp_type = {CpCommType::p2p};  // of layers, repeated; with a2a_p2p pairs exchange heads
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   std::string text() const {
     return "dp " + std::to_string(dp) + " tp " + std::to_string(tp) + (sequence_parallel ? " sp" : "") +
@@ -62,7 +62,7 @@ struct Layout {
                    : "");
   }
 };
-// Sizes that 2 and 3 divide where they must be divided, and no vocabulary does.
+// Returns the scenario of a layout. 2 and 3 divide its sizes where they must, and nothing divides the vocabulary.
 inline Scenario layout_scenario(const Layout& layout, const std::string& mode, bool llama,
                                 const std::string& precision = "fp64", std::int64_t micro_batch = 1,
                                 std::int64_t global_batch = 12) {
@@ -100,7 +100,8 @@ inline Scenario layout_scenario(const Layout& layout, const std::string& mode, b
   return scenario;
 }
 
-// The same with a model of Llama's style: RMSNorm, SwiGLU, rotary positions, grouped queries, no biases, untied head.
+// Replaces the model by one of Llama's style: RMSNorm, SwiGLU, rotary positions, grouped queries, no biases, untied
+// head.
 inline Scenario with_llama(Scenario scenario) {
   scenario.model = in_llama_style({2, 24, 6, 20, 7, 9, 31, 31});
   scenario.model.num_query_groups = 2;
@@ -116,27 +117,27 @@ inline exec::TokenSource tiny_tokens(std::int64_t vocab, std::int64_t count = 40
 }
 
 struct Trained {
-  std::vector<double> losses, norms;                    // by step
+  std::vector<double> losses, norms;                    // [step]
   std::vector<exec::FullTensor> gradients, parameters;  // after the last step; gradients before clipping
   std::vector<std::int64_t> allocated_bytes;            // [rank]
 };
 
 using ChangeWeights = std::function<void(exec::FullTensor&)>;
 
-// A schedule as executors take it, although nobody has verified it.
+// Returns a schedule in the form that executors take, without verifying it.
 inline VerifiedSchedule unverified(const Schedule& schedule, const MemoryPlan& plan) {
   return {bind_step(schedule), schedule, plan};
 }
 
-// Trains a schedule of `scenario` for `steps` steps. `threaded` picks the executor, `change` is called for each tensor
-// of the first weights. Verifies nothing.
+// Trains a schedule of `scenario` for `steps` steps. `threaded` selects the executor, `change` is called for each
+// tensor of the initial weights. Verifies nothing.
 inline Trained train_schedule(const Schedule& schedule, const MemoryPlan& plan, const Scenario& scenario, int steps,
                               bool threaded, std::uint64_t seed = 1, const ChangeWeights& change = {}) {
   std::optional<VerifiedSchedule> threaded_step;
   std::unique_ptr<host::HostExecutor> host;
   std::unique_ptr<serial::SerialExecutor> serial;
   host::HostOptions options;
-  // No more cores than channels leave room for.
+  // There are no more cores than channels leave room for.
   if (!scenario.cluster.max_ctas.empty()) options.cores_per_device = static_cast<int>(cores_needed(schedule));
   if (threaded)
     host = std::make_unique<host::HostExecutor>(threaded_step.emplace(unverified(schedule, plan)), options);
@@ -175,7 +176,7 @@ inline Trained train_schedule(const Schedule& schedule, const MemoryPlan& plan, 
   return trained;
 }
 
-// Verifies and plans as well.
+// Verifies and plans too.
 inline Trained train(const Scenario& scenario, int steps, bool threaded, std::uint64_t seed = 1,
                      const ChangeWeights& change = {}) {
   const Schedule schedule = build_schedule(scenario);
@@ -184,8 +185,8 @@ inline Trained train(const Scenario& scenario, int steps, bool threaded, std::ui
   return train_schedule(schedule, plan, scenario, steps, threaded, seed, change);
 }
 
-// ‖a − b‖ / ‖b‖, the largest over the tensors. One that is 0 in exact arithmetic, as the gradient of k_norm.bias is
-// without rotary positions, is nothing but rounding: ‖b‖ counts as at least 10⁻⁶ of that of all tensors.
+// Returns ‖a − b‖ / ‖b‖, the largest over the tensors. A tensor that is 0 in exact arithmetic, such as the gradient of
+// k_norm.bias without rotary positions, is only rounding: ‖b‖ counts as at least 10⁻⁶ of the norm of all tensors.
 inline double worst_relative_difference(const std::vector<exec::FullTensor>& a,
                                         const std::vector<exec::FullTensor>& b) {
   double all = 0;
@@ -200,7 +201,7 @@ inline double worst_relative_difference(const std::vector<exec::FullTensor>& a,
     }
     const double norm = std::max(own, 1e-12 * all);
     const double relative = norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
-    if (!(relative <= worst)) worst = relative;  // a NaN is worst
+    if (!(relative <= worst)) worst = relative;  // a NaN is the worst
     if (std::isnan(relative)) return relative;
   }
   return worst;

@@ -1,4 +1,4 @@
-// Attention in parts trains what fused attention trains.
+// Tests that unfused attention trains what fused attention trains.
 #include <catch2/catch.hpp>
 
 #include "model/verify/dataflow.hpp"
@@ -120,7 +120,7 @@ TEST_CASE("what a profile does trains on the host to the loss of the scenario wi
     const Trained a = train(with, 2, true), b = train(without, 2, true);
     CHECK(a.losses[0] == Approx(b.losses[0]).epsilon(1e-10));
     CHECK(a.losses[1] == Approx(b.losses[1]).epsilon(1e-8));
-    // Where parameters are cut, gradients are of other shards.
+    // Where parameters are cut, gradients belong to other shards.
     if (!with.parallel.shards_gradients()) CHECK(worst_relative_difference(a.gradients, b.gradients) < 1e-6);
   }
 }
@@ -135,7 +135,7 @@ TEST_CASE("unfused attention in bf16 rounds more often") {
   }
 }
 
-// Each operation runs in another order than it has, or on operands of another.
+// Each operation is run in a wrong order, or on operands of another operation.
 TEST_CASE("the verifier rejects unfused attention that is out of order or reads the wrong thing") {
   Scenario scenario = unfused(layout_scenario({1, 1}, "plain", false));
   scenario.model.attention_dropout = 0.1;
@@ -159,14 +159,14 @@ TEST_CASE("the verifier rejects unfused attention that is out of order or reads 
       };
       if (!is_part(i) || !is_part(i + 1)) continue;
       const std::string first = schedule.operations[schedule.blocks[b].ops[i]].name;
-      if (first == "attention.dv.dgrad" || first == "attention.dq.dgrad") continue;  // neither needs the other
+      if (first == "attention.dv.dgrad" || first == "attention.dq.dgrad") continue;  // these two are independent
       Schedule changed = schedule;
       std::swap(changed.blocks[b].ops[i], changed.blocks[b].ops[i + 1]);
       INFO(first << " changes places with the next");
       CHECK(is_rejected(changed));
       ++swapped;
     }
-  // Each operand is replaced by another tensor of that shape.
+  // Each operand is replaced by another tensor of equal shape.
   for (std::size_t o = 0; o < schedule.operations.size(); ++o) {
     const Operation& operation = schedule.operations[o];
     if (!operation.name.starts_with("attention.")) continue;

@@ -1,10 +1,10 @@
-// Random what-ifs: scenarios over every knob, on shipped platforms with shipped profiles. A step is the same twice, its
-// parts add up, and more bandwidth, more rate or less latency does not make it slower.
+// Random what-ifs: scenarios over every knob, on shipped platforms with shipped profiles. Two simulations give equal
+// steps, the parts of a step add up, and more bandwidth, more rate or less latency does not make it slower.
 //
-// That last relation has a limit. A schedule fixes the order of each lane, not the moments at which operations of two
-// lanes meet: a kernel that ends earlier may come to run beside a collective that slows it, or a request may come just
-// behind another one in the queue for a core. Lists of tasks with fixed priorities have such anomalies (Graham, Bounds
-// on multiprocessing timing anomalies, SIAM J. Appl. Math. 17(2), 1969). So the relation is exact where nothing
+// The last relation has a limit. A schedule fixes the order of each lane, not the moments at which operations of two
+// lanes meet: a kernel that ends earlier may become concurrent with a collective that slows it, or a request may come
+// just after another one in the queue for a core. Lists of tasks with fixed priorities have such anomalies (Graham,
+// Bounds on multiprocessing timing anomalies, SIAM J. Appl. Math. 17(2), 1969). So the relation is exact where nothing
 // competes (kMostRounding), and elsewhere holds up to kMostAnomaly.
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -26,7 +26,7 @@ namespace {
 
 // Times of operations are rounded to picoseconds, and the steady period to 1e-6 (docs/simulation.md).
 constexpr double kMostRounding = 2e-6;
-// The most that was seen of 5,000 what-ifs, and some more.
+// The largest value in 5,000 what-ifs, and some more.
 constexpr double kMostAnomaly = 0.05;
 
 struct Better {
@@ -67,7 +67,7 @@ std::vector<Better> of_hosts() {
 }
 
 struct WhatIf {
-  std::string text;  // replays it
+  std::string text;  // text that replays it
   Scenario scenario;
   sim::Platform platform;
 };
@@ -83,7 +83,7 @@ WhatIf what_if(std::uint64_t seed) {
        "llm-foundry", "megatron-2022", "megatron-deepspeed-2022-bf16", "aleph-alpha-scaling"});
   const bool on_host = platform == "host";
   const Scenario& tiny = layout.scenario;
-  // Sizes from those of the layout, whose ratios must stay, to those of real models.
+  // Sizes range from those of the layout, whose ratios must stay, to those of real models.
   const std::int64_t wide = draw.one_of({1, 16, 64, 256}), longer = draw.one_of({1, 8, 64}),
                      drawn = draw.one_of({1, 1, 4, 64, 1024});
   // Ranks that share a device do not always fold (stages share it): then a step grows with the square of their number.
@@ -121,9 +121,9 @@ double step_ms(const Scenario& scenario, const sim::Platform& platform) {
 
 struct Found {
   int predicted = 0, refused = 0, unsteady = 0;
-  std::map<std::string, int> why;         // [reason] refusals
-  std::map<std::string, int> slower;      // [change] violations beyond rounding
-  std::map<std::string, double> slowest;  // [change] the largest share
+  std::map<std::string, int> why;         // [reason] number of refusals
+  std::map<std::string, int> slower;      // [change] number of violations beyond rounding
+  std::map<std::string, double> slowest;  // [change] largest share
 };
 
 std::uint64_t from_environment(const char* name, std::uint64_t fallback) {
@@ -139,7 +139,7 @@ void check(std::uint64_t seed, Found& found) {
     step = predict::predict_step(of.scenario, of.platform);
   } catch (const Error& error) {
     CAPTURE(seed, of.text, error.what());
-    CHECK(error.kind() == ErrorKind::input);  // refused, and not broken
+    CHECK(error.kind() == ErrorKind::input);  // refused, not broken
     ++found.refused;
     ++found.why[std::string(error.what()).substr(0, 60)];
     return;
@@ -203,7 +203,7 @@ void check_many(std::uint64_t first, std::uint64_t count) {
 
 TEST_CASE("random what-ifs: the same twice, parts add up, better is not slower", "[serial]") { check_many(1, 15); }
 
-// 20091: a tensor that the framework has smaller than the schedule, where all are too small to be followed.
+// Seed 20091: a tensor that is smaller in the framework than in the schedule, where all are too small to be followed.
 TEST_CASE("what-ifs that broke once", "[serial]") { check_many(20'091, 1); }
 
 TEST_CASE("many random what-ifs", "[.][soak]") {

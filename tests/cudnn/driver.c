@@ -1,4 +1,4 @@
-// A CUDA driver for machines that have none, as far as cuDNN needs one to make a plan: cuDNN compiles kernels for a
+// A CUDA driver for machines without one, as far as cuDNN needs it to make a plan: cuDNN compiles kernels for a
 // described device and hands them to the driver, which accepts them here. All other calls, whose names CMake takes from
 // the toolkit's libcuda, return CUDA_ERROR_STUB_LIBRARY.
 int cuDriverGetVersion(int* version) {

@@ -1,5 +1,6 @@
-// cuDNN makes plans for the attention of common models on an H100 that is described and not there: the graphs are right
-// in form, and what they need beside their operands is known. What they compute only a GPU can tell (gpu_tests).
+// Tests that cuDNN makes plans for the attention of common models on an H100 that is described but absent: the graphs
+// have the right form, and the memory that they need besides their operands is known. Only a GPU can test their results
+// (gpu_tests).
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -18,7 +19,7 @@
 namespace stretto::cuda {
 namespace {
 
-// Facts of an H100 SXM (its data sheet, CUDA programming guide); keys are those that cuDNN 9.19 asks for.
+// Facts about an H100 SXM (its data sheet, CUDA programming guide); cuDNN 9.19 asks for these keys.
 const DescribedDevice kH100{
     R"({"cudaDeviceId":0,"deviceName":"NVIDIA H100 80GB HBM3","deviceVer":900,"driverVer":13000,"isTccDriver":0,)"
     R"("l2CacheSize":52428800,"maxBlockSize":[1024,1024,64],"maxCtasPerSM":32,"maxGridSize":[2147483647,65535,65535],)"
@@ -38,7 +39,7 @@ std::vector<exec::Operand> operands_of(const Attention& a, Dtype dtype = Dtype::
   return all;
 }
 
-// The only file in a folder of plans: what it was made for, and the key of its only plan.
+// Returns from the only file in a folder of plans what it was made for, and the key of its only plan.
 std::pair<std::string, PlanFile::Numbers> only_plan_in(const std::filesystem::path& folder) {
   std::ifstream in(std::filesystem::directory_iterator(folder)->path());
   std::string line, made_for;
@@ -61,7 +62,7 @@ TEST_CASE("cuDNN has plans for the attention of common models") {
           // Grouped queries: Llama 3 8B and 70B, whole and as tensor parallelism cuts them, and other groups.
           std::tuple{1, 32, 8, 8192, 128}, std::tuple{1, 64, 8, 8192, 128}, std::tuple{1, 8, 1, 8192, 128},
           std::tuple{2, 8, 4, 1024, 64}, std::tuple{2, 6, 2, 100, 40},
-          // Wide heads: Gemma 2's.
+          // Wide heads, as in Gemma 2.
           std::tuple{1, 8, 4, 2048, 256}, std::tuple{1, 4, 4, 1024, 192}}) {
       if (!cases.takes_next()) continue;
       const Attention work{pass, batch, heads, kv_heads, seq, head_dim, true, 0};
@@ -76,11 +77,11 @@ TEST_CASE("cuDNN has plans for the attention of common models") {
       CHECK(runner.workspace_bytes(work, operands) >= least);
       CHECK(runner.workspace_bytes(work, operands) < least + (1 << 20));
       CHECK(runner.workspace_bytes(work, operands) % 256 == 0);
-      CHECK(runner.prepare(work, operands));  // kept
+      CHECK(runner.prepare(work, operands));  // the plan is kept
     }
 }
 
-// What of the description tells engines apart: the rest is the H100's.
+// Returns a device with the properties by which engines differ; all others are the H100's.
 DescribedDevice another(const std::string& version, const std::string& sms, const std::string& shared_bytes) {
   DescribedDevice device = kH100;
   const auto put = [&](const std::string& key, const std::string& value) {
@@ -133,12 +134,12 @@ TEST_CASE("cuDNN has plans with dropout") {
       const bool has_plan = runner.prepare(work, operands);
       INFO(runner.why_not());
       REQUIRE(has_plan);
-      // The mask takes no memory, its seed a little.
+      // The mask takes no memory, its seed little.
       const std::int64_t row = 4 * (head_dim + 1) + (kv_heads < 12 ? 2 * 2 * head_dim : 0),
                          least = 256 + (pass == Pass::forward ? 0 : row * 2 * 12 * seq);
       CHECK(runner.workspace_bytes(work, operands) >= least);
       CHECK(runner.workspace_bytes(work, operands) < least + (1 << 20));
-      // Another probability is another plan.
+      // Another probability needs another plan.
       for (const double dropout : {0.0, 0.5}) {
         Attention other = work;
         other.dropout = dropout;
@@ -172,15 +173,15 @@ TEST_CASE("of cuDNN's engines the fastest is taken, and kept for other processes
   const std::size_t engines = met;
   CHECK(engines >= 2);
   CHECK(engines <= 8);
-  // The last is the fastest.
+  // The last engine is the fastest.
   const auto last = kept([](std::size_t i) { return Ms(10.0f - static_cast<float>(i)); });
   CHECK(std::get<2>(last).empty());
-  // Another process takes it as it is, whatever it would measure.
+  // Another process takes the plan unchanged, whatever it would measure.
   const auto again = kept([](std::size_t i) { return Ms(1.0f + static_cast<float>(i)); });
   CHECK(met == 0);
   CHECK(std::get<1>(again) == std::get<1>(last));
   CHECK_THAT(std::get<2>(again), Catch::Contains("1 shapes") && Catch::Contains(dir.path().string()));
-  // What cuDNN does not take is measured again: here the first is the fastest.
+  // A plan that cuDNN does not accept is measured again: here the first engine is the fastest.
   const auto [made_for, key] = only_plan_in(dir.path());
   PlanFile file(device.plan_folder, made_for);
   REQUIRE(file.find(key) != nullptr);

@@ -17,20 +17,21 @@ constexpr std::size_t kLanes = 32;
 
 enum class State : std::uint8_t { ready, at_block_barrier, at_warp_barrier, done };
 
-// Of the block that runs. Threads begin in order, each on its own stack or on that of one before it that has ended: so
-// nobody is on the stack of a thread that has not begun.
+// The threads of the running block. They begin in order, each on a stack of its own or on that of an earlier thread
+// that has ended, so no thread uses the stack of one that has not begun.
 struct Thread {
   dim3 index;
   State state = State::ready;
   bool has_begun = false;
-  std::uint8_t turn = 0;  // of the shuffles of its warp, even and odd ones
-  // In the last shuffle of each turn: all have read it before anybody offers anew, since no lane is two shuffles ahead.
+  std::uint8_t turn = 0;  // parity of its warp's shuffles, even and odd ones
+  // The value in the last shuffle of each parity: all lanes have read it before any lane writes again, since no lane is
+  // two shuffles ahead.
   std::uint64_t offered[2] = {};
   Place place;
   Stack stack;
 };
 
-// One for all host threads, as __shared__ variables are: only one of them runs kernels at a time.
+// One machine for all host threads, as __shared__ variables are global: only one host thread runs kernels at a time.
 struct Machine {
   std::vector<Thread> threads;
   Thread *current = nullptr, *warp_end = nullptr;
@@ -53,7 +54,7 @@ void become(Thread& thread) {
   lane = static_cast<int>(static_cast<std::size_t>(&thread - machine.threads.data()) % kLanes);
 }
 
-// Lets a thread run, from a stack that is not its own.
+// Lets a thread run, from another stack.
 LEFT_FOR_GOOD void enter(Thread& thread, Place& from) {
   become(thread);
   if (!thread.has_begun) thread.place = thread.stack.begin(begin_threads);
@@ -61,7 +62,7 @@ LEFT_FOR_GOOD void enter(Thread& thread, Place& from) {
   go(from, thread.place);
 }
 
-// Waits until it is entered again. Whoever is next in the warp goes on at once.
+// Waits until the thread is entered again. The next thread of the warp goes on at once.
 LEFT_FOR_GOOD void leave(State state) {
   Thread &thread = *machine.current, *next = &thread + 1;
   thread.state = state;
@@ -78,7 +79,7 @@ LEFT_FOR_GOOD void begin_threads() {
     (*machine.body)();
     Thread &thread = *machine.current, *next = &thread + 1;
     if (next == machine.warp_end || next->has_begun) {
-      leave(State::done);  // for good
+      leave(State::done);  // never entered again
     } else {
       thread.state = State::done;
       next->place = thread.place;
@@ -88,14 +89,14 @@ LEFT_FOR_GOOD void begin_threads() {
   }
 }
 
-// Lets every thread of [begin, end) go on that waits in `state`, if all of them do; returns whether it did.
+// Lets every thread of [begin, end) that waits in `state` go on, if all of them do; returns whether it did.
 bool release(Thread* begin, Thread* end, State state) {
   if (!std::all_of(begin, end, [&](const Thread& thread) { return thread.state == state; })) return false;
   for (Thread* thread = begin; thread != end; ++thread) thread->state = State::ready;
   return true;
 }
 
-// Until no thread of the warp can go on.
+// Runs until no thread of the warp can go on.
 void run_warp(Thread* begin, Thread* end) {
   machine.warp_end = end;
   do {
@@ -114,7 +115,7 @@ void run_block(std::size_t threads) {
     for (Thread* warp = begin; warp < end; warp += kLanes) run_warp(warp, std::min(end, warp + kLanes));
   } while (release(begin, end, State::at_block_barrier));
   if (std::all_of(begin, end, [](const Thread& thread) { return thread.state == State::done; })) return;
-  machine.threads.clear();  // they are in the middle of something
+  machine.threads.clear();  // their state is inconsistent
   throw runtime_failure("block " + std::to_string(block_index.x) + ", " + std::to_string(block_index.y) +
                         ": its threads wait at different barriers, or some have ended");
 }

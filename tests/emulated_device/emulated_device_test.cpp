@@ -20,7 +20,7 @@ __global__ void sum_kernel(double* data) {
   __syncthreads();
   data[threadIdx.x] = sum;
 }
-// The second warp ends at once; the others keep what they have on their stacks from shuffle to shuffle.
+// The second warp ends at once; the others keep the contents of their stacks from shuffle to shuffle.
 __global__ void odd_warps_end_kernel(int* data) {
   if (threadIdx.x / 32 == 1) return;
   int own[8];
@@ -65,7 +65,7 @@ TEST_CASE("emulated warps end when they like, and their threads keep what is the
 TEST_CASE("barriers that not all threads reach are found", "[cuda]") {
   CHECK_THROWS_AS(launch(Stream{}, {1, 1, 1}, {64, 1, 1}, half_waits_kernel), Error);
   CHECK_THROWS_AS(launch(Stream{}, {1, 1, 1}, {64, 1, 1}, half_a_warp_shuffles_kernel), Error);
-  std::vector<double> values(64, 1);  // and the next kernel is none the worse
+  std::vector<double> values(64, 1);  // the next kernel works
   launch(Stream{}, {1, 1, 1}, {64, 1, 1}, sum_kernel, values.data());
   CHECK(values[0] == 64);
 }
@@ -78,7 +78,7 @@ TEST_CASE("what a device refuses to launch or to read is found", "[cuda]") {
   CHECK_THROWS_AS(launch(Stream{}, {1, 1, 1}, {4, 1, 1}, copy_pairs_kernel, from, to + 1), Error);
   CHECK_THROWS_AS(launch(Stream{}, {1, 65536, 1}, {4, 1, 1}, copy_pairs_kernel, from, to), Error);
   CHECK_THROWS_AS(launch(Stream{}, {1, 1, 1}, {64, 32, 1}, copy_pairs_kernel, from, to), Error);
-  launch(Stream{}, {1, 1, 1}, {4, 1, 1}, copy_pairs_kernel, from, to);  // and the next kernel is none the worse
+  launch(Stream{}, {1, 1, 1}, {4, 1, 1}, copy_pairs_kernel, from, to);  // the next kernel works
 }
 
 }  // namespace stretto::cuda

@@ -10,12 +10,12 @@
 namespace stretto::cuda::emulate {
 namespace {
 
-thread_local constinit Place* left = nullptr;  // last
+thread_local constinit Place* left = nullptr;  // place that was left last
 
 #if defined(__x86_64__)
 
-// Puts what a call preserves on the stack and the stack into *from, and takes both from `to`. swapcontext() would make
-// two system calls, and AddressSanitizer would forget what it knows of the stack.
+// Pushes the registers that a call preserves, stores the stack pointer in *from, and takes both from `to`.
+// swapcontext() would make two system calls, and AddressSanitizer would lose its knowledge of the stack.
 extern "C" void stretto_switch_stack(void** from, void* to);
 asm(R"(
   .text
@@ -59,7 +59,7 @@ void arrived_with([[maybe_unused]] void* fake_stack) {
 
 Place Stack::begin(void (*function)()) {
 #if defined(__x86_64__)
-  // As if `function` had been called from nowhere, and six registers been put there.
+  // The frame looks as if `function` had been called without a caller, with six registers saved.
   const auto end = reinterpret_cast<std::uintptr_t>(bytes_.get() + kBytes);
   void** const at = reinterpret_cast<void**>(end / 16 * 16) - 8;
   std::fill(at, at + 8, nullptr);
@@ -78,7 +78,7 @@ Place Stack::begin(void (*function)()) {
 LEFT_FOR_GOOD void go(Place& from, const Place& to) {
   left = &from;
   void* fake_stack = nullptr;
-#if defined(__SANITIZE_ADDRESS__)  // which must be told which stack is in use
+#if defined(__SANITIZE_ADDRESS__)  // the sanitizer must be told which stack is in use
   __sanitizer_start_switch_fiber(&fake_stack, to.stack, to.bytes);
 #endif
   stretto_switch_stack(&from.at, to.at);

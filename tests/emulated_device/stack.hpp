@@ -1,5 +1,5 @@
 #pragma once
-// Stacks of their own for emulated threads, and going from one to another.
+// Separate stacks for emulated threads, and switches between them.
 #include <cstddef>
 #include <memory>
 
@@ -8,7 +8,7 @@
 #endif
 
 #if defined(__SANITIZE_ADDRESS__)
-// Of functions that never return because their stack begins anew: who has it next must find nothing poisoned.
+// For functions that never return because their stack is reused: its next user must find nothing poisoned.
 #define LEFT_FOR_GOOD __attribute__((no_sanitize_address))
 #else
 #define LEFT_FOR_GOOD
@@ -16,7 +16,7 @@
 
 namespace stretto::cuda::emulate {
 
-// Where somebody waits who has left a stack, and which stack that is.
+// A point at which a stack was left, and the stack.
 struct Place {
   void* at = nullptr;
   const void* stack = nullptr;
@@ -25,11 +25,12 @@ struct Place {
 
 class Stack {
  public:
-  // The stack anew, with `function` about to begin on it. It calls arrived() first, and never returns.
+  // Returns the stack with `function` about to begin on it. The function calls arrived() first, and never returns.
   Place begin(void (*function)());
 
  private:
-  // Not a multiple of a page: what the lanes of a warp work with would all be in the same few sets of the caches.
+  // The size is not a multiple of a page; otherwise the hot data of a warp's lanes would share a few sets of the
+  // caches.
   static constexpr std::size_t kBytes = 65 << 10;
   std::unique_ptr<std::byte[]> bytes_ = std::make_unique_for_overwrite<std::byte[]>(kBytes);
 #if !defined(__x86_64__)
@@ -37,7 +38,7 @@ class Stack {
 #endif
 };
 
-// Leaves this stack for another; returns when somebody goes to `from`.
+// Leaves this stack for another; returns when some stack switches to `from`.
 void go(Place& from, const Place& to);
 void arrived();
 

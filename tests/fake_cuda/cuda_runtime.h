@@ -1,10 +1,10 @@
 #pragma once
-// As much of the CUDA runtime as exec/cuda/module calls, on the processor. A host thread is a process: its streams are
-// queues, and what is in them is done while it waits for one, as late as a device could. With the kernels emulated
-// (tests/emulated_device) the executor itself runs where there is no GPU. A graph is the calls that were captured; a
-// capture fails, as the real one does, when a stream takes part that was not forked from it, or is not joined to it
-// again, or when its thread makes a call that is not work for a stream: takes memory, copies at once, waits. Not for
-// kernels: those have device.hpp.
+// The calls of the CUDA runtime that exec/cuda/module makes, on the processor. A host thread stands for a process: its
+// streams are queues, whose work is done while the thread waits for one of them, as late as a device could. With the
+// kernels emulated (tests/emulated_device) the executor itself runs where there is no GPU. A graph is the captured
+// calls; a capture fails, as the real one does, when a stream takes part that was not forked from it, or is not joined
+// to it again, or when its thread makes a call that is not work for a stream: allocates memory, copies at once, waits.
+// Not for kernels: those have device.hpp.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -45,28 +45,28 @@ struct Event {
   bool is_timed = true;
   std::uint64_t recorded = 0, happened = 0;
   std::chrono::steady_clock::time_point at;
-  Stream* captured_on = nullptr;  // recorded there in a capture, behind so much
+  Stream* captured_on = nullptr;  // stream of a capture on which it was recorded, after this much work
   std::size_t behind = 0;
 };
 struct Stream {
-  std::deque<std::function<bool()>> queue;  // whether it is done: the next is not begun before
-  // In a capture.
+  std::deque<std::function<bool()>> queue;  // each returns whether it is done; the next does not begin before
+  // State in a capture.
   bool is_forked = false, is_joined = true;
   std::size_t submitted = 0;
 };
-using Graph = std::vector<std::function<void()>>;  // the calls
+using Graph = std::vector<std::function<void()>>;  // the captured calls
 struct Process {
   std::vector<Stream*> streams;
-  // Of a capture.
+  // State of a capture.
   Stream* origin = nullptr;
   std::vector<Stream*> forked;
   Graph calls;
   bool is_broken = false;
-  cudaError_t last_error = cudaSuccess;  // until somebody asks for it
+  cudaError_t last_error = cudaSuccess;  // kept until it is asked for
   int graphs = 0, graph_launches = 0;
-  std::vector<std::unique_ptr<Event>> outlived;  // destroyed before they had happened
+  std::vector<std::unique_ptr<Event>> outlived;  // destroyed before they happened
 
-  // Does what can be done; whether that was anything.
+  // Does the work that can be done; returns whether there was any.
   bool advance() {
     bool any = false;
     for (bool moved = true; moved;) {
@@ -89,7 +89,7 @@ inline cudaError_t keep(cudaError_t error) {
   if (error != cudaSuccess) process().last_error = error;
   return error;
 }
-// Of calls that cudaStreamCaptureModeThreadLocal forbids the thread that captures: whether this is one.
+// Returns whether the call is one that cudaStreamCaptureModeThreadLocal forbids the capturing thread.
 inline bool is_forbidden() {
   Process& mine = process();
   if (mine.origin == nullptr) return false;
@@ -106,7 +106,7 @@ inline void call(Stream* stream, std::function<void()> make) {
   ++stream->submitted;
   mine.calls.push_back(std::move(make));
 }
-// Work that is done when it says so, asked again and again.
+// Submits work that reports when it is done, and is asked repeatedly.
 inline void submit(Stream* stream, std::function<std::function<bool()>()> begin) {
   call(stream, [stream, begin] { stream->queue.push_back(begin()); });
 }
@@ -119,14 +119,14 @@ inline void submit_once(Stream* stream, std::function<void()> work) {
   });
 }
 struct Device {
-  std::mutex mutex;  // of ranks on threads
+  std::mutex mutex;  // for ranks on threads
   std::size_t total_bytes = std::size_t{1} << 30, used_bytes = 0;
   std::map<void*, std::size_t> allocations;
   int live_streams = 0, live_events = 0;
   int waits_for_nothing = 0;  // waits for events that were never recorded
-  int left_undone = 0;        // pieces of work in streams that were destroyed
+  int left_undone = 0;        // work items in streams that were destroyed
   int graphs = 0, graph_launches = 0;
-  bool captures = true;  // false: no capture comes to its end
+  bool captures = true;  // false: every capture fails
   int sms = 2;
   int driver_version = 13000;
 };
@@ -213,7 +213,7 @@ inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, 
   *stream = new fake_cuda::Stream;
   fake_cuda::process().streams.push_back(*stream);
   stretto::cuda::emulate::set_streams([](void* on, std::function<void()> work) {
-    // As exec/cuda/kernels/launch.hpp does: cudaGetLastError() is how <<<>>> says that it was refused.
+    // As in exec/cuda/kernels/launch.hpp: cudaGetLastError() is how <<<>>> reports that it was refused.
     if (std::exchange(fake_cuda::process().last_error, cudaSuccess) != cudaSuccess)
       throw stretto::runtime_failure("launching a kernel: an error of a call before it");
     fake_cuda::submit_once(static_cast<cudaStream_t>(on), std::move(work));
@@ -233,11 +233,11 @@ inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 inline cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (fake_cuda::is_forbidden()) return cudaErrorStreamCaptureUnsupported;
   fake_cuda::Process& mine = fake_cuda::process();
-  const bool is_done = stream->queue.empty();  // before this question, so that who asks at once hears no
+  const bool is_done = stream->queue.empty();  // before advancing, so that an immediate question gets "not ready"
   mine.advance();
   return is_done ? cudaSuccess : fake_cuda::keep(cudaErrorNotReady);
 }
-// Gives up, as nobody would, when nothing has moved for 20 s.
+// Fails when nothing has moved for 20 s.
 inline cudaError_t cudaDeviceSynchronize() {
   if (fake_cuda::is_forbidden()) return cudaErrorStreamCaptureUnsupported;
   auto last = std::chrono::steady_clock::now();
@@ -260,14 +260,14 @@ inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) 
 inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
   const std::lock_guard lock(fake_cuda::device().mutex);
   --fake_cuda::device().live_events;
-  // What is recorded and has not happened keeps its event until it has.
+  // A recorded event that has not happened is kept until it has.
   std::unique_ptr<fake_cuda::Event> mine(event);
   if (event->happened != event->recorded) fake_cuda::process().outlived.push_back(std::move(mine));
   return cudaSuccess;
 }
 inline cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
   fake_cuda::Process& mine = fake_cuda::process();
-  // What is asked for from outside there is in graphs alone.
+  // Only graphs support external events.
   if (flags == cudaEventRecordExternal && mine.origin == nullptr) return cudaErrorInvalidValue;
   fake_cuda::call(stream, [event, stream] {
     const std::uint64_t number = ++event->recorded;
@@ -285,14 +285,15 @@ inline cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stre
 inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
 }
-// For what was recorded last when this is called.
+// Waits for the latest record at the time of the call.
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   fake_cuda::Process& mine = fake_cuda::process();
   if (mine.origin == nullptr) {
     if (event->captured_on != nullptr) return cudaErrorStreamCaptureUnsupported;
     if (event->recorded == 0) ++fake_cuda::device().waits_for_nothing;
   } else {
-    if (event->captured_on == nullptr) return cudaErrorStreamCaptureUnsupported;  // from before the capture, or never
+    // from before the capture, or never recorded
+    if (event->captured_on == nullptr) return cudaErrorStreamCaptureUnsupported;
     if (!stream->is_forked) {
       stream->is_forked = true;
       mine.forked.push_back(stream);

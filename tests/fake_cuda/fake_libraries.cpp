@@ -1,4 +1,4 @@
-// Libraries of the fake device: GEMMs are the host's, and attention has plans where a test asks for them.
+// Libraries of the fake device: the host computes GEMMs, and attention has plans where a test asks for them.
 #include "tests/fake_cuda/fake_libraries.hpp"
 
 #include "exec/cuda/kernels/attention_seed.hpp"
@@ -11,13 +11,13 @@ namespace stretto::cuda {
 
 struct GemmRunner::Plan {};
 
-// Keeps no plans.
+// This runner keeps no plans.
 GemmRunner::GemmRunner(int sms, Epilogues) : sms_(sms) {}
 std::vector<std::string> GemmRunner::notes() const { return {}; }
 GemmRunner::~GemmRunner() = default;
 GemmRunner::Key GemmRunner::key_of(const Gemm&, std::span<const exec::Operand>) { return {}; }
 bool GemmRunner::tune(const Gemm&, std::span<const exec::Operand> operands, const Stream&) {
-  // As the real one, leaves nothing of worth in C.
+  // Like the real one, it leaves nothing of value in C.
   for (std::int64_t row = 0; row < operands.back().rows; ++row)
     static_cast<std::byte*>(operands.back().data)[row * operands.back().ld * bytes_of(operands.back().dtype)] =
         std::byte{1};

@@ -7,23 +7,22 @@
 
 namespace stretto::cuda {
 
-// An operation of attention that cuDNN would have run.
+// An attention operation that cuDNN would have run.
 struct AttentionLaunch {
   Pass pass = Pass::forward;
   const std::byte* workspace = nullptr;
   const void* stream = nullptr;
 };
-// What attention with dropout would have drawn its masks by.
+// The seed from which attention with dropout would have drawn its masks.
 struct AttentionSeed {
   Pass pass = Pass::forward;
   std::int64_t seed = 0, offset = 0;
 };
-// While a test points it to a list, the fake cuDNN has a plan for every attention on this thread, and lists what it
-// runs.
+// While a test points it to a list, the fake cuDNN has a plan for every attention on this thread, and lists its runs.
 extern thread_local std::vector<AttentionLaunch>* attention_launches;
-// Then, when not null: gets those of every run, those of graphs too.
+// While it also points to a list: gets the seeds of every run, including runs of graphs.
 extern thread_local std::vector<AttentionSeed>* attention_seeds;
-// Then, when not null: whether it has one for this attention.
+// While it is also set: returns whether there is a plan for this attention.
 extern thread_local bool (*fake_cudnn_has_plan)(const Attention& work);
 
 }  // namespace stretto::cuda

@@ -25,23 +25,22 @@ using stretto::Dtype;
 std::atomic<int> the_version{NCCL_VERSION_CODE}, refused_rank{-1};
 std::mutex registered_mutex;
 fake_nccl::Registered the_registered;
-std::map<void*, int> registrations;  // of memory of ncclMemAlloc: how many communicators have it registered
+std::map<void*, int> registrations;  // memory of ncclMemAlloc → number of communicators that have it registered
 
 std::atomic<int> live_count{0}, aborted_count{0}, hung_count{0}, most_ctas_count{0}, clustered_count{0};
 
-// Of a rank's communicator: operations run one after the other in the order of the calls, whatever their streams, as
-// the real one's do (ncclLaunchPrepare).
+// The turns of a rank's communicator: operations run one after the other in the order of the calls, whatever their
+// streams, as in the real one (ncclLaunchPrepare).
 struct Turns {
   std::uint64_t called = 0, done = 0;
 };
 
-// One collective of a group. Members come, each does its share when all have, and the next phase begins when all are
-// through. Sums are those of the host.
+// One collective of a group. Members arrive, each does its share when all have, and the next phase begins when all have
+// finished. Sums are those of the host.
 struct Meeting {
   std::vector<stretto::local::Buffers> buffers;
-  std::vector<std::pair<std::ptrdiff_t, std::ptrdiff_t>>
-      in_windows;            // of those buffers, from their windows' beginnings
-  std::vector<int> arrived;  // [phase]
+  std::vector<std::pair<std::ptrdiff_t, std::ptrdiff_t>> in_windows;  // offsets of those buffers in their windows
+  std::vector<int> arrived;                                           // [phase]
   stretto::Collective collective;
   Dtype dtype = Dtype::f32;
 };
@@ -50,11 +49,11 @@ struct Shared {
   std::mutex mutex;
   int ranks = 0, present = 0;
   std::deque<std::shared_ptr<Meeting>> meetings;
-  std::map<std::pair<int, int>, std::deque<std::vector<std::byte>>> mail;  // from, to
-  std::map<std::pair<int, int>, std::uint64_t> sent, received;             // from, to
-  std::map<int, int> collectives;                                          // [rank]: calls
-  std::set<std::pair<int, int>> sends, receives;                           // from, to: called once at least
-  std::map<int, int> windows;                                              // [rank]: calls
+  std::map<std::pair<int, int>, std::deque<std::vector<std::byte>>> mail;  // (from, to)
+  std::map<std::pair<int, int>, std::uint64_t> sent, received;             // (from, to)
+  std::map<int, int> collectives;                                          // [rank] number of calls
+  std::set<std::pair<int, int>> sends, receives;                           // (from, to): called at least once
+  std::map<int, int> windows;                                              // [rank] number of calls
   std::size_t window_bytes = 0;
 };
 
@@ -71,7 +70,7 @@ Dtype dtype_of(ncclDataType_t type) {
 struct ncclComm {
   std::shared_ptr<Shared> shared;
   int rank = 0, ctas = 0, policy = NCCL_CTA_POLICY_DEFAULT;
-  const std::byte* memory = nullptr;  // registered
+  const std::byte* memory = nullptr;  // registered memory
   std::size_t bytes = 0;
   bool has_window = false;
   bool has(const void* data) const {
@@ -81,9 +80,9 @@ struct ncclComm {
   Turns turns;
   std::atomic<int> error{ncclSuccess};
   std::atomic<bool> is_aborted{false};
-  bool is_in_progress = false, is_finalized = false;  // for its own thread
+  bool is_in_progress = false, is_finalized = false;  // used only by its own thread
 
-  // What a call returns that others may have to answer.
+  // Returns the result of a call that other ranks may have to answer.
   ncclResult_t goes_on() {
     is_in_progress = true;
     return ncclInProgress;
@@ -101,13 +100,14 @@ std::map<std::string, std::shared_ptr<Shared>>& registry() {
   return the_registry;
 }
 
-// Communicators live as long as work that may still ask for them.
+// Communicators live as long as work that may still use them.
 std::map<ncclComm_t, std::shared_ptr<ncclComm>>& mine() {
   thread_local std::map<ncclComm_t, std::shared_ptr<ncclComm>> the_mine;
   return the_mine;
 }
 
-// What the other members reach must lie alike in all windows: the real one computes their addresses from its own.
+// Returns whether the buffers that other members reach have equal offsets in all windows: the real library computes
+// their addresses from its own.
 bool lies_alike(const Meeting& meeting) {
   for (const auto& [in, out] : meeting.in_windows) {
     const auto& [first_in, first_out] = meeting.in_windows.front();
@@ -117,8 +117,8 @@ bool lies_alike(const Meeting& meeting) {
   return true;
 }
 
-// A member's part of a collective: comes when it is its stream's turn, and is done when all have come for its last
-// phase.
+// Returns a member's share of a collective: it arrives when its stream reaches it, and is done when all members have
+// arrived for its last phase.
 std::function<bool()> part_of(const stretto::Collective& collective, const void* in, void* out, Dtype dtype,
                               const std::shared_ptr<ncclComm>& comm) {
   return [=, meeting = std::shared_ptr<Meeting>(), phase = 0, turn = comm->turns.called++]() mutable {
@@ -138,7 +138,7 @@ std::function<bool()> part_of(const stretto::Collective& collective, const void*
       }
       meeting = shared.meetings[comm->next_meeting++];
       if (meeting->collective != collective || meeting->dtype != dtype) {
-        comm->error = ncclInvalidUsage;  // the real one would hang, or mix them up
+        comm->error = ncclInvalidUsage;  // the real library would hang, or confuse them
         ++comm->turns.done;
         return true;
       }
@@ -179,9 +179,9 @@ ncclResult_t collective(CollectiveKind kind, const void* in, void* out, std::siz
   return comm->goes_on();
 }
 
-// Messages of a group on one communicator begin together and end together; the next communicator's of the group come
-// behind them, because they are another kernel on the same stream. A send ends when it has been received: the real one
-// has room for small messages, which nobody may rely on.
+// Messages of a group on one communicator begin and end together; the next communicator's messages of the group follow,
+// because they are another kernel on the stream. A send ends when it has been received: the real library has buffers
+// for small messages, on which no program may rely.
 struct Message {
   std::shared_ptr<ncclComm> comm;
   bool is_send = false;
@@ -189,7 +189,7 @@ struct Message {
   void* out = nullptr;
   std::size_t bytes = 0;
   int peer = 0;
-  std::uint64_t number = 0;  // of a send: how many there were to that peer
+  std::uint64_t number = 0;  // for a send: number of earlier sends to that peer
 };
 thread_local bool is_grouped = false;
 thread_local std::vector<Message> grouped;
@@ -200,7 +200,7 @@ struct Kernel {
   std::uint64_t turn = 0;
   bool has_sent = false;
 
-  // Whether it is done.
+  // Returns whether it is done.
   bool advance() {
     ncclComm& comm = *left.front().comm;
     if (comm.is_aborted) return true;
@@ -214,7 +214,7 @@ struct Kernel {
       message.number = ++shared.sent[{comm.rank, message.peer}];
     }
     has_sent = true;
-    std::set<int> blocked;  // messages of one peer come in their order
+    std::set<int> blocked;  // messages of one peer arrive in order
     std::vector<Message> rest;
     for (const Message& message : left)
       if (message.is_send ? shared.received[{comm.rank, message.peer}] < message.number
@@ -244,7 +244,7 @@ struct Kernel {
 };
 
 void submit_messages(const std::vector<Message>& messages, cudaStream_t stream) {
-  std::vector<std::vector<Message>> kernels;  // a communicator each, in the order of their first calls
+  std::vector<std::vector<Message>> kernels;  // one for each communicator, in the order of their first calls
   for (const Message& message : messages) {
     const auto found = std::find_if(kernels.begin(), kernels.end(),
                                     [&](const auto& kernel) { return kernel.front().comm == message.comm; });
@@ -280,7 +280,7 @@ std::size_t bytes_of(std::size_t count, ncclDataType_t type) {
   return count * static_cast<std::size_t>(stretto::bytes_of(dtype_of(type)));
 }
 
-// Whether all ranks that this one's calls may connect to have made theirs.
+// Returns whether all ranks to which this rank's calls may connect have made theirs.
 bool is_met(const Shared& shared, int rank) {
   const auto called = [&](int r) {
     const auto found = shared.collectives.find(r);
@@ -298,7 +298,7 @@ bool is_met(const Shared& shared, int rank) {
   return answered(shared.sends, shared.receives, true) && answered(shared.receives, shared.sends, false);
 }
 
-// Communicators go when all graphs with operations of theirs have, and those that still ran have ended.
+// Communicators are destroyed when all graphs with operations of theirs are, and running ones have ended.
 thread_local std::vector<ncclComm_t> to_reclaim;
 void reclaim() {
   fake_cuda::Process& process = fake_cuda::process();
@@ -339,7 +339,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   mine()[*comm] = std::move(fresh);
   ++live_count;
   (*comm)->policy = config->CTAPolicy;
-  (*comm)->ctas = config->maxCTAs > 0 ? config->maxCTAs : 64;  // the real one's own choice may be as many
+  (*comm)->ctas = config->maxCTAs > 0 ? config->maxCTAs : 64;  // the real library's own choice may be as many
   int ctas = 0;
   for (const auto& [handle, one] : mine()) ctas += one->ctas;
   most_ctas_count = std::max(most_ctas_count.load(), ctas);
@@ -447,7 +447,7 @@ ncclResult_t ncclCommDeregister(ncclComm_t comm, void* handle) {
   forget_memory(comm);
   return ncclSuccess;
 }
-// Of all members, and of equal sizes.
+// Must be called by all members, with equal sizes.
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* data, std::size_t bytes, ncclWindow_t* window, int flags) {
   if (flags != NCCL_WIN_COLL_SYMMETRIC || comm->is_in_progress) return ncclInvalidArgument;
   if (int rank = comm->rank; refused_rank.compare_exchange_strong(rank, -1)) return ncclSystemError;
@@ -488,7 +488,7 @@ ncclResult_t ncclGroupEnd() {
   return ncclInProgress;
 }
 
-// As if it had been loaded, in that version.
+// Behaves as if the library of that version had been loaded.
 const stretto::cuda::NcclApi& stretto::cuda::nccl() {
   static const auto until = [](int version) {
     NcclApi found;

@@ -1,8 +1,8 @@
 #pragma once
-// As much of NCCL as exec/cuda/module/nccl.cpp calls, between threads of one process that behave as ranks.
-// Operations are work in a stream like any other, which is done when all ranks have come to theirs. Calls are in
-// progress until the other ranks have made theirs, because any may connect to them; whoever calls a communicator again
-// before ncclCommGetAsyncError() has said that it is through is refused, and so is a goodbye without
+// The calls of NCCL that exec/cuda/module/nccl.cpp makes, between threads of one process that behave as ranks.
+// Operations are work in a stream, which is done when all ranks have reached theirs. Calls are in progress until the
+// other ranks have made theirs, because any call may connect to them; a call on a communicator before
+// ncclCommGetAsyncError() has reported the end of the previous one is refused, and so is a destruction without
 // ncclCommFinalize().
 #include <climits>
 #include <cstddef>
@@ -71,21 +71,21 @@ ncclResult_t ncclGroupStart();
 ncclResult_t ncclGroupEnd();
 
 namespace fake_nccl {
-// Of all threads: communicators that were opened and not closed, and those that ended by ncclCommAbort.
+// Counts over all threads: open communicators, and those that ended by ncclCommAbort.
 int live();
 int aborted();
-int most_ctas();  // of all communicators that a rank had at the same time, since this was last asked
+int most_ctas();  // most CTAs of all communicators that a rank had at one time, since the last call
 int clustered();  // communicators whose CTAs start in clusters
-// Which version is there from here on: functions that it lacks are null, and it takes no policy that is newer.
+// Sets the version of the library: functions that it lacks are null, and it refuses newer policies.
 void be(int version);
 struct Registered {
-  int windows = 0, buffers = 0;  // registered, since this was last asked
-  int live = 0;                  // and not yet deregistered
+  int windows = 0, buffers = 0;  // registered since the last call
+  int live = 0;                  // not yet deregistered
   int freed_too_early = 0;       // memory that was freed while it was registered
-  int by_copy_engine = 0;        // collectives that needed no thread block, since this was last asked
-  int apart = 0;                 // collectives that reached different places of members' windows
+  int by_copy_engine = 0;        // collectives that needed no thread block, since the last call
+  int apart = 0;                 // collectives that reached different offsets of members' windows
 };
 Registered registered();
-void refuse_registration(int rank);  // of that rank's next window
-int hung();                          // aborts that the real one would wait in for ever
+void refuse_registration(int rank);  // refuses that rank's next window
+int hung();                          // aborts in which the real library would wait forever
 }  // namespace fake_nccl

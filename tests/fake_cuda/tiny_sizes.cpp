@@ -1,4 +1,4 @@
-// In the program of the emulated device, instead of calibrate/probes/gpu_sizes.cpp.
+// Replaces calibrate/probes/gpu_sizes.cpp in the program of the emulated device.
 #include "tests/tiny_gpu_sizes.hpp"
 
 namespace stretto::calibrate {

@@ -6,9 +6,9 @@
 
 namespace stretto::fuzz {
 
-// What readers may take: no length that an input names is believed. While it lives, an allocation beyond 16 times the
-// input's size (and 64 KiB, for messages and tables) traps, and so do allocations that together, less what has been
-// given back, are beyond `factor` times the size and 1 MiB. At most one lives at a time.
+// A bound on a reader's memory: no length that an input names may be trusted. While the object lives, an allocation
+// beyond 16 times the input's size (and 64 KiB, for messages and tables) traps, and so do allocations whose live sum
+// exceeds `factor` times the size and 1 MiB. At most one object lives at a time.
 class Bounded {
  public:
   Bounded(std::size_t size, std::size_t factor) {
@@ -23,7 +23,7 @@ class Bounded {
   Bounded& operator=(const Bounded&) = delete;
 
  private:
-  static inline std::atomic<std::size_t> most_at_once = 0, most = 0;  // 0: none lives
+  static inline std::atomic<std::size_t> most_at_once = 0, most = 0;  // 0: no object lives
   static inline std::atomic<std::ptrdiff_t> live = 0;
 
   static void on_malloc(const volatile void*, std::size_t size) {

@@ -5,7 +5,7 @@
 #include "exec/state/tensor_file.hpp"
 #include "tests/fuzz/heap.hpp"
 
-// The input is a checkpoint file, or the manifest of one whose shards are missing. Only stretto::Error may come out,
+// The input is a checkpoint file, or the manifest of one whose shards are missing. Only stretto::Error may be thrown,
 // and every tensor must lie inside the file.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace stretto;

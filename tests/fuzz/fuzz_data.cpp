@@ -6,8 +6,8 @@
 #include "exec/data.hpp"
 #include "tests/fuzz/bounded.hpp"
 
-// The first byte picks the file's ending and the sequence length; the rest is the file. Only stretto::Error may come
-// out.
+// The first byte selects the file's ending and the sequence length; the rest is the file. Only stretto::Error may be
+// thrown.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace stretto;
   if (size == 0) return 0;

@@ -9,8 +9,8 @@
 #include "exec/launch/world.hpp"
 #include "tests/fuzz/bounded.hpp"
 
-// The input is an environment, NAME=value line by line: a World whose numbers agree comes out, nothing, or an Error
-// that names a variable.
+// The input is an environment, NAME=value line by line. The result must be a World with consistent numbers, nothing, or
+// an Error that names a variable.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace stretto;
   const fuzz::Bounded bounded(size, 64);

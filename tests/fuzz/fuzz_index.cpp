@@ -6,7 +6,8 @@
 #include "exec/state/header_json.hpp"
 #include "tests/fuzz/heap.hpp"
 
-// The input is a model.safetensors.index.json. Only stretto::Error may come out, and no file of another folder.
+// The input is a model.safetensors.index.json. Only stretto::Error may be thrown, and the result names no file of
+// another folder.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace stretto;
   static const std::string name = "fuzz.index.json";

@@ -8,7 +8,7 @@
 #include "sim/platform.hpp"
 #include "tests/fuzz/bounded.hpp"
 
-// The input is a platform file: whatever the bytes, a Platform that can be asked comes out, or an Error of one line.
+// The input is a platform file. For any bytes the result is a usable Platform, or an Error of one line.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace stretto;
   const fuzz::Bounded bounded(size, 1024);  // a key of a few bytes is a node of its tree

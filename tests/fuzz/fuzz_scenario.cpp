@@ -1,4 +1,4 @@
-// libFuzzer entry point: whatever the bytes, parse_scenario gives a Scenario or an Error of one line.
+// libFuzzer entry point: for any bytes, parse_scenario returns a Scenario or throws an Error of one line.
 //   clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I. tests/fuzz/fuzz_scenario.cpp base/error.cpp \
 //     base/toml.cpp base/toml_file.cpp base/toml_parse.cpp model/scenario.cpp model/transformer.cpp -o fuzz_scenario
 //   ./fuzz_scenario -max_total_time=60 scratch_corpus tests/fuzz/corpus/scenario
@@ -12,7 +12,7 @@
 #include "model/scenario.hpp"
 #include "tests/fuzz/bounded.hpp"
 
-// A first line "#set section.key=value" is given as an override too, so that both ways in are fuzzed.
+// A first line "#set section.key=value" is passed as an override too, so that both entry points are fuzzed.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const stretto::fuzz::Bounded bounded(size, 1024);  // a key of a few bytes is a node of its tree
   const std::string text(reinterpret_cast<const char*>(data), size);

@@ -24,8 +24,8 @@ Transformer model_of(bool is_llama) {
 
 }  // namespace
 
-// The input is a file of weights, Stretto's or Hugging Face's. Only stretto::Error may come out, and what is found can
-// be read whole.
+// The input is a file of weights, Stretto's or Hugging Face's. Only stretto::Error may be thrown, and all tensors that
+// are found must be readable.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const Transformer models[] = {model_of(false), model_of(true)};
   const auto* bytes = reinterpret_cast<const std::byte*>(data);

@@ -15,7 +15,7 @@ namespace {
 using namespace stretto;
 using namespace stretto::launch;
 
-// As the socket would bring them: in pieces, of the sizes that the bytes themselves say.
+// Delivers bytes as a socket would: in pieces, whose sizes the bytes themselves decide.
 template <class Room, class Take>
 void bring(std::span<const std::byte> bytes, Room room, Take take) {
   while (!bytes.empty()) {
@@ -29,7 +29,7 @@ void bring(std::span<const std::byte> bytes, Room room, Take take) {
   }
 }
 
-// Nobody is believed who does not have the token, whatever is said.
+// A greeting without the token must be refused, whatever it says.
 void greet(std::span<const std::byte> bytes) {
   Greeting greeting("the token");
   bring(
@@ -60,8 +60,8 @@ void listen(const Limits& limits, std::span<const std::byte> bytes) {
 
 }  // namespace
 
-// The first byte says which of what processes hear from each other the rest is, and the second how much was asked for.
-// Only stretto::Error may come out.
+// The first byte selects a kind of message between processes for the rest, and the second how much was requested. Only
+// stretto::Error may be thrown.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 2) return 0;
   const std::span<const std::byte> bytes = std::as_bytes(std::span(data, size)).subspan(2);

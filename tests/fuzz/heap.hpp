@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-// Limits what a reader has on the heap at once: kHeapOfInput times its input, and some for messages. Whoever makes
-// one of these reads within its scope, one at a time; more ends the program, which libFuzzer takes for a finding.
+// Limits a reader's heap at any time: kHeapOfInput times its input, and some for messages. A caller makes one object
+// and reads within its scope, one at a time; an excess ends the program, which libFuzzer reports as a finding.
 class HeapLimit {
  public:
   static constexpr std::size_t kHeapOfInput = 16, kMessages = 8192;
