@@ -1,10 +1,10 @@
-# What the scripts share; sourced. Leaves the caller in the repository's root.
+# Shared code of the scripts; sourced. Leaves the caller in the repository's root.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # Paths inside the repository are hashed relative to it, so that every clone on this machine shares one cache.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
-# Precompiled headers are cached only with these; nothing here asks for the time of compiling.
+# Precompiled headers are cached only with these; no code here asks for the time of compiling.
 export CCACHE_SLOPPINESS=pch_defines,time_macros
 
 fail() {

@@ -129,7 +129,7 @@ def room_beside_gemm(size):
             name = f"{'before' if before else 'behind'} GEMM, {called} priority"
             events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
             found[name] = share([timed(lambda: both(*events), *events) for _ in range(12)][2:])
-            # Events of a graph have times where they are recorded as external ones.
+            # Events of a graph have times when they are recorded as external ones.
             try:
                 inside = [torch.cuda.Event(enable_timing=True, external=True) for _ in range(2)]
                 graph = torch.cuda.CUDAGraph()

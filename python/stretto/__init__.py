@@ -21,7 +21,7 @@ __all__ = ["Error", "InputError", "__version__", "compare", "gates", "names", "s
 _one_at_a_time = _threading.Lock()
 
 
-_DEPTH = 16  # of lists and dicts in each other, as in a file
+_DEPTH = 16  # lists and dicts inside each other, as in a file
 
 
 def _expected(what, wanted, value):

@@ -15,14 +15,14 @@ from array import array
 from gpu_check.clocks import Clocks
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-GRACE_S = 5  # that a program has to write what it has, once it is told to stop
+GRACE_S = 5  # time for a program to write its results, once it is told to stop
 
 
 @dataclasses.dataclass
 class Step:
-    run: object  # of a Check
+    run: object  # function of a Check
     limit_s: float
-    headlines: tuple = ()  # figures that are to be known behind it
+    headlines: tuple = ()  # figures that must be known after the step
 
     @property
     def name(self):
@@ -72,7 +72,7 @@ class Check:
         self.results = {"machine": {}, "headlines": {}, "checks": [], "parts": {}, "clocks": {}}
         self.details = {}
         for name, kept in (("gpu-check.json", self.results), ("details.json", self.details)):
-            if (folder / name).exists():  # of other parts, run before
+            if (folder / name).exists():  # of other parts that were run before
                 try:
                     kept.update(json.loads((folder / name).read_text()))
                 except ValueError:
@@ -84,11 +84,11 @@ class Check:
         (self.work / "tokens.bin").write_bytes(array("H", tokens).tobytes())
         (self.work / "text.txt").write_text("\n".join(p.read_text() for p in sorted((ROOT / "docs").glob("*.md"))))
         self.stretto = self.program("stretto")
-        self.step = self.unfinished = self.python = None  # python: the command of one that has PyTorch
+        self.step = self.unfinished = self.python = None  # python: the command of a Python with PyTorch
         self.part_deadline = self.deadline = time.time()
         self.running = set()
         self.clocks = None
-        self.no_gpu = None  # why nothing can be measured
+        self.no_gpu = None  # reason why nothing can be measured
         self.cannot_write = set()
 
     # ---- results ----
@@ -114,7 +114,7 @@ class Check:
 
     def note(self, name, ok, **values):
         """`ok`: None where something was left out, because a tool is not here."""
-        # Steps call by call are slower, and other than predicted.
+        # Steps made of calls are slower, and differ from the prediction.
         if any("not as CUDA graphs" in note for note in values.get("notes", [])):
             ok = False
         entry = {"name": name, "step": self.step, "ok": ok, **values}
@@ -173,7 +173,7 @@ class Check:
         self.results["checks"] = [c for c in self.results["checks"] if c.get("step") != step.name]
         self.expected = []
         self.expect(*step.headlines)
-        # Whoever kills this program in the middle finds a failure, not nothing.
+        # If this program is killed in the middle, the file says that the step failed.
         self.unfinished = {"name": step.name, "step": step.name, "ok": False, "why": "did not end"}
         self.results["checks"].append(self.unfinished)
         self.save()
@@ -184,7 +184,7 @@ class Check:
                 raise TimeoutError("no time was left")
             print(f"---- {step.name}, at most {self.left_s():.0f} s", flush=True)
             step.run(self)
-        except Exception as error:  # the other steps need not suffer
+        except Exception as error:  # an error of one step must not stop the others
             failure = str(error) if isinstance(error, TimeoutError) else repr(error)
         self.results["checks"] = [c for c in self.results["checks"] if c is not self.unfinished]
         if self.clocks:
@@ -223,7 +223,7 @@ class Check:
             return Done(124, "", "no time was left", 0, True)
         grace_s = min(GRACE_S, left_s / 4)
         begin = time.time()
-        # Files, because whoever holds the end of a pipe keeps its reader.
+        # Output goes to files, because a process that keeps the end of a pipe would block its reader.
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             process = self.start(command, env, stdout=out, stderr=err)
             stopped = False

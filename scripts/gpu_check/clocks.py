@@ -34,7 +34,7 @@ class Clocks:
             try:
                 at = datetime.datetime.strptime(cells[0], "%Y/%m/%d %H:%M:%S.%f").timestamp()
                 self.samples.append((at, float(cells[1]), float(cells[3]), int(cells[6], 16)))
-            except (ValueError, IndexError):  # "[N/A]", or an error message: it is in the file
+            except (ValueError, IndexError):  # "[N/A]", or an error message, which is in the file
                 pass
 
     def of_steps(self):

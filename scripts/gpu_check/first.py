@@ -18,7 +18,7 @@ def torch_json(check, name, script, *words, limit_s=120):
         result = json.loads(done.out.strip().splitlines()[-1])
     except (ValueError, IndexError):
         return check.note(name, False, why=done.why()) or None
-    # What was printed before it failed counts, and it has failed.
+    # Results that were printed before a failure are kept, but the check has failed.
     check.note(name, done.code == 0, **{key: value for key, value in result.items() if key != "gemms"}, **({} if done.code == 0 else {"why": done.why()}))
     return result
 
@@ -49,7 +49,7 @@ def gpt2_124m(check):
 
 def torch_speed(check, name, *words):
     """GPT-2 by PyTorch."""
-    for micro_batch in (64, 32):  # the second where the memory does not suffice
+    for micro_batch in (64, 32):  # the second size where the memory does not suffice
         size = ["--micro-batch", micro_batch, *(["--size", "tiny"] if check.tiny else [])]
         result = torch_json(check, f"PyTorch, {name}", "torch_gpt2.py", *size, *words)
         if result and result.get("tokens_per_s"):

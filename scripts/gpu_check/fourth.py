@@ -10,23 +10,23 @@ from gpu_check.check import ROOT, Step, kill_group
 from gpu_check.training import gpt2, settings_as_words, small, train, worst_difference
 
 LIMIT_S = 270
-KNOWN_WITHIN_S = 10  # after a rank's death all others have ended with an error that names it
+KNOWN_WITHIN_S = 10  # time after a rank's death in which all others must have ended with an error that names it
 
 TWO_AXES = ["parallel.data_parallel_size=2", "parallel.tensor_model_parallel_size=2", "parallel.sequence_parallel=true",
             "overlap.overlap_grad_reduce=true", "overlap.overlap_param_gather=true", "overlap.tp_comm_overlap=true"]
-RUNS = [  # what it is called, ranks, settings and mode
+RUNS = [  # name, ranks, settings and mode
     ("overlap_param_gather", 2, ["parallel.data_parallel_size=2"], ["--mode", "overlap_param_gather"]),
     ("tp_comm_overlap", 2, ["parallel.tensor_model_parallel_size=2", "parallel.sequence_parallel=true"], ["--mode", "tp_comm_overlap"]),
     ("overlap_p2p_comm", 2, ["parallel.pipeline_model_parallel_size=2"], ["--mode", "overlap_p2p_comm"]),
     ("cp_comm_overlap", 2, ["parallel.context_parallel_size=2"], ["--mode", "cp_comm_overlap"]),
     ("overlap_param_gather", 4, ["parallel.data_parallel_size=4"], ["--mode", "overlap_param_gather"]),
-    # Communicators of two axes, whose kernels wait beside each other in one graph.
+    # Communicators of two axes, whose kernels wait concurrently in one graph.
     ("dp and tp", 4, TWO_AXES, []),
 ]
 
 
 def backend_of_processes(check):
-    return "host" if check.tiny else "cuda"  # the emulated device is a process's own
+    return "host" if check.tiny else "cuda"  # each process has an emulated device of its own
 
 
 def nccl(check):
@@ -73,7 +73,7 @@ def failing_rank(check, what, how, within_s, *more):
     process = check.start([check.stretto, "train", scenario, "--backend", backend_of_processes(check), "--ranks", 4, *words], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True)
 
-    def kill_all():  # a rank that was stopped hears no other signal, and keeps the pipes open
+    def kill_all():  # a stopped rank receives no other signal, and keeps the pipes open
         for one in [*children(process.pid), process.pid]:
             try:
                 os.kill(one, signal.SIGKILL)
@@ -82,7 +82,7 @@ def failing_rank(check, what, how, within_s, *more):
 
     give_up = threading.Timer(max(1, check.left_s() - 1), kill_all)
     give_up.start()
-    # From the third step on all of them are graphs.
+    # From the third step on all steps are graphs.
     trains = any(line.startswith("step     3/") for line in process.stdout)
     begin = time.time()
     if trains:
@@ -103,7 +103,7 @@ def killed_rank(check):
 
 
 def hung_rank(check):
-    # It counts as hung after timeout_s; the others are to know within as long as after a death.
+    # It counts as hung after timeout_s; the others must notice within as long as after a death.
     failing_rank(check, "stopped", signal.SIGSTOP, 5 + KNOWN_WITHIN_S, "training.timeout_s=5")
 
 

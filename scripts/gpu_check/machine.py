@@ -9,7 +9,8 @@ import sys
 
 from gpu_check.check import NoProgram
 
-# By the driver and the libraries themselves, as the loader finds them for stretto. A list says why there is none.
+# The versions that the driver and the libraries report, as the loader finds them for stretto. A list says why there is
+# none.
 LOOK_AT_LIBRARIES = """
 import ctypes, json
 

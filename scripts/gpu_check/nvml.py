@@ -17,7 +17,7 @@ def main():
     for code in (nvml.nvmlInit_v2(), nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device))):
         if code:
             sys.exit(f"NVML: error {code}")
-    # Its name before drivers of 535.
+    # The function's name before drivers of 535.
     reasons_of = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None) or nvml.nvmlDeviceGetCurrentClocksThrottleReasons
 
     def ask(call, *what, kind=ctypes.c_uint):

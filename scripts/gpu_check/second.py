@@ -19,7 +19,7 @@ LIMIT_S = 510
 
 # ---- llm.c ----
 
-LLMC_MAGIC, LLMC_VERSION, LLMC_HEADER_INTS = 20240520, 1, 256  # of its token files: llm.c, llmc/dataloader.h
+LLMC_MAGIC, LLMC_VERSION, LLMC_HEADER_INTS = 20240520, 1, 256  # of llm.c's token files: llm.c, llmc/dataloader.h
 
 
 def llmc(check):
@@ -48,7 +48,7 @@ def llmc(check):
 
 
 def gpt2_1558m(check):
-    # Who trains 1.5B has several micro-batches; the optimizer's part of a step is the smaller then.
+    # Training 1.5B uses several micro-batches, which makes the optimizer's share of a step smaller.
     for batches in (1, 4):
         fast = speed(check, "1558m", 16, micro_batches=batches)
         for key, value in (fast or {}).items():
@@ -76,7 +76,7 @@ def values_of(check, scenario, key):
 def layouts(check, scenario, ranks):
     """Name → settings: a group of all ranks on each axis, in every form that it has."""
     dp, tp, pp, cp = (f"parallel.{axis}_parallel_size={ranks}" for axis in ("data", "tensor_model", "pipeline_model", "context"))
-    layers = "model.num_layers=8"  # two for each of 4 stages
+    layers = "model.num_layers=8"  # two layers for each of 4 stages
     found = {"tp, sp": [tp, "parallel.sequence_parallel=true"], "tp": [tp],
              "pp of 2 chunks": [pp, layers, "parallel.virtual_pipeline_model_parallel_size=2", "overlap.overlap_p2p_comm=true"]}
     for schedule in values_of(check, scenario, "parallel.pipeline_schedule"):
@@ -92,7 +92,7 @@ def layouts(check, scenario, ranks):
 
 def modes_of(check, scenario, settings):
     """The modes whose gates are open in a layout, as the program lists them; None, and why, where there is no such layout."""
-    platform = ROOT / "scenarios/platforms/h100-sxm.toml"  # of which nothing is looked at
+    platform = ROOT / "scenarios/platforms/h100-sxm.toml"  # a platform that is not read
     found, done = check.json_of("simulate", scenario, "--platform", platform, "--modes", *settings_as_words(settings), limit_s=20)
     if not found:
         return None, done
@@ -106,7 +106,7 @@ def train_modes(check, scenario, settings, names):
     with concurrent.futures.ThreadPoolExecutor(1 if check.tiny else 4) as pool:
         try:
             return list(pool.map(lambda mode: train(check, scenario, settings, "--mode", mode, limit_s=30, env=env), names))
-        except BaseException:  # told to stop: the threads wait for these
+        except BaseException:  # told to stop: the threads wait for these processes
             for process in list(check.running):
                 kill_group(process)
             raise
@@ -125,7 +125,7 @@ def modes(check):
         of_layout, done = modes_of(check, scenario, settings)
         if of_layout is None:
             where = f"{layout} at {ranks} ranks"
-            refused = done.code == 2  # so many ranks cannot be laid out so
+            refused = done.code == 2  # this number of ranks cannot have the layout
             wrong += not refused
             check.note(where, None if refused else False, why=done.why())
             continue
@@ -152,7 +152,7 @@ def modes(check):
 # ---- tools ----
 
 ONE_STEP = ["training.train_iters=1", "training.lr_warmup_iters=0"]
-# What the step waits for beside GEMMs and attention; exec/cuda/kernels has them.
+# Kernels that a step waits for, other than GEMMs and attention; exec/cuda/kernels has them.
 KERNELS = ("backward_kernel", "dgrad_kernel", "partial_sums_kernel", "add_partial_sums_kernel", "cross_entropy_kernel", "adamw_kernel")
 METRICS = {"us": "gpu__time_duration.sum", "read_bytes": "dram__bytes_read.sum", "written_bytes": "dram__bytes_write.sum",
            "memory_pct": "dram__throughput.avg.pct_of_peak_sustained_elapsed", "sm_pct": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
@@ -231,7 +231,7 @@ def losses_of_torch(check):
         return check.left_out("loss and gradient as in PyTorch", "no PyTorch")
     scenario, base = small(check)
     window = (check.work / "text.txt").read_bytes()[: (16 if check.tiny else 128) + 1]
-    (check.work / "window.txt").write_bytes(window)  # as long as one sample: all samples are this one
+    (check.work / "window.txt").write_bytes(window)  # as long as one sample: all samples are equal
     for precision, tolerance in (("fp32", 1e-4), ("bf16", 3e-2)):
         name = f"loss and gradient as in PyTorch, {precision}"
         folder = check.work / f"weights-{precision}"

@@ -8,7 +8,7 @@ from gpu_check.training import gpt2, open_modes, settings_as_words
 
 LIMIT_S = 510
 
-# No width, length or vocabulary of calibrate/probes/gpu_sizes.cpp.
+# The model has no width, length or vocabulary of calibrate/probes/gpu_sizes.cpp.
 UNSEEN = """
 [model]
 num_layers = 4
@@ -31,7 +31,7 @@ repeats = 5
 TINY_UNSEEN = ["model.num_layers=4", "model.hidden_size=24", "model.num_attention_heads=4", "model.seq_length=8", "model.vocab_size=64",
                "training.micro_batch_size=1", "training.global_batch_size=4", "compare.repeats=1"]
 TP_SP = ["parallel.tensor_model_parallel_size=2", "parallel.sequence_parallel=true"]
-# compare takes every mode that a layout has.
+# compare runs every mode that a layout has.
 COMPARED = {
     "dp": ["compare.ranks=[1, 2, 4]"],
     "tp": ["compare.ranks=[2, 4]", *TP_SP],
@@ -39,7 +39,7 @@ COMPARED = {
     "cp": ["compare.ranks=[2]", "parallel.context_parallel_size=2"],
     "fsdp": ["compare.ranks=[2]", "parallel.data_parallel_size=2", "parallel.data_parallel_sharding_strategy=optim_grads_params"],
 }
-# Where modes are to gain, and the speeds of links of which one is predicted to be best for it.
+# Layouts in which modes should gain, and link speeds among which the best for each is predicted.
 LINKS_GBps = [2, 4, 8, 16, 32, 64, 128]
 GAINS = {
     "dp": ["parallel.data_parallel_size=2"],
@@ -95,9 +95,10 @@ def interference(check):
         if curve.get("kind") != "measured":
             assumed.append(name)
     check.detail("interference", "share that is lost, by thread blocks or copies", curves)
-    # Nothing runs beside anything on an emulated device.
+    # On an emulated device no operations are concurrent.
     check.note("interference", bool(curves) and (check.tiny or not assumed), curves=len(curves), not_measured=assumed)
-    # A GEMM whose blocks wait for whole waves loses in steps, one that shares out its work as those SMs it lacks.
+    # A GEMM whose blocks wait for whole waves loses in steps; one that shares out its work loses the share of the SMs
+    # that it lacks.
     taken = curves.get("gemm_beside_moving") or {}
     check.detail("interference", "gemm_beside_moving, were it by shares of the SMs",
                  {k: round(float(k) / (sms - float(k)), 4) for k in taken if float(k) < sms})
@@ -124,7 +125,7 @@ def predictions(check):
             continue
         mean.append((result["mean_abs_error_pct"], len(result["rows"])))
         worst.append(result["worst_abs_error_pct"])
-        # How near predictions are is for people to judge: no bound has been measured yet.
+        # People judge how accurate the predictions are: no bound has been measured yet.
         check.note(f"compare {name}", done.code == 0, mean_error_pct=round(mean[-1][0], 1), worst_error_pct=round(worst[-1], 1), rows=mean[-1][1],
                    noise_pct=result["noise_pct"] and round(result["noise_pct"], 1), **({} if done.code == 0 else {"why": done.why()}))
     if mean:
@@ -186,7 +187,7 @@ def gains(check):
         return
     scenario, base = unseen(check)
     for layout, settings in GAINS.items():
-        best = {}  # mode → (times as fast as plain, GB/s)
+        best = {}  # mode → (speed relative to plain, GB/s)
         for link in LINKS_GBps[::6] if check.tiny else LINKS_GBps:
             found, done = check.json_of("simulate", scenario, "--platform", platform, "--modes",
                                         *settings_as_words([*base, *settings, f"cluster.link_GBps={link}"]), limit_s=20)
@@ -209,7 +210,7 @@ def measure_gains(check, scenario, platform, layout, settings, modes, link):
     plain, *rows = result["rows"]
     for row in rows:
         compute, exposed = ([r["breakdown_measured"][part] for r in (plain, row)] for part in ("compute_ms", "exposed_ms"))
-        # A gain of 1.15 is the target; whether it is reached is for people to read.
+        # A gain of 1.15 is the target; people read whether it is reached.
         check.note(f"gain of {row['mode']}, {layout}", done.code == 0, times_as_fast=round(plain["measured_ms"] / row["measured_ms"], 3),
                    predicted=round(plain["predicted_ms"] / row["predicted_ms"], 3), link_GBps=link, plain_ms=round(plain["measured_ms"], 3),
                    hidden_ms=round(exposed[0] - exposed[1], 3), still_exposed_ms=round(exposed[1], 3),

@@ -23,7 +23,7 @@ train_iters = 6
 lr_warmup_iters = 2
 data = "text.txt"
 """
-# For a device that is emulated.
+# Settings for an emulated device.
 TINY_SMALL = ["model.hidden_size=32", "model.seq_length=16", "training.global_batch_size=8", "training.train_iters=3"]
 TINY_GPT2 = ["model.num_layers=2", "model.hidden_size=32", "model.num_attention_heads=2", "model.seq_length=16", "model.vocab_size=256",
              "model.make_vocab_size_divisible_by=1"]
@@ -85,10 +85,10 @@ def speed(check, size, micro_batch, **more):
     if not result:
         check.note(name, False, why=why)
         return None
-    steps = result["steps"][2:]  # the first is made of calls, the second captured
+    steps = result["steps"][2:]  # the first step is made of calls, the second is captured
     tokens_per_s = round(statistics.median(s["tokens_per_s"] for s in steps))
     times = [s["step_ms"] for s in steps]
-    # No data sheet has the emulated device.
+    # No data sheet lists the emulated device.
     figures = {"tokens_per_s": tokens_per_s, "step_ms": round(statistics.median(times), 2), "mfu": result["mfu"] or (0.0 if check.tiny else None)}
     check.note(name, check.tiny or not without_cudnn(result["notes"]), **figures, least_ms=round(min(times), 2), most_ms=round(max(times), 2),
                tflops=round(result["tflops_per_gpu"], 1), notes=result["notes"])

@@ -196,7 +196,7 @@ class Chakra(ProgramTest):
                 time.sleep(0.001)
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=300)
-            # A slow machine says before that it is building.
+            # A slow machine first reports that it is building.
             self.assertEqual((process.returncode, err.splitlines()[-1]), (1, "stretto: interrupted; nothing is written"))
         self.assertFalse((self.folder / "new").exists())
         self.assertEqual(os.listdir(self.folder / "old"), ["notes.txt"])
@@ -205,7 +205,7 @@ class Chakra(ProgramTest):
         self.fails(2, "export", self.tiny, "--format", "chakra", says=["--output"])
         self.fails(2, "export", self.write("a.safetensors", ""), "--format", "chakra", "-o", "x", says=["a scenario"])
         self.fails(2, "export", self.tiny, "--format", "megatron", "--platform", PLATFORM, says=["--platform", "chakra"])
-        # The traces of two ranks among those of four are not of one step.
+        # The traces of two ranks among those of four do not form one step.
         self.ok("export", self.tiny, "--set", "parallel.data_parallel_size=4", "--format", "chakra", "-o", "four")
         self.ok("export", self.tiny, "--set", "parallel.data_parallel_size=4", "--format", "chakra", "-o", "four")
         self.fails(2, "export", self.tiny, "--set", "parallel.data_parallel_size=2", "--format", "chakra", "-o", "four",

@@ -81,7 +81,8 @@ class Damage(ProgramTest):
         self.assertEqual(said in process.out, not is_whole[NEWEST])
         after = self.files(folder)
         self.assertEqual(self.of_step(after, "step-00000009.safetensors"), self.end)
-        self.assertEqual(self.of_step(after, NEWEST), self.of_step(self.whole, NEWEST))  # the one that is kept is whole
+        self.assertEqual(self.of_step(after, NEWEST), self.of_step(self.whole, NEWEST))  # the kept checkpoint is
+                                                                                         # complete
         return process
 
     def damage(self, folder, chance):
@@ -100,7 +101,7 @@ class Damage(ProgramTest):
         if kind == 0:  # swapped
             (path / newest).write_bytes(self.whole[older])
             (path / older).write_bytes(self.whole[newest])
-        elif kind == 1:  # of the wrong step
+        elif kind == 1:  # a checkpoint of the wrong step
             (path / newest).write_bytes(self.whole[older])
         elif kind == 2:
             for name, data in self.other.items():
@@ -139,7 +140,7 @@ class Damage(ProgramTest):
         if not self.RANKS:
             self.fails(2, *self.train("ck", 9, "--ranks", "1"), says=["all 2 checkpoints are damaged"])
         (self.folder / "ck" / OLDER).unlink()
-        # Text from a damaged file does nothing to a terminal.
+        # Text from a damaged file has no effect on a terminal.
         for header, shown in ((b'{"\x1b[2J\xff\xe5":3}  ', "malformed header"), (b'{"\\u001b[2J":{}}  ', "\\x1b[2J")):
             (self.folder / "ck" / NEWEST).write_bytes(len(header).to_bytes(8, "little") + header)
             self.assertNotIn("\x1b", self.fails(2, *self.train("ck", 9), says=[shown]).err)
@@ -152,14 +153,14 @@ class Damage(ProgramTest):
             self.skipTest("needs the library that makes calls fail")
         shutil.copytree(self.folder / "whole", self.folder / "ck")
         before = self.files("ck")
-        # Of a shard too.
+        # These errors of a shard count too.
         for code, error, call, name in ((1, errno.EIO, "pread", NEWEST), (2, errno.EACCES, "open", NEWEST),
                                         (1, errno.EMFILE, "open", NEWEST), (1, errno.EIO, "pread", self.last),
                                         (1 if self.RANKS else 2, errno.EACCES, "open", self.last)):
             self.fails(code, *self.train("ck", 9), says=[name, os.strerror(error)],
                        environment=self.environment_that_fails(call, name, error))
             self.assertEqual(self.files("ck"), before)
-        # Neither is what cannot be written the end of what is there.
+        # A failure to write does not end the training state either: existing checkpoints stay.
         for call, error in (("write", errno.ENOSPC), ("write", errno.EIO), ("fsync", errno.EIO)):
             name = self.last.replace("00000006", "00000009")
             self.fails(1, *self.train("ck", 9), says=[name, os.strerror(error)],

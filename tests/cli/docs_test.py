@@ -10,7 +10,7 @@ import unittest
 from program import IS_FAST, PLATFORM, ROOT, STRETTO, ProgramTest, main, slow
 
 WALKS = sorted((ROOT / "docs").glob("walk-*.md"))
-# Commands that take a minute or more have tests of their own; here they are as short as they can be.
+# Commands that take a minute or more have tests of their own; here they are as short as possible.
 SHORTER = {"compare": ["--set", "compare.repeats=1"], "profile": ["--set", "compare.repeats=1"], "train": []}
 SMALLER = ["--set", "model.num_layers=2", "--set", "model.hidden_size=64"]
 
@@ -24,7 +24,7 @@ def commands_of(page):
     """[["simulate", "llama3-70b"], …]: what stands in indented blocks, lines that end in a backslash joined."""
     text = page.read_text().replace("\\\n", " ")
     lines = re.findall(r"^    (?:build/release/)?stretto (.*)$", text, re.M)
-    # The list of commands has what each is for behind it.
+    # The list of commands has a description after each.
     return [line.split() for line in lines if not re.search(r"\S  +\S", re.sub(r" +--", " --", line))]
 
 
@@ -32,7 +32,7 @@ def commands_of(page):
 class Docs(ProgramTest):
     def setUp(self):
         super().setUp()
-        # A clone with a calibrated platform: scenarios, and what links of them lead to.
+        # The folder stands for a clone with a calibrated platform: scenarios, and the targets of links in them.
         shutil.copytree(ROOT / "scenarios", self.folder / "scenarios")
         (self.folder / "build").mkdir()
         for name in ("host.toml", "build/host.toml"):

@@ -19,7 +19,7 @@ class Usage(ProgramTest):
         self.fails(2, "simulat", self.tiny, says=['"simulat"', 'did you mean "simulate"?'])
         self.fails(2, "show", self.tiny, "--jsn", "-", says=["--jsn", 'did you mean "--json"?'])
         self.fails(2, "show", says=["SCENARIO"])
-        # Before what is missing for its sake.
+        # An unknown option is reported before a missing argument that it may explain.
         self.fails(2, "simulate", "--platfrom", "h100-sxm", says=['"--platfrom"', 'did you mean "--platform"?'])
         self.fails(2, "simulate", "--jsn", says=['did you mean "--json"?'])
 
@@ -42,7 +42,7 @@ class Usage(ProgramTest):
             port = free.getsockname()[1]
         environment = dict(self.environment, RANK="0", WORLD_SIZE="2", MASTER_ADDR="\x1b[31m\u202ehost", MASTER_PORT=str(port))
         process = self.start("train", self.tiny, environment=environment)
-        said = process.stderr.readline()  # a note: others are waited for
+        said = process.stderr.readline()  # a note that it waits for other processes
         process.kill()
         process.communicate()
         self.assertIn("\\x1b[31m\\u202ehost", said)

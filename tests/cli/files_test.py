@@ -9,7 +9,7 @@ import re
 from program import FAIL_IO, PLATFORM, ROOT, TINY, ProgramTest, main
 
 COMMANDS = ("compare", "simulate", "train", "profile", "calibrate", "show", "export")
-# Options that take a word and name no file.
+# Options that take a word and not a file.
 WORDS = {"--set", "--backend", "--engine", "--format", "--mode"}
 
 
@@ -64,7 +64,7 @@ class Files(ProgramTest):
             self.assertTrue(outputs, command)
             given = {"SCENARIO": "scenario.toml", "SOURCE": "ck/step-00000006.safetensors", "--platform": "platform.toml",
                      "--base": "base.toml"}
-            # Only traces know export's platform, and they are written into a folder, which no file can be.
+            # Only traces use export's platform, and they are written into a folder, which a file cannot be.
             read = [given[name] for name in inputs if (command, name) != ("export", "--platform")]
             if "SCENARIO" in inputs:
                 read += ["text.txt", "ck/step-00000006.safetensors", "ck/stretto.lock"]
@@ -89,7 +89,7 @@ class Files(ProgramTest):
         self.refused(*self.arguments("train"), "--json", "ck/step-00000009.safetensors", says=["taken for a checkpoint"])
         for path in ("model/model.safetensors.index.json", "model/part.safetensors"):
             self.refused("show", "scenario.toml", "--set", "training.load=model", "--json", path, says=["[training] load"])
-        # The file that `calibrate` wrote is read where nothing else is named.
+        # The file that `calibrate` wrote is used where no other is named.
         default = self.folder / ".local/share/stretto/host.toml"
         default.parent.mkdir(parents=True)
         default.write_bytes(pathlib.Path(PLATFORM).read_bytes())
@@ -106,7 +106,7 @@ class Files(ProgramTest):
                         rest = ["-o", "out"] if command in ("export", "calibrate") and "--output" not in (a, b) else []
                         self.refused(*self.arguments(command), a, "absent", b, "./soft", *rest, says=["written"])
         self.refused("simulate", "scenario.toml", "--trace", "-", says=["--trace -", "expected a file"])
-        # Standard output is one as well.
+        # Standard output is an output too.
         with open(self.folder / "out", "w") as out:
             process = self.run_program("show", "scenario.toml", "--json", "out", stdout=out)
             self.assertEqual(process.returncode, 2)
@@ -114,7 +114,7 @@ class Files(ProgramTest):
         with open(self.folder / "scenario.toml", "a") as out:
             process = self.run_program("show", "scenario.toml", stdout=out)
             self.assertEqual(process.returncode, 2)
-        # Several may write to a device.
+        # Several outputs may be one device.
         self.ok("simulate", "scenario.toml", "--json", "/dev/null", "--trace", "/dev/null", "--html", "/dev/null")
 
     def test_what_is_there_is_replaced_as_a_whole(self):
@@ -166,7 +166,7 @@ class Files(ProgramTest):
         for name in (left, held, others):
             self.write(name, "half")
         with open(self.folder / held, "w") as writer:
-            fcntl.flock(writer, fcntl.LOCK_EX)  # as who writes it does
+            fcntl.flock(writer, fcntl.LOCK_EX)  # like a writer
             self.ok("show", "scenario.toml", "--json", "out.json")
             self.assertEqual(set(name for name in os.listdir(self.folder) if name.endswith(".tmp")), {held, others})
         self.ok("show", "scenario.toml", "--json", "out.json")

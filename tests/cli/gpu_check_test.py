@@ -73,7 +73,7 @@ class GpuCheck(ProgramTest):
 
     def stand_in(self, name, text):
         path = self.bin / name
-        path.unlink(missing_ok=True)  # not through a link
+        path.unlink(missing_ok=True)  # and not follow a link
         path.write_text(text)
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
@@ -116,12 +116,12 @@ class GpuCheck(ProgramTest):
         self.assertEqual(self.of(results, "headlines of gpu_tests")["missing"], ["gpu_tests"])
         self.assertEqual(self.of(results, "headlines of torch_eager")["missing"], ["PyTorch eager tokens_per_s"])
         self.assertEqual(results["headlines"]["llm.c -ge 2 tokens_per_s"], round(64 * 1024 / 0.15005))
-        # What is left out is not ok, and a tool that is not here fails nothing.
+        # A check that is left out is not ok, and a missing tool fails nothing.
         (self.bin / "train_gpt2cu").unlink()
         results, said = self.check(1, "llmc")
         self.assertIsNone(self.of(results, "llm.c")["ok"])
         self.assertIn("left out llm.c", said)
-        # A step that is run again replaces what it has said, and nothing else.
+        # A step that is run again replaces only its own results.
         self.stand_in("gpu_tests", STAND_INS["gpu_tests"])
         self.stand_in("python3", STAND_INS["python3"])
         results, said = self.check(0, "gpu_tests", "torch_eager")
@@ -216,7 +216,7 @@ class GpuCheck(ProgramTest):
         for part in PARTS:
             self.assertLessEqual(part.LIMIT_S, 540)
             self.assertTrue(all(step.limit_s <= part.LIMIT_S for step in part.STEPS))
-        # Half an hour is enough for all, with minutes to start a machine and to carry things there and back.
+        # Half an hour must suffice for all parts, with minutes to start a machine and to copy files there and back.
         self.assertLessEqual(sum(part.LIMIT_S for part in PARTS), 1600)
         sources = "".join(path.read_text() for path in (ROOT / "exec/cuda/kernels").glob("*.[ch]*"))
         for kernel in second.KERNELS:

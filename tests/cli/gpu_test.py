@@ -49,7 +49,7 @@ class Gpu(ProgramTest):
         out = self.ok("calibrate", "--backend", "cuda", "-o", self.folder / "gpu.toml").out
         self.assertRegex(out, rf"goes on from .*partial, which has ([{len(parts)}-9]|\d\d) parts")
         self.assertFalse(kept.exists())
-        # Of another GPU nothing is used.
+        # Measurements of another GPU are not used.
         kept.write_text(json.dumps({"format": "stretto-calibration-1", "about": {"gpu": ["Other GPU", 2, 1]}, "parts": {}, "saved_s": 0}))
         process = self.start("calibrate", "--backend", "cuda", "-o", self.folder / "gpu.toml")
         self.assertIn("it is of another machine or program", process.stdout.readline())

@@ -78,7 +78,7 @@ class Html(ProgramTest):
     def test_simulate(self):
         value = self.json("simulate", self.tiny, "--platform", PLATFORM, "--html", "page.html")
         page = self.page()
-        # A single bar is no chart: the page has none of one step's time.
+        # A single bar is not drawn as a chart: the page has none of one step's time.
         self.assertEqual(page.headings, ["tiny, tp 1, pp 1, vp 1, cp 1, dp 2 on host, 2 cores: predicted", "Summary",
                                          "Where the time of the compute lanes goes", "Timelines", "Memory of a rank"])
         self.assertFalse([tag for tag, _, _ in page.attributes if tag == "svg"])
@@ -140,7 +140,7 @@ class Html(ProgramTest):
             passes, end = {}, 0
             for kind, micro_batch, chunk, gap, computes, waits in zip(*[iter(stage["bars"])] * 6):
                 passes.setdefault(kinds[kind], set()).add((micro_batch, chunk))
-                # Only the first may begin while others end the step before.
+                # Only the first operation may begin while others end the previous step.
                 self.assertTrue(gap >= 0 or end == 0, (gap, end))
                 self.assertGreater(computes, 0)
                 self.assertGreaterEqual(waits, 0)
@@ -148,7 +148,7 @@ class Html(ProgramTest):
             self.assertLessEqual(end, step_ns * (1 + 1e-6))
             for name in ("forward", "backward"):
                 self.assertEqual(passes[name], {(i, c) for i in range(256) for c in range(2)})
-        # Operations of all stages, between the same two instants around the middle.
+        # The operations are of all stages, between two instants around the middle.
         begin, end = side["window"]
         self.assertAlmostEqual((begin + end) / 2 / step_ns, 0.5, delta=1e-6)
         self.assertEqual(len(side["tracks"]), 16)
@@ -164,7 +164,7 @@ class Html(ProgramTest):
         data = json.loads(self.page().data)
         step = data["steps"][0]
         kinds = [name for name, _ in data["kinds"]]
-        bars = {}  # [kind]: nanoseconds, of each stage
+        bars = {}  # [kind]: nanoseconds of each stage
         for stage in step["sides"][0]["stages"]:
             for kind, _, _, _, computes, _ in zip(*[iter(stage["bars"])] * 6):
                 of_stages = bars.setdefault(kinds[kind], {})
@@ -189,7 +189,7 @@ class Html(ProgramTest):
         self.assertEqual([row[0] for row in without[1:]], [knob["knob"] for knob in value["without"]])
         self.assertEqual([row[0] for row in without[1:]], ["overlap_grad_reduce", "overlap_param_gather", "overlap_p2p_comm"])
         self.assertIn("tp 1, pp 2, vp 1, cp 1, dp 2, 6 micro-batches, pipeline schedule 1f1b", text)
-        # One bar a mode, the scenario's own among them, and one timeline.
+        # The page has one bar for each mode, including the scenario's own, and one timeline.
         self.assertEqual(len(json.loads(page.data)["steps"]), 1)
         for mode in ("plain", "overlap_grad_reduce", "overlap_param_gather", "overlap_param_gather+", "overlap_p2p_comm"):
             self.assertRegex(text, f'<text class="label"[^>]*>{re.escape(mode)}</text>')
@@ -209,9 +209,9 @@ class Html(ProgramTest):
         for meaning in colours[0].keys() & colours[1].keys():
             self.assertEqual(colours[0][meaning], colours[1][meaning])
         self.assertEqual(colours[0]["tp"], "--comm-tp")
-        # The same in the bars as in the timelines, whose variables the classes name.
+        # Bars and timelines have equal colours; the classes name the variables.
         self.assertIn('<i class="comm-tp"></i>exposed tp ', text)
-        # No two meanings on a page share one.
+        # No two meanings on a page share a colour.
         for page_colours in colours:
             self.assertEqual(len(set(page_colours.values())), len(page_colours))
         self.assertNotIn("tp", colours[1])

@@ -46,7 +46,7 @@ class Import(ProgramTest):
         text = (self.folder / "mine.toml").read_text()
         self.assertIn("# From the files that were imported: all_reduce on 16 GPUs, 2 nodes.", text)
         self.assertIn("NVIDIA H100", text)
-        # The measured time is what a step takes: twice as long makes the step longer.
+        # The predicted step uses the measured time: twice as long makes the step longer.
         before = self.simulate()
         slower = LOG.replace("10000   107.37  201.33    N/A", "20000    53.69  100.66    N/A").replace("100.00   10.49   19.66", "1000.0    1.05    1.97")
         self.write("log.txt", slower)
@@ -125,7 +125,7 @@ class Import(ProgramTest):
         self.fails(2, *minimal, *base, "--seconds", "0", says=["--seconds"])
         self.fails(2, *minimal, *base, "--import", "none.txt", says=["none.txt"])
         self.fails(2, "calibrate", *base, "--seconds", "5", says=["--seconds", "--minimal"])
-        # Where there is no GPU it is said as by a whole calibration.
+        # Without a GPU the message is that of a whole calibration.
         whole = self.run_program("calibrate", "--backend", "cuda", "-o", "whole.toml", environment=dict(self.environment, CUDA_VISIBLE_DEVICES=""))
         little = self.run_program(*minimal, *base, environment=dict(self.environment, CUDA_VISIBLE_DEVICES=""))
         self.assertEqual((whole.returncode, little.returncode), (1, 1), little.err)
@@ -136,7 +136,7 @@ class Import(ProgramTest):
         printed = self.ok("show", "--platform", "b200-sxm").out
         self.assertIn("gemm_sustained", printed)
         self.assertIn("fitted", printed)
-        # The walk says how many of its numbers are of which kind.
+        # The page says how many of its numbers are of each kind.
         shown = self.json("show", "--platform", "h100-sxm")
         self.assertEqual(sum(shown["kinds"].values()), len(shown["numbers"]))
         walk = (pathlib.Path(__file__).parents[2] / "docs/walk-what-if.md").read_text()

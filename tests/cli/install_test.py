@@ -27,14 +27,14 @@ class Install(ProgramTest):
         return done
 
     def test_names_and_modules(self):
-        # Models name their platform and profile, which are beside them; SimGrid is a module.
+        # Models name their platform and profile, which lie in the same folder; SimGrid is a module.
         fluid = self.run_installed("simulate", "llama3-8b").stdout
         self.assertIn("on h100-sxm", fluid)
         self.assertIn("network simgrid", self.run_installed("simulate", "llama3-8b", "--engine", "simgrid").stdout)
         self.assertIn("b200-sxm", self.run_installed("simulate", "llama3-8b", "--platform", "b200-sxm").stdout)
         wrong = self.run_installed("simulate", "llama3-8x", code=2).stderr
         self.assertIn('did you mean "llama3-8b"?', wrong)
-        for shipped in ("published.csv", "published.toml"):  # of `validate` without a file
+        for shipped in ("published.csv", "published.toml"):  # read by `validate` without a file
             self.assertTrue((self.prefix / "share/stretto" / shipped).is_file(), shipped)
 
     @unittest.skipUnless(any((BUILD / "python/stretto").glob("_stretto*.so")), "the Python module is not built")

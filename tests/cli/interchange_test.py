@@ -11,7 +11,7 @@ class Interchange(ProgramTest):
         flags = self.ok("export", MODEL, "--format", "megatron").out
         self.assertIn("--tensor-model-parallel-size 4 \\\n", flags)
         done = self.ok("import", self.write("run.sh", "#!/bin/bash\n" + flags), "-o", "back.toml")
-        self.assertIn("--tokenizer-type", done.err)  # said to be left out
+        self.assertIn("--tokenizer-type", done.err)  # listed as left out
         self.assertEqual(self.ok("export", "back.toml", "--format", "megatron").out, flags)
         platform = ["--platform", str(ROOT / "scenarios/platforms/h100-sxm.toml")]
         profile = ["--set", f"profile={ROOT / 'scenarios/profiles/nemo-dgxc.toml'}"]

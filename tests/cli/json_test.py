@@ -43,7 +43,7 @@ class Json(ProgramTest):
             self.assertGreater(value["step_ms"], 0)
             self.assertAlmostEqual(sum(limit["share"] for limit in value["limits"]), 1, delta=0.02)
             self.assertGreaterEqual(value["hfu"], value["mfu"])
-            # Ranks of a host share it: nothing is known of links, and the parts add up.
+            # Ranks of a host share it: links are not known, and the parts add up.
             self.assertIsNone(value["exposed_by_link_ms"])
             self.assertIsNone(value["fits_with"])
             total = sum(communicator["exposed_ms"] for communicator in value["exposed_by_communicator"])
@@ -73,7 +73,7 @@ class Json(ProgramTest):
         self.assertEqual((links["tp"], links["dp"]), ("nvlink", "network"))
         self.assertAlmostEqual(value["mfu"], value["tflops_per_gpu"] / 989.4)
         self.assertAlmostEqual(value["tokens_per_s"], 64 * value["tokens_per_s_per_gpu"])
-        # A profile whose host issues kernels one by one waits for it.
+        # The step waits for a profile's host that issues kernels one by one.
         self.assertEqual(value["host_bound_pct"], 0)
         value = self.json("simulate", "cluster.toml", "--set", "profile=megatron-deepspeed", "--set", "model.seq_length=512")
         self.assertGreater(value["host_bound_pct"], 5)
@@ -88,7 +88,7 @@ class Json(ProgramTest):
         self.assertLess(value["free_bytes"], 0)
         self.assertGreater(len(value["fits_with"]), 0)
         self.assert_as_documented("simulate", value)
-        # The changed scenario is as it says.
+        # The changed scenario is the described one.
         fit = value["fits_with"][0]
         words = [word for pair in fit["set"] for word in ("--set", pair)]
         changed = self.json("simulate", "cluster.toml", "--set", "training.micro_batch_size=16", *words)
@@ -103,7 +103,7 @@ class Json(ProgramTest):
         steps = {mode["mode"]: mode["step_ms"] for mode in value["modes"]}
         self.assertEqual(list(steps), ["plain", "overlap_grad_reduce", "overlap_param_gather"])
         self.assertEqual(steps["overlap_grad_reduce"], value["step_ms"])
-        # What no mode sets stands beside them, and alone it is what is predicted without --modes.
+        # Settings that no mode changes stay, and alone they give the prediction without --modes.
         layout = ["--set", "parallel.pipeline_model_parallel_size=2", "--set", "overlap.overlap_p2p_comm=true"]
         value = self.json("simulate", self.tiny, "--platform", PLATFORM, "--modes", *knobs, *layout)
         self.assertEqual(value["modes"][-1]["mode"], "scenario")
@@ -120,7 +120,7 @@ class Json(ProgramTest):
             off = self.json("simulate", self.tiny, "--platform", PLATFORM, *words)
             self.assertEqual(off["step_ms"], knob["step_ms"])
             self.assertAlmostEqual(knob["saved_ms"], knob["step_ms"] - value["step_ms"])
-        # The parts of a row are its step, behind a single hardware queue, too.
+        # The parts of a row add up to its step, with a single hardware queue too.
         value = self.json("simulate", self.tiny, "--platform", PLATFORM, "--modes", *knobs, *layout,
                           "--set", "cluster.cuda_device_max_connections=1")
         for mode in value["modes"]:
@@ -137,14 +137,14 @@ class Json(ProgramTest):
         events = json.loads((self.folder / "trace.json").read_text())["traceEvents"]
         self.assertEqual(min(event["ts"] for event in events if "ts" in event), 0)
         slices = [event for event in events if event["ph"] == "X"]
-        # Twelve micro-batches there and back, each an arrow from a send to its receive.
+        # Twelve micro-batches go there and back, each with an arrow from a send to its receive.
         starts, ends = ({event["id"]: event for event in events if event["ph"] == ph} for ph in "sf")
         self.assertEqual((len(starts), starts.keys()), (24, ends.keys()))
         for arrow, name in [(start, "send") for start in starts.values()] + [(end, "recv") for end in ends.values()]:
             self.assertTrue(any(name in one["name"] and (one["pid"], one["tid"]) == (arrow["pid"], arrow["tid"])
                                 and one["ts"] - 1e-6 <= arrow["ts"] <= one["ts"] + one["dur"] + 1e-6 for one in slices))
         self.assertTrue(all(starts[i]["pid"] != ends[i]["pid"] and starts[i]["ts"] <= ends[i]["ts"] + 1e-6 for i in starts))
-        # Seven tokens of 12 numbers in f32.
+        # A message has seven tokens of 12 numbers in f32.
         self.assertEqual({one["args"].get("sent_bytes") for one in slices if "pp.send" in one["name"]}, {7 * 12 * 4})
         in_use = [event["args"]["bytes"] for event in events if event["ph"] == "C"]
         self.assertGreater(len(set(in_use)), 10)
@@ -178,7 +178,7 @@ class Json(ProgramTest):
         self.assertEqual(value["skipped"], [{"id": "a", "line": 5, "why": "no profile of nobody's"}])
         value = self.json("validate", "steps.csv")
         self.assertEqual((value["groups"][0]["intervals"], value["groups"][0]["left_out"]), (None, None))
-        # Without a file it is the one that ships. How far it is is said at once, on no terminal as well.
+        # Without a file the shipped one is used. Progress is reported at once, even without a terminal.
         self.write("published.csv", PUBLISHED_HEADER + rows[0] + rows[1].replace(",fp16,", ",nvfp4,") + rows[1].replace(",1024,4,1,", ",1024,x,1,"))
         shutil.copy(ROOT / "scenarios/published.toml", self.folder)
         done = self.run_program("validate", "--json", "out.json", environment=dict(self.environment, STRETTO_DATA=str(self.folder)))
@@ -209,7 +209,7 @@ class Json(ProgramTest):
         for operation in value["operations"]:
             self.assertEqual(operation["bound"], "arithmetic" if operation["flops"] > 0 else None)
             self.assertLessEqual(operation["floor_us"] or 0, operation["us"])
-        # What is on the critical path is part of the step, and at two ranks both have computed it.
+        # The critical path is part of the step, and at two ranks both have computed it.
         path = value["critical_path"]
         self.assertLess(path["compute_ms"] + path["communication_ms"], 1.5 * max(value["timed_step_ms"]))
         names = [operation["name"] for operation in value["operations"]]
@@ -279,7 +279,7 @@ class Json(ProgramTest):
         self.assert_as_documented("show --gates", value)
         closed = {gate["knob"]: gate["why"] for gate in value["gates"] if gate["asked"] and not gate["open"]}
         self.assertEqual(closed["tp_comm_overlap_rs_dgrad"], "it needs tp_comm_overlap = true")
-        # What the frameworks assert is an error.
+        # A combination on which the frameworks have an assertion is an error.
         self.fails(2, "show", self.tiny, "--gates", "--set", "overlap.tp_comm_overlap=true",
                    says=("overlap.tp_comm_overlap: expected tensor_model_parallel_size above 1 as well, got 1",))
 
@@ -296,10 +296,10 @@ class Json(ProgramTest):
             self.assertLessEqual(row["measured_min_ms"], row["measured_ms"])
             self.assertLessEqual(row["measured_ms"], row["measured_max_ms"])
             self.assertAlmostEqual(row["error_pct"], 100 * (row["predicted_ms"] / row["measured_ms"] - 1), places=6)
-        # Overlap changes when things happen, never what is trained.
+        # Overlap changes when operations run, never the training results.
         for ranks in (1, 2):
             self.assertEqual(len({row["loss"] for row in value["rows"] if row["ranks"] == ranks}), 1)
-        # On one rank all modes are one schedule: it is measured once.
+        # On one rank all modes have one schedule, which is measured once.
         self.assertEqual([row["same_as"] for row in value["rows"]], [None, "plain", "plain", None, None, None])
         self.assertEqual({row["measured_ms"] for row in value["rows"] if row["ranks"] == 1}, {value["rows"][0]["measured_ms"]})
         for row in value["rows"]:
@@ -320,7 +320,7 @@ class Json(ProgramTest):
         self.assertTrue(any("predicted" in name for name in names) and any("measured" in name for name in names), names)
 
     def test_compare_interrupted_at_once_knows_nothing(self):
-        # The links make warming up long: nothing is measured, so nothing is a number.
+        # The slow links make the warm-up long: nothing is measured, so there are no numbers.
         process = self.start("compare", self.tiny, "--platform", PLATFORM, "--json", "partial.json", "--set", "compare.ranks=[2]",
                              "--set", "cluster.link_GBps=1e-4", "--set", "compare.repeats=100000")
         self.wait_until_it_catches(process, signal.SIGINT)
@@ -328,7 +328,7 @@ class Json(ProgramTest):
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=300)
         self.assertEqual(process.returncode, 1, err)
-        self.assertEqual(len(re.findall("^stretto: ", err, re.M)), 1, err)  # beside them how far it is, now and then
+        self.assertEqual(len(re.findall("^stretto: ", err, re.M)), 1, err)  # progress is reported too, at times
         self.assertIn("interrupted", err)
         value = json.loads((self.folder / "partial.json").read_text())
         self.assert_as_documented("compare", value)
@@ -338,7 +338,7 @@ class Json(ProgramTest):
 
     @slow
     def test_calibrate_interrupted_goes_on(self):
-        # A file that was good stays until all of the new one is known.
+        # A good file stays until all of the new one is known.
         self.write("host.toml", "# good\n")
         calibrate = ("calibrate", "-o", "host.toml", "--cores", "1")
         process = self.start(*calibrate)
@@ -358,13 +358,13 @@ class Json(ProgramTest):
         self.assertEqual((self.folder / "host.toml").read_text(), "# good\n")
         kept = json.loads(partial.read_text())["parts"]
         self.assertIn("overheads", kept)
-        # The next begins with what is kept; killed without warning it keeps it too.
+        # The next calibration begins with the kept results; killed without warning it keeps them too.
         process = self.start(*calibrate)
         self.assertIn("goes on from host.toml.partial, which has", process.stdout.readline())
         process.kill()
         process.communicate()
         self.assertEqual({**json.loads(partial.read_text())["parts"], **kept}["overheads"], kept["overheads"])
-        # What is no such file is somebody's.
+        # A file of another kind belongs to somebody.
         partial.write_text("{}")
         self.fails(2, *calibrate, says=["host.toml.partial: is no calibration that was interrupted"])
         self.assertEqual(partial.read_text(), "{}")

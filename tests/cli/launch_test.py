@@ -127,7 +127,7 @@ class Launch(ProgramTest):
                 processes.append(subprocess.Popen(
                     [STRETTO, "train", "tiny.toml", *settings, "--set", "training.train_iters=4"],
                     cwd=folders[rank], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
-            for process in processes:  # the port is used anew at once
+            for process in processes:  # the port is reused at once
                 _, err = process.communicate(timeout=60)
                 self.assertEqual((process.returncode, len(err.splitlines())), (code, 1), err)
                 self.assertIn(says, err)
@@ -137,7 +137,7 @@ class Launch(ProgramTest):
             for name in ("tiny.toml", "text.txt"):
                 shutil.copy(self.folder / name, folder)
         run(2, "expected one that all processes see; ck/stretto.lock, which rank 0 has made, is not there")
-        # Of an earlier run there is one.
+        # The folder has a lock file of an earlier run.
         (folders[1] / "ck").mkdir()
         (folders[1] / "ck/stretto.lock").touch()
         run(2, "rank 1 has written ck/step-00000004-rank-00001-of-00002.safetensors, which rank 0 does not see")
@@ -156,7 +156,7 @@ class Launch(ProgramTest):
             first, second = self.launched(*ranks)
             self.assertEqual(first.returncode, 0, first.err)
             self.assertEqual(second.returncode, 0, second.err)
-            self.assertEqual(second.out, "")  # rank 0 speaks
+            self.assertEqual(second.out, "")  # rank 0 reports
             shown = [float(line.split("loss")[1].split()[0]) for line in first.out.splitlines() if line.startswith("step ")]
             self.assertEqual(shown, [round(loss, 5) for loss in reference])
 
@@ -177,7 +177,7 @@ class Launch(ProgramTest):
         process = subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", STRETTO, "train", self.tiny],
                                  cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=120)
         self.assertEqual(process.returncode, 0, process.stderr)
-        self.assertEqual(process.stdout.count("step "), 7)  # and the median
+        self.assertEqual(process.stdout.count("step "), 7)  # and a line with the median
 
     @unittest.skipUnless(shutil.which("torchrun"), "PyTorch is not installed")
     @slow
@@ -220,13 +220,13 @@ class Launch(ProgramTest):
 
     @slow
     def test_a_rank_that_hangs_trips_the_timeout(self):
-        for stopped in (1, 0):  # within a step or between two: it does not matter
+        for stopped in (1, 0):  # within a step or between two
             process, ranks = self.start_ranks(3, "--set", "training.timeout_s=3")
             os.kill(ranks[stopped], signal.SIGSTOP)
             took, _, err = self.end(process)
             self.assertEqual(process.returncode, 1)
-            # Three watch, and on a busy machine any of them may be the first: heartbeats, a rank that waits in a step
-            # (it names whom it waits for), and the parent.
+            # Three checks run concurrently, and on a busy machine any of them may be the first: heartbeats, a rank that
+            # waits in a step (it names the rank that it waits for), and the parent.
             self.assertRegex(err, f"^stretto: (rank {stopped} has shown no sign of life for 2.25 s|.* waited 3.* for rank.*"
                                   f"|rank {stopped} has been stopped \\(SIGSTOP\\) for 3 s)\n$")
             print(f"rank {stopped} of 3 stopped, timeout_s 3: all ended after {took:.3f} s")
@@ -258,7 +258,7 @@ class Launch(ProgramTest):
             return lambda: resource.setrlimit(what, (most, most))
 
         self.fails(1, "train", self.tiny, "--ranks", 6, preexec_fn=limit(resource.RLIMIT_NOFILE, 9), says=["Too many open files"])
-        for most in (90 << 20, 400 << 20) if LIMITS_MEMORY else ():  # OpenBLAS asked for ever
+        for most in (90 << 20, 400 << 20) if LIMITS_MEMORY else ():  # OpenBLAS would retry forever
             self.fails(1, "train", self.tiny, preexec_fn=limit(resource.RLIMIT_AS, most), says=["OpenBLAS needs 128 MiB"])
 
     def test_strangers_do_not_keep_a_job_from_beginning(self):
@@ -294,7 +294,7 @@ class Launch(ProgramTest):
         print(f"20 silent connections: joined and trained in {time.monotonic() - begin:.3f} s")
 
     def test_ranks_that_all_stop_and_go_on_are_well(self):
-        process, ranks = self.start_ranks(3, "--set", "training.timeout_s=8")  # signs of life count for 6 s
+        process, ranks = self.start_ranks(3, "--set", "training.timeout_s=8")  # heartbeats count for 6 s
         for rank in ranks:
             os.kill(rank, signal.SIGSTOP)
         time.sleep(6.4)
@@ -303,7 +303,7 @@ class Launch(ProgramTest):
         time.sleep(1)
         process.send_signal(signal.SIGINT)
         _, _, err = self.end(process)
-        self.assertNotIn("sign of life", err)  # a step that took longer than 8 s is one, on a machine that does much else
+        self.assertNotIn("sign of life", err)  # a step of more than 8 s fails too, on a busy machine
 
     def test_who_stops_reading_is_not_told(self):
         process, ranks = self.start_ranks(2)
@@ -380,7 +380,7 @@ class Launch(ProgramTest):
             self.losses(*layout, "--set", "training.checkpoint_dir=threads")
             self.losses(*layout, "--set", "training.checkpoint_dir=processes", *ranks)
             self.assertEqual(self.whole(self.folder / "processes" / name), self.tensors(self.folder / "threads" / name)[1])
-            # Neither memory nor disk has any of it twice: the shards are about as large as each other.
+            # Neither memory nor disk has any element twice: the shards have about equal sizes.
             sizes = [path.stat().st_size for path in (self.folder / "processes").glob("step-00000006-rank-*")]
             self.assertLess(max(sizes), 1.2 * min(sizes))
             for folder in ("threads", "processes"):
@@ -391,7 +391,7 @@ class Launch(ProgramTest):
 
     def test_processes_and_threads_go_on_with_each_others_checkpoints(self):
         self.losses("--set", "training.checkpoint_dir=undisturbed")
-        other = ["--set", "overlap.bucket_size=300"]  # other shards of the optimizer
+        other = ["--set", "overlap.bucket_size=300"]  # the optimizer's shards differ
         for steps, how in ((2, ["--ranks", 2]), (3, []), (4, [*other, "--ranks", 2]), (5, other), (6, ["--ranks", 2])):
             self.losses("--set", "training.checkpoint_dir=mixed", "--set", "training.lr_decay_iters=6", "--set",
                         f"training.train_iters={steps}", *how)
@@ -409,7 +409,7 @@ class Launch(ProgramTest):
             self.fails(1, *train, "--set", "training.train_iters=4", says=[part, os.strerror(errno.ENOSPC)],
                        environment=self.environment_that_fails(call, part, errno.ENOSPC))
             after = {path.name: path.read_bytes() for path in (self.folder / "ck").glob("step-*")}
-            # Of a manifest that cannot be written the shards are there, and the next save writes them anew.
+            # If a manifest cannot be written its shards exist, and the next save writes them again.
             if "rank" in part:
                 self.assertEqual(after, before)
             self.assertEqual({name: data for name, data in after.items() if name in before}, before)
@@ -441,7 +441,7 @@ class Launch(ProgramTest):
         self.assertEqual(first & second, set())
         self.assertLessEqual(first | second, everywhere)
         self.assertRegex(said[0], r"^note: cores of their own: rank 0 on [0-9,-]+, rank 1 on [0-9,-]+ \(docs/launch.md\)\n$")
-        # What confines both is divided; where that is one core, or they need more, they share.
+        # Processors that confine both processes are divided; where that is one core, or they need more, they share.
         few = set(sorted(everywhere)[:2])
         (first, second), said = self.cores(most=few)
         self.assertEqual((first | second, first & second, len(said)), (few, set(), 1))
@@ -455,7 +455,7 @@ class Launch(ProgramTest):
         self.assertNotEqual(*value["cpu_affinity"])
         for alone in ([], ["--ranks", 1], ["--ranks", 2, "--set", "cluster.bind_cores_to_rank=false"]):
             self.assertIsNone(self.json("train", self.tiny, *alone)["cpu_affinity"])
-        # A launcher has bound them.
+        # A launcher has bound the processes.
         first, second = sorted(everywhere)[:2]
         port = free_port()
         processes = []
@@ -467,10 +467,10 @@ class Launch(ProgramTest):
             self.assertEqual(process.returncode, 0, err)
             self.assertNotIn("cores of their own", out)
 
-    # AddressSanitizer keeps what was freed, so that a peak says nothing.
+    # AddressSanitizer keeps freed memory, so a peak is meaningless.
     @unittest.skipUnless(LIMITS_MEMORY, "needs the allocator of the system")
     def test_saving_takes_memory_for_a_shard_and_not_for_the_model(self):
-        # Parameters and the optimizer's state are 12 bytes of each of 6.3 million parameters: 76 MB, 19 MB a rank.
+        # Parameters and the optimizer's state are 12 bytes for each of 6.3 million parameters: 76 MB, 19 MB a rank.
         wide = [part for key in ("model.hidden_size=256", "model.num_layers=8", "model.num_attention_heads=4", "training.global_batch_size=4",
                                  "parallel.data_parallel_size=4", "overlap.bucket_size=1000000", "training.train_iters=100000")
                 for part in ("--set", key)]
@@ -489,7 +489,7 @@ class Launch(ProgramTest):
         without, saving = peaks(), peaks("--set", "training.checkpoint_dir=ck", "--set", "training.checkpoint_interval=2")
         more = [b - a for a, b in zip(without, saving)]
         print(f"peak MiB of 4 ranks: {without} without checkpoints, {saving} with")
-        self.assertLess(max(more), 10)  # the model: 73
+        self.assertLess(max(more), 10)  # the whole model has 73
 
     def test_a_loss_that_is_no_number_is_said_once(self):
         self.fails(1, "train", self.tiny, "--ranks", 3, "--set", "training.lr=1000", "--set", "training.lr_warmup_iters=0",

@@ -60,7 +60,7 @@ def scenarios():
         (b"[model]\nnum_layers = 2\n", "expected"),
         (b"[modle]\npreset = \"gpt2-124m\"\n", 'did you mean "model"?'),
     ]
-    lines = [  # behind MODEL
+    lines = [  # lines after MODEL
         ("hidden_size_ = 1", 'did you mean "hidden_size"?'),
         ("Hidden_Size = 1", "[model]"),
         ("[Training]\nlr = 1", "training"),
@@ -185,7 +185,7 @@ def scenarios():
         key = sizes.split()[0]
         text = "".join(line + "\n" for line in MODEL.splitlines() if not line.startswith(key)) + sizes + "\n"
         yield case(["show", "s.toml"], 2, says, files={"s.toml": text})
-    # What looks odd and is not.
+    # Valid files that look odd.
     text = MODEL.encode()
     for odd in (text.replace(b"\n", b"\r\n"), b"\xef\xbb\xbf" + text, text.rstrip(b"\n"), b"\n" * 500 + text, text.replace(b" = ", b"\t=\t"),
                 "name = \"Größe 大 🎼\"\n".encode() + text):
@@ -306,7 +306,7 @@ def outputs():
     for command in (["--version"], ["show", "tiny.toml"], ["show", "tiny.toml", "--json", "-"], TINY[1]):
         yield case(command, 1, "standard output: cannot be written", streams={"out": "full"})
         yield case(command, 1, "standard output: cannot be written", streams={"out": "closed"})
-    yield case(["show", "tiny.toml"], -13, None, streams={"out": "pipe"})  # SIGPIPE, as every tool in a pipe
+    yield case(["show", "tiny.toml"], -13, None, streams={"out": "pipe"})  # SIGPIPE, as with every tool in a pipe
 
 
 def imports():
@@ -323,7 +323,7 @@ def imports():
     for table in (gemm, collectives):
         for number in ("1e308", "nan", "inf", "-3", "0", "1e-320", "1e12", "", "fast"):
             yield case([*run, "--import", "t.csv"], 2, "t.csv:2: time_us: expected a number", files={"t.csv": table.format(number)})
-    # 2 EFLOP/s, and 10 TB/s on a link of 450 GB/s.
+    # The files claim 2 EFLOP/s, and 10 TB/s on a link of 450 GB/s.
     yield case([*run, "--import", "t.csv"], 2, "expected at most peak_TFLOPs", files={"t.csv": gemm.format(1).replace("1024", "10000")})
     yield case([*run, "--import", "t.csv"], 2, "expected at most 450 GB/s", files={"t.csv": collectives.format(0.1)})
     excel = gemm.encode().replace(b"{}", b"40") + b"# Gr\xf6\xdfe,,,\n"

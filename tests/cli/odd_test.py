@@ -10,7 +10,7 @@ import unittest
 from odd_inputs import CASES
 from program import LIMITS_MEMORY, PLATFORM, STRETTO, TINY, main
 
-# What turns the direction of writing, or ends lines (base/printable.hpp).
+# Characters that change the direction of writing, or end lines (base/printable.hpp).
 BIDI = re.compile("[\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 CONTROL = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]")
 PLATFORM_TEXT = pathlib.Path(PLATFORM).read_text()
@@ -65,7 +65,7 @@ def execute(one, folder):
     arguments = [STRETTO, *(argument.replace("{P}", PLATFORM) for argument in one["run"])]
     if "limit_KiB" in one:
         arguments = ["/bin/sh", "-c", f'ulimit -v {one["limit_KiB"]}; exec "$@"', "sh", *arguments]
-    if closed:  # by a shell: what runs between fork and exec here would have to be safe beside threads
+    if closed:  # a shell does it: code between fork and exec would have to be safe with concurrent threads
         arguments = ["/bin/sh", "-c", 'exec "$@" ' + " ".join(f"{number}>&-" for number in closed), "sh", *arguments]
     try:
         return subprocess.run(arguments, cwd=folder, env=environment, stdin=subprocess.DEVNULL, timeout=60,
@@ -78,7 +78,7 @@ def execute(one, folder):
 def fault_of(one):
     """What is wrong with what the program did, "" when nothing is."""
     if os.geteuid() == 0 and any(isinstance(content, tuple) and content[0] == "locked" for content in one.get("files", {}).values()):
-        return ""  # root reads everything
+        return ""  # root can read everything
     if "limit_KiB" in one and not LIMITS_MEMORY:
         return ""
     with tempfile.TemporaryDirectory(prefix="stretto-") as name:

@@ -11,9 +11,9 @@ import unittest
 
 STRETTO = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "stretto"
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# The library that makes calls of the system fail (tests/fail_io.cpp), or "".
+# The library that makes system calls fail (tests/fail_io.cpp), or "".
 FAIL_IO = os.environ.get("STRETTO_FAIL_IO_LIBRARY", "")
-# AddressSanitizer needs terabytes of address space and keeps what was freed, so that no limit of memory can be tested.
+# AddressSanitizer needs terabytes of address space and keeps freed memory, so that limits of memory cannot be tested.
 # It also takes ten times as long.
 LIMITS_MEMORY = IS_FAST = os.path.exists(STRETTO) and b"__asan_init" not in pathlib.Path(STRETTO).read_bytes()
 # `scripts/test --fast` leaves out tests of ten seconds and more, and makes long lists shorter.
@@ -21,7 +21,7 @@ IS_FAST_SUITE = "STRETTO_FAST_SUITE" in os.environ
 slow = unittest.skipIf(IS_FAST_SUITE, "slow: scripts/test runs it")
 PLATFORM = str(ROOT / "tests/golden/host.toml")
 
-# Published steps for `validate`; nobody has published these.
+# Published steps for `validate`, which are invented.
 PUBLISHED_HEADER = """id,source,gpu,gpus,model,layers,hidden,heads,kv_heads,ffn,vocab,seq_len,gbs,mbs,tp,pp,vp_chunks,cp,ep,dp,\
 precision,recompute,framework,step_time_s,caveat,task,cluster
 """

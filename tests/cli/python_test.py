@@ -66,7 +66,7 @@ class Python(ProgramTest):
         self.assertIn('did you mean "llama3-8b"?', said)
         said = self.python("import stretto\ntry: stretto.show('tiny.toml', {'training.lrr': 1})\nexcept stretto.InputError as error: print(error)")
         self.assertIn('did you mean "lr"?', said)
-        # Whatever is given, it is one line of InputError.
+        # Any invalid argument gives one line of InputError.
         said = self.python("""
 import stretto
 loop = []

@@ -5,7 +5,7 @@ import subprocess
 from program import PLATFORM, STRETTO, ProgramTest, main
 
 DP = 1 << 20
-MOST_TIMES = 1.2  # the memory of 64
+MOST_TIMES = 1.2  # relative to the memory of 64
 
 MODEL = """
 platform = "h100-sxm"

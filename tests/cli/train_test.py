@@ -51,7 +51,7 @@ class Train(ProgramTest):
         rest = {step["step"]: step["loss"] for step in value["steps"]}
         self.assertEqual({**first, **rest}, whole)
         self.assertEqual(self.checkpoint("parts"), self.checkpoint("whole"))
-        # Nothing is left to do, and it says so.
+        # Nothing is left to do, and the program reports that.
         self.assertEqual(self.json("train", self.tiny, "--set", "training.checkpoint_dir=parts")["steps"], [])
         for ranks in ([], ["--ranks", "2"]):
             out = self.ok("train", self.tiny, "--set", "training.checkpoint_dir=parts", *ranks).out
@@ -86,7 +86,7 @@ class Train(ProgramTest):
             self.ok("train", self.tiny, "--set", "training.checkpoint_dir=ck")
 
     def test_data_that_is_cut_short_ends_the_run(self):
-        # A window is 8 tokens; what is left is one of them.
+        # A window is 8 tokens; the remainder is one token.
         for ranks in ([], ["--ranks", "2"]):
             self.write("data.txt", "the quick brown fox jumps over the lazy dog. " * 4000)
             process = self.start("train", self.tiny, "--set", "training.data=data.txt", "--set", "training.train_iters=100000", *ranks)
@@ -114,7 +114,7 @@ class Train(ProgramTest):
                 self.assertAlmostEqual(loss, whole[step], delta=1e-4 * loss)
 
     def test_training_begins_with_given_weights(self):
-        # Weights that stay as they are make every step's loss comparable.
+        # Weights that do not change make every step's loss comparable.
         still = ["--set", "training.lr=0"]
         whole = self.losses(*still, "--set", "training.checkpoint_dir=ck")
         self.ok("export", "ck/step-00000006.safetensors", "-o", "theirs.safetensors")
@@ -129,7 +129,7 @@ class Train(ProgramTest):
                 for step, loss in whole.items():
                     self.assertAlmostEqual(losses[step], loss, delta=tolerance * loss)
             self.assertIn(f"{weights} (names of ", self.ok("train", self.tiny, *load).out)
-        # A checkpoint of the run itself comes first.
+        # A checkpoint of the run takes precedence.
         out = self.ok("train", self.tiny, *load, "--set", "training.checkpoint_dir=ck").out
         self.assertIn("resumed from", out)
         self.assertNotIn("weights from", out)
