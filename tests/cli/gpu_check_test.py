@@ -1,5 +1,5 @@
-"""scripts/gpu-check on the emulated device, beside stand-ins for NVIDIA's programs and PyTorch: what is missing, hangs, is
-killed or gives no figure is seen as a failure, and keeps nothing else from being measured."""
+"""Tests scripts/gpu-check on the emulated device, with stand-ins for NVIDIA's programs and PyTorch: a program that is missing,
+hangs, is killed or gives no figure counts as a failure, and does not stop the other measurements."""
 import json
 import os
 import pathlib
@@ -17,9 +17,9 @@ from program import ROOT, ProgramTest, main
 EMULATED = os.path.join(os.path.dirname(program.STRETTO), "tests/fake_gpu/stretto")
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "scripts"))
-from gpu_check import first, fourth, second, third  # noqa: E402
+from gpu_check import gpt2_speed, gpu_model, modes_and_kernels, processes  # noqa: E402
 
-PARTS = (first, second, third, fourth)
+PARTS = (gpt2_speed, modes_and_kernels, gpu_model, processes)
 SHELL, PYTHON = "#!/bin/sh\n", f"#!{sys.executable}\n"
 STAND_INS = {
     "gpu_tests": SHELL + 'echo "All tests passed (7 assertions in 3 test cases)"\n',
@@ -55,7 +55,7 @@ rows = csv.writer(sys.stdout, quoting=csv.QUOTE_ALL)
 print("==PROF== Connected to process 1")
 rows.writerow(["ID", "Kernel Name", "Grid Size", "Block Size", *metrics])
 rows.writerow(["", "", "", "", *("nsecond" if "time" in metric else "Kbyte" for metric in metrics)])
-for i, kernel in enumerate({second.KERNELS}):
+for i, kernel in enumerate({modes_and_kernels.KERNELS}):
     rows.writerow([i, f"void stretto::cuda::{{kernel}}<float, 4>(long, long)", "(1, 1, 1)", "(128, 1, 1)", *("1,500" for _ in metrics)])
 """,
 }
@@ -93,12 +93,12 @@ class GpuCheck(ProgramTest):
     def of(self, results, name):
         return next(check for check in results["checks"] if check["name"] == name)
 
-    def test_first(self):
-        results, said = self.check(0, "first")
-        for step in first.STEPS:
+    def test_gpt2_speed(self):
+        results, said = self.check(0, "gpt2_speed")
+        for step in gpt2_speed.STEPS:
             for headline in step.headlines:
                 self.assertIsNotNone(results["headlines"][headline], headline)
-        self.assertTrue(results["parts"]["first"]["complete"])
+        self.assertTrue(results["parts"]["gpt2_speed"]["complete"])
         self.assertEqual(results["machine"]["found"]["torch"], "2.0")
         self.assertIn("libstretto_cuda.so", " ".join(results["machine"]["found"]))
         self.assertEqual(results["clocks"]["gpt2_124m"]["reasons"], "0x4")
@@ -158,7 +158,7 @@ class GpuCheck(ProgramTest):
         self.assertEqual(results["headlines"]["gemm_TFLOPs"], 700)
         self.assertEqual(self.of(results, "gpu_tests")["why"], "did not end")
         self.assertIsNone(results["headlines"]["gpu_tests"])
-        self.assertFalse(results["parts"]["first"]["complete"])
+        self.assertFalse(results["parts"]["gpt2_speed"]["complete"])
         self.assert_gone(int((self.folder / "pid").read_text()))
 
     def assert_gone(self, pid):
@@ -181,11 +181,11 @@ class GpuCheck(ProgramTest):
     def test_without_a_gpu_it_says_so_and_stops(self):
         (self.bin / "nvidia-smi").unlink()
         begin = time.time()
-        results, said = self.check(1, "first", "second")
+        results, said = self.check(1, "gpt2_speed", "modes_and_kernels")
         self.assertLess(time.time() - begin, 60)
         self.assertIn("NO GPU", said)
         self.assertEqual([check["name"] for check in results["checks"]], ["machine"])
-        self.assertFalse(results["parts"]["first"]["complete"])
+        self.assertFalse(results["parts"]["gpt2_speed"]["complete"])
 
     def test_a_failure_leaves_no_figure(self):
         self.stand_in("stretto", SHELL + "echo no >&2\nexit 1\n")
@@ -210,8 +210,9 @@ class GpuCheck(ProgramTest):
         self.assertEqual(process.returncode, 1)
 
     def test_parts(self):
-        """Ten minutes are enough for each, and the kernels that are looked at are there."""
+        """Ten minutes suffice for each part, and the kernels that are measured exist."""
         names = [step.name for part in PARTS for step in part.STEPS]
+        names += [part.__name__.rpartition(".")[2] for part in PARTS]
         self.assertEqual(len(names), len(set(names)))
         for part in PARTS:
             self.assertLessEqual(part.LIMIT_S, 540)
@@ -219,10 +220,10 @@ class GpuCheck(ProgramTest):
         # Half an hour must suffice for all parts, with minutes to start a machine and to copy files there and back.
         self.assertLessEqual(sum(part.LIMIT_S for part in PARTS), 1600)
         sources = "".join(path.read_text() for path in (ROOT / "exec/cuda/kernels").glob("*.[ch]*"))
-        for kernel in second.KERNELS:
+        for kernel in modes_and_kernels.KERNELS:
             self.assertTrue(re.search(rf"\b{kernel}\(", sources), kernel)
-        process = self.begin("fifth")
-        self.assertIn("expected one of first, second", process.communicate()[0])
+        process = self.begin("no_such_part")
+        self.assertIn("expected one of gpt2_speed, modes_and_kernels", process.communicate()[0])
         self.assertNotEqual(process.returncode, 0)
 
 

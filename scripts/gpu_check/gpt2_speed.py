@@ -1,4 +1,4 @@
-"""What everything else rests on: ceilings, the kernels' tests, GPT-2's speed beside PyTorch's, where its time goes."""
+"""The basis of the other parts: ceilings, the kernels' tests, GPT-2's speed compared with PyTorch's, and the parts of its time."""
 import json
 
 from gpu_check.check import ROOT, Step
@@ -9,7 +9,7 @@ LIMIT_S = 300
 
 
 def torch_json(check, name, script, *words, limit_s=120):
-    """What a script for PyTorch prints as JSON, noted; or None."""
+    """Notes and returns the JSON that a script for PyTorch prints; None where there is none."""
     if not check.python:
         return check.note(name, False, why="no PyTorch") or None
     done = check.run(*check.python, ROOT / "scripts" / script, *words, env=env_of_python(check), limit_s=limit_s)

@@ -1,4 +1,4 @@
-"""Ranks in processes of their own, by NCCL on one GPU, and what happens when one fails or memory does not suffice."""
+"""Ranks in processes of their own, by NCCL on one GPU, and the effects of a failure or of too little memory."""
 import os
 import pathlib
 import signal

@@ -1,9 +1,9 @@
-"""The model of the GPU: calibration, predictions of what it has not seen, what overlap costs compute, and what each mode gains."""
+"""The model of the GPU: its calibration, its predictions of unmeasured shapes, the cost of overlap for compute, and the gain of each mode."""
 import re
 import tomllib
 
 from gpu_check.check import ROOT, Step
-from gpu_check.first import torch_json
+from gpu_check.gpt2_speed import torch_json
 from gpu_check.training import gpt2, open_modes, settings_as_words
 
 LIMIT_S = 510
