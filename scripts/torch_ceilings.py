@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""What a GPU can do at most, by PyTorch and its libraries: a large bf16 GEMM of random numbers (and of zeros, which take less
-power), a copy within its memory, what the next kernel costs on a stream and in a graph, a wait for another stream's event,
-and how long a small kernel of another stream waits for room beside a GEMM. Prints JSON, a line more complete than the last as
-soon as anything is known; times are medians. With --gemms MxNxK,… these GEMMs alone, one by one.
+"""Measures the upper bounds of a GPU's speed with PyTorch and its libraries: a large bf16 GEMM of random numbers (and
+of zeros, which take less power), a copy within its memory, the cost of the next kernel on a stream and in a graph, a
+wait for another stream's event, and how long a small kernel of another stream waits for room while a GEMM runs. Prints
+a line of JSON with all results so far as soon as a further result is known; times are medians. With --gemms MxNxK,… it
+measures only these GEMMs, one by one.
 
     scripts/torch_ceilings.py [--tiny] [--gemms 65536x3072x768,...]
 """
@@ -18,7 +19,7 @@ DEVICE = "cuda" if CUDA else "cpu"
 
 
 def median_us(work, times=20, warm_up=5):
-    """Of single calls, by events on a GPU."""
+    """Returns the median time of single calls, which events time on a GPU."""
     for _ in range(warm_up):
         work()
     if not CUDA:
@@ -47,7 +48,8 @@ def gemm_us(m, n, k, make=torch.randn):
 
 
 def launches(count):
-    """Microseconds of one of many small kernels: on a stream, in a graph; and of one that waits for the other stream's event."""
+    """Returns the microseconds of one of many small kernels on a stream and in a graph, and the additional
+    microseconds of one that waits for the other stream's event."""
     x = torch.zeros(16, device=DEVICE)
 
     def chain():
@@ -85,10 +87,11 @@ def launches(count):
 
 
 def room_beside_gemm(size):
-    """When a small kernel begins that is issued on another stream right behind or right before a GEMM that fills the GPU, by
-    share of the GEMM's time: near 0, it found room at once; near 1, it waited for all blocks of the GEMM to have begun or
-    ended. With the other stream's priority, on streams and in a graph: whether an order of calls is enough for a kernel that
-    communicates, or it takes launch-completion events."""
+    """Measures when a small kernel begins that is issued on another stream immediately after or before a GEMM that
+    fills the GPU, as a share of the GEMM's time. A share near 0 means that the kernel found room at once; a share near
+    1 means that it waited until all blocks of the GEMM had begun or ended. The measurement varies the other stream's
+    priority, and uses streams and a graph. It shows whether the order of calls suffices for a kernel that
+    communicates, or whether such a kernel needs launch-completion events."""
     if not CUDA:
         return {}
     a, b, out = matrix(size, size), matrix(size, size), torch.empty(size, size, device=DEVICE, dtype=torch.bfloat16)

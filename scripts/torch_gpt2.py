@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What PyTorch makes of the same training step on the same GPU: GPT-2 124M (or --size 1558m) as its users write it, with
-torch.compile, scaled_dot_product_attention, bf16 autocast over f32 parameters, a residual stream in bf16 (as stretto's, and
-faster than autocast's own f32) and fused AdamW, on random tokens. Prints JSON: the median and spread of a step, after
-warming up. scripts/gpu-check compares stretto with it.
+"""Measures the same training step in PyTorch on the same GPU: GPT-2 124M (or --size 1558m) as PyTorch users write it,
+with torch.compile, scaled_dot_product_attention, bf16 autocast over f32 parameters, a residual stream in bf16 (as in
+stretto, and faster than autocast's own f32) and fused AdamW, on random tokens. Prints JSON: the median and spread of a
+step, after warming up. scripts/gpu-check compares stretto with it.
 
     scripts/torch_gpt2.py [--size 124m|1558m] [--micro-batch 64] [--steps 8] [--dropout 0] [--eager] [--cudnn-attention]
 """
@@ -22,7 +22,7 @@ SEQUENCE, VOCABULARY, PADDED = 1024, 50257, 50304
 
 
 class Norm(nn.LayerNorm):
-    """In f32, as autocast has it on a GPU."""
+    """A norm that computes in f32, as autocast does on a GPU."""
 
     def forward(self, x):
         return super().forward(x.float())

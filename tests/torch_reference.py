@@ -41,7 +41,7 @@ def rms_norm(x, weight):
 
 
 def frequencies_of(model, half):
-    """Of rotary positions, as Hugging Face's _compute_llama3_parameters scales them."""
+    """Returns the frequencies of rotary positions, scaled as in Hugging Face's _compute_llama3_parameters."""
     frequencies = model["rotary_base"] ** (-torch.arange(half) / half)
     factor, low, high, context = model["rope_scaling"]
     wavelengths = 2 * torch.pi / frequencies
@@ -50,7 +50,8 @@ def frequencies_of(model, half):
 
 
 def rotate(x, model):
-    """Rotary positions as Llama in Hugging Face: x is [batch, heads, seq, dim], halves are rotated."""
+    """Applies rotary positions as Llama in Hugging Face does: x is [batch, heads, seq, dim], and halves are
+    rotated."""
     seq, half = x.shape[-2], x.shape[-1] // 2
     angles = torch.outer(torch.arange(seq) * 1.0, frequencies_of(model, half))
     cos, sin = angles.cos().repeat(1, 2), angles.sin().repeat(1, 2)
@@ -58,7 +59,8 @@ def rotate(x, model):
 
 
 def forward(p, model, tokens, targets, keys):
-    """Mean loss of pre-norm blocks: GPT-2's, or Llama's, or any mixture, as `model` and the parameters say.
+    """Returns the mean loss of a model with pre-norm blocks: GPT-2, Llama or a mixture, as `model` and the parameters
+    determine. `keys` has one dropout key for each layer.
 
     `keys` are of dropout, one a layer.
     """
@@ -107,7 +109,7 @@ def forward(p, model, tokens, targets, keys):
 
 
 def tensors(dump):
-    """Vectors are stored as one row."""
+    """Returns the dump's tensors. Vectors are stored as one row."""
     result = {}
     for tensor in dump:
         values = torch.tensor(tensor["values"])
@@ -116,7 +118,7 @@ def tensors(dump):
 
 
 def check(dump):
-    """Prints what differs; whether anything did."""
+    """Prints each difference. Returns whether there is any."""
     training = dump["training"]
     parameters = {name: t.requires_grad_() for name, t in tensors(dump["initial"]).items()}
     optimizer = torch.optim.AdamW(

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 
 def read(path):
-    """The tensors of a safetensors file of f32."""
+    """Returns the tensors of a safetensors file of f32."""
     with open(path, "rb") as file:
         content = file.read()
     data = 8 + struct.unpack("<Q", content[:8])[0]
@@ -27,7 +27,7 @@ def read(path):
 
 
 def split_heads(q, k, v, heads, groups):
-    """[batch, head, position, element] of each, k and v repeated for the heads of a group."""
+    """Returns q, k and v as [batch, head, position, element]; k and v are repeated for the heads of a group."""
     batch, seq, _ = q.shape
     q, k, v = (x.view(batch, seq, n, -1).transpose(1, 2) for x, n in ((q, heads), (k, groups), (v, groups)))
     return q, k.repeat_interleave(heads // groups, 1), v.repeat_interleave(heads // groups, 1)
@@ -40,7 +40,8 @@ def causal(q, k, v):
 
 
 def gpt2(w, model, tokens):
-    """GPT2LMHeadModel: Conv1D is x @ weight + bias, c_attn is q, k and v side by side, the head is the embedding."""
+    """Returns the logits of GPT2LMHeadModel: Conv1D is x @ weight + bias, c_attn holds q, k and v next to each other,
+    and the head is the embedding."""
     heads = model["num_attention_heads"]
 
     def conv(x, name):
@@ -59,7 +60,8 @@ def gpt2(w, model, tokens):
 
 
 def llama(w, model, tokens):
-    """LlamaForCausalLM, and with norms of q and k Qwen3ForCausalLM: Linear is x @ weight.T, and rotate_half pairs element i with i + dim / 2."""
+    """Returns the logits of LlamaForCausalLM or, with norms of q and k, of Qwen3ForCausalLM: Linear is x @ weight.T,
+    and rotate_half pairs element i with i + dim / 2."""
     heads, groups = model["num_attention_heads"], model["num_query_groups"]
 
     def linear(x, name):

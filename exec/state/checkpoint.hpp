@@ -16,7 +16,7 @@ namespace stretto::exec {
 
 // Checkpoints are safetensors files of tensors by name, so that any other layout can resume from them;
 // docs/checkpoint.md is the specification. One process writes one file, step-00000123.safetensors, with whole tensors.
-// Of several processes each writes a shard, step-00000123-rank-00002-of-00004.safetensors, and
+// If there are several processes, each writes a shard, step-00000123-rank-00002-of-00004.safetensors, and
 // step-00000123.safetensors is the manifest.
 
 // Emit passes the data of tensors to `sink`, in their order, in pieces of any size. It is called twice and must pass

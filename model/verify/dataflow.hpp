@@ -8,10 +8,10 @@
 
 namespace stretto {
 
-// What a schedule computes, as opposed to whether it may run: verify() finds races, this finds rewrites that lost or
-// changed an operation. A schedule is executed symbolically on all ranks for two steps, and every array gets a name
-// that says how it was computed: the kind of the operation with its dimensions, and the names of all operands. Equal
-// names mean equal numbers, bit for bit, where sums are in equal order. See docs/verifier.md.
+// The data-flow check finds rewrites that lost or changed an operation, while verify() finds races. It executes a
+// schedule symbolically on all ranks for two steps and gives every array a name that says how the array was computed:
+// the kind of the operation with its dimensions, and the names of all operands. Equal names mean equal numbers, bit for
+// bit, where sums are in equal order. See docs/verifier.md.
 
 // The order of the terms in Σ x² over the gradient buckets and their shards. Sums over ranks are always in rank order,
 // and accumulation into a gradient is always in the order of the schedule.

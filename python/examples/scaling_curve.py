@@ -9,7 +9,7 @@ import stretto
 
 
 def svg(curve, title):
-    """A polyline with its points; no library needed."""
+    """Returns a polyline with its points as SVG; needs no library."""
     width, height, margin = 640, 360, 60
     most_x, most_y = max(x for x, _ in curve), 1.1 * max(y for _, y in curve)
 

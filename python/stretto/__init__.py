@@ -29,7 +29,8 @@ def _expected(what, wanted, value):
 
 
 def _text(value):
-    """A string of TOML. JSON's has the same escapes, but for DEL, which TOML wants escaped, and halves of characters."""
+    """Returns a TOML string. JSON has the same escapes, except that TOML requires an escape for DEL and forbids
+    surrogates."""
     return _json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -41,7 +42,7 @@ def _number(what, value):
 
 
 def _value(key, value, depth=0):
-    """A value as --set takes it: text as it is, the rest as in TOML."""
+    """Returns a value as --set takes it: a top-level string unchanged, everything else in TOML's syntax."""
     if depth > _DEPTH:
         raise InputError(f"{key}: expected at most {_DEPTH} lists and dicts in each other, got more")
     if isinstance(value, bool) or type(value).__name__ == "bool_":  # numpy's
@@ -61,7 +62,7 @@ def _value(key, value, depth=0):
 
 
 def _name(what, value, wanted="a string"):
-    """Text that has bytes in UTF-8, none of which is NUL: a path would end there, and a message too."""
+    """Returns text that UTF-8 can encode and that has no NUL, because NUL would end a path or a message."""
     if isinstance(value, _os.PathLike):
         value = _os.fspath(value)
     if not isinstance(value, str):
@@ -87,7 +88,7 @@ def _call(function, scenario, set, platform, *more):
 
 
 def simulate(scenario, set=None, platform=None, *, engine="fluid", backbone_GBps=0.0, modes=False):
-    """The predicted step; with `modes` every overlap mode, with advice. Keys are overridden by `set`."""
+    """Returns the predicted step. With `modes` it also has every overlap mode, with advice. `set` overrides keys."""
     if isinstance(backbone_GBps, bool) or not isinstance(backbone_GBps, _numbers.Real):
         raise _expected("backbone_GBps", "a number of GB/s", backbone_GBps)
     backbone_GBps = float(_number("backbone_GBps", backbone_GBps))
@@ -95,20 +96,21 @@ def simulate(scenario, set=None, platform=None, *, engine="fluid", backbone_GBps
 
 
 def show(scenario, set=None, platform=None):
-    """The schedule, verified."""
+    """Returns the verified schedule."""
     return _call(_stretto.show, scenario, set, platform)
 
 
 def gates(scenario, set=None, platform=None):
-    """What each overlap knob needs, and which of it is missing."""
+    """Returns the conditions of each overlap knob, and which of them are not met."""
     return _call(_stretto.gates, scenario, set, platform)["gates"]
 
 
 def compare(scenario, set=None, platform=None):
-    """Every overlap mode at every number of ranks, predicted and measured on this machine's processor."""
+    """Returns every overlap mode at every number of ranks, as predicted and as measured on this machine's
+    processor."""
     return _call(_stretto.compare, scenario, set, platform)
 
 
 def names(kind):
-    """Names of the "platforms", "profiles", "models" or "modes" that come with Stretto."""
+    """Returns the names of the "platforms", "profiles", "models" or "modes" that come with Stretto."""
     return _stretto.names(_name("kind", kind))

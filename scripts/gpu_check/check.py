@@ -1,4 +1,4 @@
-"""Checks that are saved as soon as they are known, and programs that are stopped when their time is over."""
+"""Checks save every result as soon as it is known, and stop programs that exceed their time limits."""
 import ctypes
 import dataclasses
 import json
@@ -35,7 +35,7 @@ class NoProgram(Exception):
 
 @dataclasses.dataclass
 class Done:
-    """What a program left."""
+    """The exit code, output and duration of a program that has ended."""
     code: int
     out: str
     err: str
@@ -64,8 +64,9 @@ def kill_group(process):
 
 
 class Check:
-    """One run of some parts. FOLDER gets gpu-check.json (every check and headline), details.json (what programs wrote as
-    JSON), gpu-check.log (what they printed), clocks.csv, and what calibration writes: gpu.toml, or gpu.toml.partial."""
+    """One run of some parts. The program writes gpu-check.json (every check and headline), details.json (JSON of the
+    programs), gpu-check.log (their output), clocks.csv, and the platform of the calibration (gpu.toml, or
+    gpu.toml.partial) to FOLDER."""
 
     def __init__(self, folder, tiny):
         self.folder, self.tiny = folder, tiny
@@ -102,7 +103,8 @@ class Check:
             self.lost(error)
 
     def lost(self, error):
-        """A full disk keeps nothing from being measured: what is printed has all figures."""
+        """Reports a file that cannot be written. A full disk does not stop the measurements, because all figures are
+        printed too."""
         if str(error) not in self.cannot_write:
             print(f"CANNOT WRITE: {error}; figures are in what is printed here", flush=True)
         self.cannot_write.add(str(error))
@@ -113,7 +115,7 @@ class Check:
         self._write("gpu-check.json", self.results)
 
     def note(self, name, ok, **values):
-        """`ok`: None where something was left out, because a tool is not here."""
+        """Records a check. `ok` is None if the check was left out because this machine lacks a tool."""
         # Steps made of calls are slower, and differ from the prediction.
         if any("not as CUDA graphs" in note for note in values.get("notes", [])):
             ok = False
@@ -135,7 +137,7 @@ class Check:
             self.save()
 
     def expect(self, *names):
-        """Headlines that the step is to know at its end."""
+        """Declares headlines that the step must have recorded when it ends."""
         self.expected += names
         self.results["headlines"].update(dict.fromkeys(names))
 
@@ -203,7 +205,8 @@ class Check:
     # ---- programs ----
 
     def program(self, name):
-        """The path of a program of this project: all of them are from PATH where stretto is there."""
+        """Returns the path of a program of this project. All programs are taken from PATH if stretto is on PATH,
+        otherwise from build/release."""
         path = None if shutil.which("stretto") else f"{ROOT}/build/release:{ROOT}/build/release/tests"
         found = shutil.which(name, path=path)
         if not found:
@@ -217,7 +220,8 @@ class Check:
         return process
 
     def run(self, *command, limit_s=600, env=None):
-        """Until it ends, its limit or the step's; then it is told to stop, and killed with all that it started."""
+        """Runs a program until it ends or until its limit or the step's limit is reached. At the limit the program is
+        told to stop, and after a grace period it is killed with all processes that it started."""
         left_s = min(limit_s, self.left_s())
         if left_s <= 0:
             return Done(124, "", "no time was left", 0, True)
@@ -246,7 +250,7 @@ class Check:
         return Done(124 if stopped else process.returncode, *texts, time.time() - begin, stopped)
 
     def json_of(self, *command, limit_s=600, env=None):
-        """What a command of stretto writes as JSON, or None; and how it ended."""
+        """Runs a command of stretto. Returns the JSON that the command wrote, or None, and a Done."""
         path = pathlib.Path(tempfile.mkdtemp(dir=self.work)) / "result.json"
         done = self.run(self.stretto, *command, "--json", path, limit_s=limit_s, env=env)
         self.log(" ".join(str(word) for word in command), done.out + done.err)

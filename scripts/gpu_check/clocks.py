@@ -1,4 +1,4 @@
-"""Clocks and power of the GPU, several times a second, beside everything else."""
+"""Samples the GPU's clocks and power several times a second, concurrently with all measurements."""
 import datetime
 import pathlib
 import shutil
@@ -11,7 +11,7 @@ FIELDS = ("timestamp", "clocks.sm", "clocks.mem", "power.draw", "temperature.gpu
 
 
 class Clocks:
-    """`steps`: the beginning and the end of each, in seconds since 1970, for of_steps()."""
+    """Samples of one run. `steps` maps a step to its beginning and end, in seconds since 1970; of_steps() reads it."""
 
     def __init__(self, path, start, every_ms=200):
         self.steps, self.samples = {}, []
@@ -38,8 +38,8 @@ class Clocks:
                 pass
 
     def of_steps(self):
-        """What the GPU ran at in each step; `reasons`: bits that were set in half of the samples or more (NVML's
-        nvmlClocksEventReasons: 4 power cap, 0x20 software thermal, 0x40 hardware thermal)."""
+        """Returns the clocks and power of the GPU in each step. `reasons` has the bits that were set in at least half
+        of the samples (NVML's nvmlClocksEventReasons: 4 power cap, 0x20 software thermal, 0x40 hardware thermal)."""
         digests = {}
         for name, (begin, end) in self.steps.items():
             inside = [s for s in self.samples if begin <= s[0] <= end]

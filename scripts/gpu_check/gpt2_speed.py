@@ -1,4 +1,5 @@
-"""The basis of the other parts: ceilings, the kernels' tests, GPT-2's speed compared with PyTorch's, and the parts of its time."""
+"""Measures the basis of the other parts: ceilings, kernel tests, the speed of GPT-2 compared with PyTorch, and the
+parts of its time."""
 import json
 
 from gpu_check.check import ROOT, Step
@@ -9,7 +10,7 @@ LIMIT_S = 300
 
 
 def torch_json(check, name, script, *words, limit_s=120):
-    """Notes and returns the JSON that a script for PyTorch prints; None where there is none."""
+    """Records and returns the JSON that a PyTorch script prints, or returns None if it prints none."""
     if not check.python:
         return check.note(name, False, why="no PyTorch") or None
     done = check.run(*check.python, ROOT / "scripts" / script, *words, env=env_of_python(check), limit_s=limit_s)
@@ -48,7 +49,7 @@ def gpt2_124m(check):
 
 
 def torch_speed(check, name, *words):
-    """GPT-2 by PyTorch."""
+    """Records the speed of GPT-2 in PyTorch."""
     for micro_batch in (64, 32):  # the second size where the memory does not suffice
         size = ["--micro-batch", micro_batch, *(["--size", "tiny"] if check.tiny else [])]
         result = torch_json(check, f"PyTorch, {name}", "torch_gpt2.py", *size, *words)
@@ -75,7 +76,8 @@ def torch_eager(check):
 
 
 def profile(check):
-    """What a step takes over its critical path's operations, and which operations are furthest from the least they can."""
+    """Records by how much a step exceeds its critical path's operations, and which operations are furthest from their
+    lower bounds."""
     scenario, settings = gpt2(check, "124m", 64)
     name = "profile gpt2-124m, 64 x 1024, all fused"
     result, done = check.json_of("profile", scenario, "--backend", "cuda", "--set", f"compare.repeats={2 if check.tiny else 5}",

@@ -1,4 +1,5 @@
-"""The model of the GPU: its calibration, its predictions of unmeasured shapes, the cost of overlap for compute, and the gain of each mode."""
+"""Measures the model of the GPU: its calibration, its predictions of unmeasured shapes, the cost of overlap for
+compute, and the gain of each mode."""
 import re
 import tomllib
 
@@ -59,7 +60,7 @@ def unseen(check):
 
 
 def calibration(check):
-    """Goes on with what an interrupted one has kept in FOLDER."""
+    """Calibrates, and continues from the measurements of an interrupted calibration in FOLDER."""
     done = check.run(check.stretto, "calibrate", "--backend", "cuda", "-o", check.folder / "gpu.toml")
     check.log("calibrate", done.out + done.err)
     kept = [line for line in done.out.splitlines() if line.startswith("goes on from")]
@@ -74,7 +75,7 @@ def platform_of(check, name):
 
 
 def curves_in(table):
-    """Every curve of a platform's table: its name, and the table that holds it."""
+    """Yields every curve of a platform's table: its name, and the table that holds it."""
     for key, value in table.items():
         if isinstance(value, dict) and isinstance(value.get("value"), list):
             yield key, value
@@ -83,7 +84,8 @@ def curves_in(table):
 
 
 def interference(check):
-    """What a kernel loses beside k thread blocks that communicate, and beside copy engines, as it was calibrated."""
+    """Records the calibrated slowdown of each kernel while k thread blocks communicate, and while copy engines are
+    busy."""
     path = platform_of(check, "interference")
     if not path:
         return
@@ -134,14 +136,15 @@ def predictions(check):
 
 
 def base_platform(check):
-    """The published platform of the GPU that is here, for what a short calibration does not measure."""
+    """Returns the published platform of this GPU, which supplies the constants that a short calibration does not
+    measure."""
     names = sorted((ROOT / "scenarios/platforms").glob("*.toml"))
     device = check.results.get("device", "").upper()
     return next((path for path in names if path.name.split("-")[0].upper() in device), ROOT / "scenarios/platforms/h100-sxm.toml")
 
 
 def sustained(check):
-    """A large GEMM of random numbers until the GPU is warm."""
+    """Measures a large GEMM of random numbers until the GPU is warm."""
     seconds = 1 if check.tiny else 30
     result, done = check.json_of("calibrate", "--backend", "cuda", "--minimal", "--base", base_platform(check), "--seconds", seconds,
                                  "-o", check.work / "minimal.toml")
@@ -155,7 +158,7 @@ def sustained(check):
 
 
 def layer_mix(check):
-    """GEMMs in a step that has run for a while, against the same shapes one by one."""
+    """Compares GEMMs in a step that has run for a while with GEMMs of equal shapes that run one by one."""
     scenario, settings = gpt2(check, "124m", 64)
     result, done = check.json_of("profile", scenario, "--backend", "cuda", "--set", f"compare.repeats={2 if check.tiny else 60}",
                                  *settings_as_words(settings), limit_s=60)
@@ -180,8 +183,8 @@ def layer_mix(check):
 
 
 def gains(check):
-    """Each mode where it is predicted to gain most: measured, and what of the communication that it hides compute gives
-    back by being slower beside it."""
+    """Measures each mode at the bandwidth at which its predicted gain is greatest, and the share of the hidden
+    communication that is lost because concurrent compute is slower."""
     platform = platform_of(check, "gains")
     if not platform:
         return

@@ -1,4 +1,4 @@
-"""What a machine has, and what is missing: said in the first seconds."""
+"""Prints the hardware and tools of the machine, and which of them are missing, in the first seconds."""
 import glob
 import json
 import os
@@ -53,7 +53,7 @@ PLACES = ("/usr/local/cuda*/bin", "/usr/local/cuda*/compute-sanitizer", "/opt/nv
 
 
 def find_tool(name):
-    """On PATH, or where NVIDIA's packages put it; None without."""
+    """Returns the path of a tool on PATH or in the folders of NVIDIA's packages, or None."""
     found = shutil.which(name)
     for place in PLACES:
         for folder in sorted(glob.glob(place), reverse=True):
@@ -69,7 +69,8 @@ def env_of_python(check):
 
 
 def python_with_torch(check):
-    """The command of a Python that has PyTorch, and what it says of itself; else None, and why not."""
+    """Returns the command of a Python that has PyTorch with a GPU and that Python's versions; or None, and the
+    reason."""
     why = ""
     for python in dict.fromkeys(filter(None, map(shutil.which, ("python3", "/usr/bin/python3")))):
         done = check.run(python, "-c", LOOK_AT_TORCH, env=env_of_python(check), limit_s=60)
@@ -84,7 +85,7 @@ def python_with_torch(check):
 
 
 def llmc():
-    """llm.c's program, where there is one."""
+    """Returns the path of llm.c's program, or None."""
     return os.environ.get("STRETTO_LLMC") or shutil.which("train_gpt2cu")
 
 

@@ -1,4 +1,5 @@
-"""The speed compared with llm.c and at 1.5B, every overlap mode on ranks that share the GPU, and the readings of NVIDIA's tools in the kernels."""
+"""Measures the speed compared with llm.c and at 1.5B, every overlap mode on ranks that share the GPU, and the readings
+of NVIDIA's tools in the kernels."""
 import array
 import concurrent.futures
 import csv
@@ -65,7 +66,8 @@ def fusions(check):
 # ---- modes ----
 
 def values_of(check, scenario, key):
-    """What the program takes for a key that has names as values: it lists them where another is given."""
+    """Returns the values that the program accepts for a key of named values. The program lists them when it is given
+    another value."""
     done = check.run(check.stretto, "show", scenario, "--gates", "--set", f"{key}=nothing_that_is_known", limit_s=15)
     names = re.search(r"expected one of (.*), got", done.err)
     if not names:
@@ -74,7 +76,7 @@ def values_of(check, scenario, key):
 
 
 def layouts(check, scenario, ranks):
-    """Name → settings: a group of all ranks on each axis, in every form that it has."""
+    """Returns name → settings: a group of all ranks on each axis, in each of the axis's variants."""
     dp, tp, pp, cp = (f"parallel.{axis}_parallel_size={ranks}" for axis in ("data", "tensor_model", "pipeline_model", "context"))
     layers = "model.num_layers=8"  # two layers for each of 4 stages
     found = {"tp, sp": [tp, "parallel.sequence_parallel=true"], "tp": [tp],
@@ -91,7 +93,8 @@ def layouts(check, scenario, ranks):
 
 
 def modes_of(check, scenario, settings):
-    """The modes whose gates are open in a layout, as the program lists them; None, and why, where there is no such layout."""
+    """Returns the modes whose gates are open in a layout, or None if the layout is impossible; and the Done of the
+    command."""
     platform = ROOT / "scenarios/platforms/h100-sxm.toml"  # a platform that is not read
     found, done = check.json_of("simulate", scenario, "--platform", platform, "--modes", *settings_as_words(settings), limit_s=20)
     if not found:
@@ -100,8 +103,9 @@ def modes_of(check, scenario, settings):
 
 
 def train_modes(check, scenario, settings, names):
-    """A training in each mode, some at the same time: most of it is starting a program, and nothing of it says how fast a
-    mode is. What such programs find fastest is for none of the others."""
+    """Trains in each mode, with several trainings at the same time, because starting the program takes most of the
+    time and the speed of a mode is not measured here. The trainings share a cache folder of their own, so that other
+    steps do not use algorithms that were chosen under this load."""
     env = dict(os.environ, XDG_CACHE_HOME=str(check.work / "cache"))
     with concurrent.futures.ThreadPoolExecutor(1 if check.tiny else 4) as pool:
         try:
@@ -162,7 +166,8 @@ SCALE = {"ns": 1e-3, "nsecond": 1e-3, "us": 1, "usecond": 1, "ms": 1e3, "msecond
 
 
 def kernels_of(text):
-    """Rows of ncu's CSV: name, grid, block and METRICS of each kernel; times in microseconds, sizes in bytes."""
+    """Returns the rows of ncu's CSV: name, grid, block and METRICS of each kernel, with times in microseconds and
+    sizes in bytes."""
     lines = text.splitlines()
     first = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
     if first is None:
@@ -225,7 +230,8 @@ def sanitizer(check):
 
 
 def losses_of_torch(check):
-    """fp32 as on the host; loss and norm of the gradient of the same weights and tokens, which PyTorch computes in float64."""
+    """Compares fp32 losses with the host's, and the loss and gradient norm with those that PyTorch computes in float64
+    from equal weights and tokens."""
     losses(check, "fp32", 1e-4)
     if not check.python:
         return check.left_out("loss and gradient as in PyTorch", "no PyTorch")

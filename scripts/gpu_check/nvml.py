@@ -1,4 +1,5 @@
-"""Prints what nvidia-smi would, where it is not there: FIELDS of clocks.py, by NVML, which comes with every driver."""
+"""Prints the FIELDS of clocks.py as nvidia-smi does, for machines without nvidia-smi. It uses NVML, which comes with
+every driver."""
 import ctypes
 import datetime
 import sys

@@ -1,4 +1,5 @@
-"""Ranks in processes of their own, by NCCL on one GPU, and the effects of a failure or of too little memory."""
+"""Measures ranks in separate processes, connected by NCCL on one GPU, and the effects of a failure or of too little
+memory."""
 import os
 import pathlib
 import signal
@@ -66,7 +67,7 @@ def children(parent):
 
 
 def failing_rank(check, what, how, within_s, *more):
-    """One of four processes gets a signal: the others end with an error that names it."""
+    """Sends a signal to one of four processes. The other processes must end with an error that names it."""
     scenario, base = small(check)
     name = f"NCCL, one of 4 processes {what}"
     words = settings_as_words([*base, "parallel.data_parallel_size=4", "training.train_iters=100000", *more])

@@ -1,4 +1,4 @@
-"""Scenarios of the checks, and training with them."""
+"""Scenarios of the checks, and functions that train them."""
 import statistics
 
 from gpu_check.check import ROOT
@@ -31,7 +31,7 @@ FUSIONS = ("gelu", "bias_gradient", "residual", "norm_gradient")
 
 
 def open_modes(simulated):
-    """The modes whose gates are open, of what `simulate --modes` has; the plain schedule is the first."""
+    """Returns the modes with open gates from the JSON of `simulate --modes`; the plain schedule is the first."""
     return [row["mode"] for row in simulated["modes"] if not row["advice"] or row["advice"]["verdict"] != "off"]
 
 
@@ -40,14 +40,14 @@ def settings_as_words(settings):
 
 
 def small(check):
-    """The scenario's file, of two layers, and settings that go with it."""
+    """Returns the file of the two-layer scenario SMALL, and the settings that it needs."""
     path = check.work / "small.toml"
     path.write_text(SMALL)
     return path, TINY_SMALL if check.tiny else []
 
 
 def gpt2(check, size, micro_batch, fusions=FUSIONS, micro_batches=1, steps=12):
-    """GPT-2 on random tokens, as above."""
+    """Returns the scenario file of GPT-2 and its settings for random tokens."""
     batch = 2 if check.tiny else micro_batch
     fused = [f"training.{name}_fusion={str(name in fusions).lower()}" for name in FUSIONS]
     return ROOT / f"scenarios/models/gpt2-{size}.toml", [
@@ -58,7 +58,7 @@ def gpt2(check, size, micro_batch, fusions=FUSIONS, micro_batches=1, steps=12):
 
 
 def train(check, scenario, settings, *words, backend="cuda", limit_s=600, env=None):
-    """The JSON of a training run with the notes that it printed, or None; and why."""
+    """Returns the JSON of a training run with its printed notes and "", or None and the reason."""
     result, done = check.json_of("train", scenario, "--backend", backend, *settings_as_words(settings), *words, limit_s=limit_s, env=env)
     if result is None or done.code != 0:
         return None, done.why()
@@ -67,17 +67,17 @@ def train(check, scenario, settings, *words, backend="cuda", limit_s=600, env=No
 
 
 def worst_difference(one, other):
-    """Of the losses of two runs, relative."""
+    """Returns the largest relative difference between the losses of two runs."""
     return max(abs(a["loss"] - b["loss"]) / a["loss"] for a, b in zip(one["steps"], other["steps"]))
 
 
 def without_cudnn(notes):
-    """GPT-2's attention is by cuDNN, or its speed says nothing."""
+    """Returns whether attention ran without cuDNN. GPT-2's speed is meaningless then."""
     return any("our own kernels" in note for note in notes)
 
 
 def speed(check, size, micro_batch, **more):
-    """Notes how fast GPT-2 trains, and returns it: tokens/s, or None."""
+    """Records how fast GPT-2 trains. Returns the figures (tokens/s, step time and MFU), or None."""
     scenario, settings = gpt2(check, size, micro_batch, **more)
     result, why = train(check, scenario, settings)
     batches = more.get("micro_batches", 1)
@@ -96,7 +96,8 @@ def speed(check, size, micro_batch, **more):
 
 
 def losses(check, precision, tolerance):
-    """The same losses as the host has."""
+    """Checks that the losses on the GPU equal those on the host, within `tolerance`. Returns the largest relative
+    difference, or None."""
     scenario, settings = small(check)
     settings = [*settings, f'training.precision="{precision}"']
     host, why = train(check, scenario, settings, backend="host")

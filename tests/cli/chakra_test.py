@@ -1,4 +1,5 @@
-"""`stretto export --format chakra`: traces are decoded here byte by byte, held against `show --json`, and replayed."""
+"""`stretto export --format chakra`: the tests decode traces byte by byte, compare them with `show --json`, and replay
+them."""
 import json
 import os
 import shutil
@@ -25,7 +26,8 @@ def varint(data, at):
 
 
 def fields(data):
-    """(number, value) of a protobuf message; only the two wire types that the traces have."""
+    """Yields (number, value) of each field of a protobuf message; handles only the two wire types that the traces
+    have."""
     at = 0
     while at < len(data):
         tag, at = varint(data, at)
@@ -69,7 +71,8 @@ def read_trace(path):
 
 
 def replay(traces, groups):
-    """Runs all ranks: a node when its dependencies are done, and communication when all of its ends are ready.
+    """Runs all ranks: a node runs when its dependencies are done, and communication runs when all of its ends are
+    ready. Returns the nodes that never run. Collectives of a group match by order, messages by their tags.
 
     Returns the nodes that never run. Collectives of a group meet in order, messages by their tags.
     """
@@ -165,7 +168,7 @@ class Chakra(ProgramTest):
         self.assertTrue(any(n["type"] == "send" for n in traces[0]))
 
     def test_tensor_parallel_in_queues(self):
-        """Queues and launch_before are edges start to start."""
+        """Queues and launch_before are start-to-start edges."""
         traces, kinds = self.check("--set", "parallel.tensor_model_parallel_size=3", "--set", "parallel.sequence_parallel=true",
                                    "--set", "model.seq_length=6", "--set", "overlap.tp_comm_overlap=true", "--set",
                                    "cluster.cuda_device_max_connections=1")

@@ -1,6 +1,7 @@
-"""Checkpoints that are damaged in every way never make a run begin anew without a word: it goes on from the one before
-and says so, and ends with the bytes of the undisturbed run, or it ends at once with one line and leaves all as it was.
-STRETTO_DAMAGES makes it longer; scripts/soak does that. A failure prints the seed; STRETTO_DAMAGE_SEED repeats it."""
+"""A run never restarts from the beginning without a message, whatever the damage to its checkpoints. It either resumes
+from the previous checkpoint, says so and ends with the bytes of the undisturbed run, or it ends at once with one line
+and changes no file. STRETTO_DAMAGES sets the number of rounds; scripts/soak raises it. A failure prints the seed;
+STRETTO_DAMAGE_SEED repeats it."""
 import errno
 import os
 import random
@@ -26,7 +27,7 @@ def flipped(data, chance):
 
 
 def block(data, chance, size):
-    """A block as a disk has it: zeros, or what was there for another file."""
+    """Damages one block as a disk may damage it: the block becomes zeros, or another file's old bytes."""
     begin = chance.randrange(0, len(data), size)
     end = min(begin + size, len(data))
     return data[:begin] + chance.choice([bytes(end - begin), chance.randbytes(end - begin)]) + data[end:]
@@ -50,7 +51,7 @@ class Damage(ProgramTest):
                 for path in (self.folder / folder).iterdir() if path.name != "stretto.lock"}
 
     def of_step(self, files, name):
-        """A checkpoint's file, or its manifest and shards."""
+        """Returns the checkpoint's file, or its manifest and shards."""
         return {key: value for key, value in files.items() if key.startswith(name.split(".")[0])}
 
     def setUp(self):
@@ -64,7 +65,7 @@ class Damage(ProgramTest):
         self.ok(*self.train("other", 6, "--set", "training.seed=7"))
 
     def check(self, folder, failing=None):
-        """The run's end follows from which files are still what they were."""
+        """Checks that the run ends as the undamaged files require."""
         before = self.files(folder)
         is_whole = {name: self.of_step(before, name) == self.of_step(self.whole, name) for name in (OLDER, NEWEST)}
         environment = self.environment_that_fails(*failing) if failing else None
@@ -86,7 +87,7 @@ class Damage(ProgramTest):
         return process
 
     def damage(self, folder, chance):
-        """Returns what fails while it is read, if it is that kind of damage."""
+        """Damages a checkpoint. Returns the call that must fail during reading, if this damage is a read error."""
         path = self.folder / folder
         steps = chance.choice([[NEWEST], [NEWEST], [OLDER], [NEWEST, OLDER]])
         victims = [chance.choice(sorted(self.of_step(self.whole, step))) for step in steps]

@@ -1,4 +1,5 @@
-"""The README and the walks of docs/: their commands run as they stand, and their figures are those of the JSON beside them."""
+"""The README and the walk-throughs of docs/: their commands run as printed there, and their figures equal those of the
+JSON next to them."""
 import json
 import os
 import re
@@ -21,7 +22,8 @@ def as_tested(words):
 
 
 def commands_of(page):
-    """[["simulate", "llama3-70b"], …]: what stands in indented blocks, lines that end in a backslash joined."""
+    """Returns the commands in indented blocks, [["simulate", "llama3-70b"], …], with lines that end in a backslash
+    joined."""
     text = page.read_text().replace("\\\n", " ")
     lines = re.findall(r"^    (?:build/release/)?stretto (.*)$", text, re.M)
     # The list of commands has a description after each.
@@ -63,7 +65,8 @@ class Docs(ProgramTest):
             self.run_commands(walk)
 
     def test_what_quickstart_suggests_next(self):
-        """The commands at its end run, and tell something of use: a step of seconds, no share above 100 %."""
+        """The commands that quickstart suggests at its end run and print plausible results: a step of seconds, and no
+        share above 100 %."""
         commands = re.findall(r"^  build/release/stretto (.*)$", (ROOT / "scripts/quickstart").read_text(), re.M)
         self.assertGreaterEqual(len(commands), 2)
         for words in map(str.split, commands):
@@ -74,7 +77,7 @@ class Docs(ProgramTest):
                     self.assertLessEqual(value[share] or 0, 1)
 
     def test_figures_of_the_readme(self):
-        """Its table is that of docs/measured/compare-quickstart.json, digit by digit."""
+        """The README's table equals docs/measured/compare-quickstart.json, digit by digit."""
         table = (ROOT / "README.md").read_text().split("## The result")[1].split("## Commands")[0]
         value = json.loads((ROOT / "docs/measured/compare-quickstart.json").read_text())
         rows = [row for row in value["rows"] if not row["same_as"]]
@@ -87,7 +90,7 @@ class Docs(ProgramTest):
 
     @unittest.skipUnless(shutil.which("mkdocs"), "mkdocs is not installed")
     def test_site(self):
-        """docs/ builds as a site, with no link that leads nowhere, and every page is in its menu."""
+        """docs/ builds as a site without dead links, and every page is in its menu."""
         done = subprocess.run(["mkdocs", "build", "--strict", "--config-file", ROOT / "mkdocs.yml", "--site-dir", self.folder / "site"],
                               capture_output=True, text=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -1,4 +1,4 @@
-"""Whatever a user gets wrong is one line on standard error that says where and what was expected, and code 2."""
+"""Every user error gives one line on standard error with its place and the expected value, and exit code 2."""
 import os
 import socket
 
@@ -126,7 +126,7 @@ class Files(ProgramTest):
 
 class Keys(ProgramTest):
     def bad(self, line, text, *says):
-        """`text` is put into the scenario's place for it; the error must name the file and the line."""
+        """Appends `text` to a scenario that is valid without it; the error must name the file and the line."""
         path = self.write("bad.toml", "[model]\nnum_layers = 2\nhidden_size = 12\nnum_attention_heads = 3\nseq_length = 7\n"
                           "vocab_size = 256\n" + text)
         return self.fails(2, "show", path, says=[f"bad.toml:{line}:", *says])

@@ -1,4 +1,5 @@
-"""`stretto export`: folders that Hugging Face's programs load, and that come back as the same model with the same loss."""
+"""`stretto export`: Hugging Face's programs can load the exported folders, and a folder that is imported again has the
+same loss."""
 import array
 import json
 import re
@@ -12,7 +13,7 @@ LLAMA = ["--set", "model.normalization=RMSNorm", "--set", "model.swiglu=true", "
 
 
 def gpt2_layout(config):
-    """State dict of transformers' GPT2LMHeadModel without the tied head, by its config."""
+    """Returns the state dict of transformers' GPT2LMHeadModel without the tied head, from its config."""
     h, f = config["n_embd"], config["n_inner"]
     shapes = {"transformer.wte.weight": [config["vocab_size"], h], "transformer.wpe.weight": [config["n_positions"], h]}
     for layer in range(config["n_layer"]):
@@ -24,7 +25,7 @@ def gpt2_layout(config):
 
 
 def llama_layout(config):
-    """That of LlamaForCausalLM."""
+    """Returns the state dict of transformers' LlamaForCausalLM, from its config."""
     h, f = config["hidden_size"], config["intermediate_size"]
     kv = config["num_key_value_heads"] * config["head_dim"]
     shapes = {"model.embed_tokens.weight": [config["vocab_size"], h], "model.norm.weight": [h], "lm_head.weight": [config["vocab_size"], h]}
@@ -50,7 +51,7 @@ class Export(ProgramTest):
         return {name: tensor["shape"] for name, tensor in header.items()}
 
     def values(self, folder):
-        """As numbers, from where the header says that they lie."""
+        """Returns the numbers of each tensor, read at the offsets in the header."""
         data = (self.folder / folder / "model.safetensors").read_bytes()
         begin = 8 + struct.unpack("<Q", data[:8])[0]
         header = json.loads(data[8:begin])

@@ -1,4 +1,5 @@
-"""No command writes to what it reads, nor twice to one file, whatever leads there: code 2, one line, all as it was."""
+"""No command writes to a file that it reads, or twice to one file, even through links: exit code 2, one line, and no
+changed file."""
 import errno
 import fcntl
 import json
@@ -26,7 +27,8 @@ class Files(ProgramTest):
         self.write("model/model.safetensors.index.json", '{"weight_map": {"lm_head.weight": "part.safetensors"}}')
 
     def declared(self, command):
-        """The command's options that take files to read, and to write. All others are known to take none."""
+        """Returns the command's options that take files to read, and those that take files to write. The test knows
+        that all other options take no files."""
         inputs, outputs = [], []
         for line in self.ok(command, "--help").out.splitlines():
             found = re.match(r"\s+(?:-\w,)?(--[\w-]+|[A-Z]+) (\w+)", line)
@@ -141,7 +143,8 @@ class Files(ProgramTest):
                     self.refused(*self.arguments(command), *rest, *given, says=[option])
 
     def test_temporary_files_are_nobodys(self):
-        """Names that a file is written under meanwhile cannot be foreseen: nothing of others is followed or replaced."""
+        """Names of temporary files are unpredictable: the program follows no foreign link and replaces no foreign
+        file."""
         self.write("theirs", "mine alone")
         os.symlink("theirs", self.folder / "x.json.tmp")
         self.write("y.json.tmp", "mine too")

@@ -108,7 +108,7 @@ class GpuCheck(ProgramTest):
             self.assertRegex(file.name, r"^[\w.-]+$")
 
     def test_what_goes_wrong(self):
-        """Nothing of it keeps the next step from being measured."""
+        """No failure of one step prevents the measurements of the next step."""
         (self.bin / "gpu_tests").unlink()
         self.stand_in("python3", PYTHON + "import json, sys\nprint(json.dumps({'step_ms': 1.0}))\n")
         results, said = self.check(1, "gpu_tests", "torch_eager", "llmc")

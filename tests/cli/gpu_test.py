@@ -1,4 +1,5 @@
-"""--backend cuda over a device that is emulated: what the program and its module are to each other. Its times mean nothing."""
+"""--backend cuda on an emulated device: tests how the program and its CUDA module work together. Measured times mean
+nothing here."""
 import json
 import os
 import time

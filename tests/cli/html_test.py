@@ -1,4 +1,4 @@
-"""--html writes one page that loads nothing, is well formed, and says what --json says."""
+"""--html writes one page that loads nothing, is well formed, and agrees with --json."""
 import html.parser
 import json
 import re
@@ -126,7 +126,7 @@ class Html(ProgramTest):
             self.assertIn("fc1.dgrad", names)
 
     def test_stages_are_shown_whole(self):
-        """Sixteen stages of 256 micro-batches: every bar of every stage, and the operations of a stretch."""
+        """Sixteen stages of 256 micro-batches show every bar of every stage, and the operations of one interval."""
         self.write("deep.toml", DEEP)
         value = self.json("simulate", "deep.toml", "--html", "page.html")
         self.assertLess((self.folder / "page.html").stat().st_size, 5_000_000)
@@ -159,7 +159,8 @@ class Html(ProgramTest):
             self.assertLessEqual(max(starts), end)
 
     def test_the_optimizer_is_as_long_as_its_operations(self):
-        """The norm of all gradients waits for all stages in the middle of the optimizer, which is no part of its bars."""
+        """The norm of all gradients waits for all stages in the middle of the optimizer; the optimizer's bars do not
+        include this wait."""
         value = self.json("simulate", "llama3-70b", "--html", "page.html")
         data = json.loads(self.page().data)
         step = data["steps"][0]
@@ -195,7 +196,7 @@ class Html(ProgramTest):
             self.assertRegex(text, f'<text class="label"[^>]*>{re.escape(mode)}</text>')
 
     def test_colours_are_those_of_the_style(self):
-        """A communicator and a phase have one colour on all pages, which the style defines."""
+        """A communicator and a phase have one colour on all pages, and the style defines it."""
         self.write("deep.toml", DEEP)
         colours, text = [], ""
         for layout in (["parallel.virtual_pipeline_model_parallel_size=1"], ["parallel.tensor_model_parallel_size=1"]):

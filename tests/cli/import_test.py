@@ -1,4 +1,4 @@
-"""calibrate --import, validate --components, show --platform: measurements of others, and platforms."""
+"""calibrate --import, validate --components and show --platform: imported measurements, and platforms."""
 import json
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""The installed program: found by name from any folder, with its modules, manual page and completion."""
+"""The installed program finds its files by name from any folder, with its modules, manual page and completion."""
 import os
 import pathlib
 import re

@@ -1,4 +1,4 @@
-"""Scenarios as Megatron-LM's command line and as Megatron-Bridge's CommOverlapConfig, there and back."""
+"""Scenarios are converted to Megatron-LM's command line and to Megatron-Bridge's CommOverlapConfig, and back."""
 import re
 
 from program import ROOT, ProgramTest, main

@@ -1,4 +1,4 @@
-"""--json holds the keys that docs/json.md promises, --trace opens as a trace, and both agree with what is printed."""
+"""--json has the keys that docs/json.md promises, --trace opens as a trace, and both agree with the printed text."""
 import json
 import pathlib
 import random
@@ -217,7 +217,7 @@ class Json(ProgramTest):
         self.assertTrue(json.loads((self.folder / "trace.json").read_text()))
 
     def test_standard_output_holds_json_alone(self):
-        """What people read goes to standard error then."""
+        """If JSON goes to standard output, text for people goes to standard error."""
         platform = ["--platform", PLATFORM]
         for words in (["simulate", self.tiny, *platform], ["simulate", self.tiny, *platform, "--modes"], ["train", self.tiny],
                       ["train", self.tiny, "--ranks", "2"], ["compare", self.tiny, *platform], ["profile", self.tiny],
@@ -252,7 +252,7 @@ class Json(ProgramTest):
         self.assertIn(f"parameters = {model['parameters']}\n", said)
 
     def test_gates_page(self):
-        """The tables of docs/gates.md are those that the program prints."""
+        """The tables of docs/gates.md equal the tables that the program prints."""
         page = (ROOT / "docs/gates.md").read_text()
         tables = self.ok("show", "--gates").out
         self.assertGreater(tables.count("\n"), 40)
@@ -266,7 +266,7 @@ class Json(ProgramTest):
                          [(gate["knob"], gate["needs"], words[gate["when_closed"]], gate["source"], gate["wider"]) for gate in gates])
 
     def test_keys_page(self):
-        """The tables of docs/scenario.md are those that the program prints."""
+        """The tables of docs/scenario.md equal the tables that the program prints."""
         page = (ROOT / "docs/scenario.md").read_text()
         tables = [part for part in self.ok("show", "--keys").out.split("\n\n") if part.startswith("|")]
         self.assertEqual(len(tables), 5)

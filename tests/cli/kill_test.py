@@ -1,7 +1,7 @@
-"""kill -9 at random moments, again and again, changes nothing: the run that is started again until it is done ends with
-the bytes of the run that nobody disturbed. Ranks are threads, and then processes, of which one, the one that has started
-them, or all are killed. STRETTO_KILL_ROUNDS (of each) and STRETTO_KILLS (a round) make it longer; scripts/soak does that.
-A failure prints the seed; STRETTO_KILL_SEED repeats it."""
+"""kill -9 at random moments, many times, does not change the result: a run that is restarted until it is done ends
+with the bytes of an undisturbed run. Ranks are threads in one test and processes in another; there one process, the
+starting process or all processes are killed. STRETTO_KILL_ROUNDS (rounds of each test) and STRETTO_KILLS (kills per
+round) make the test longer; scripts/soak does that. A failure prints the seed; STRETTO_KILL_SEED repeats it."""
 import fcntl
 import os
 import random
@@ -37,11 +37,11 @@ class Kill(ProgramTest):
                 f"training.checkpoint_dir={folder}", *more]
 
     def final(self, folder):
-        """Files of the last checkpoint: of processes, a manifest and shards."""
+        """Returns the files of the last checkpoint; with several processes these are a manifest and shards."""
         return {path.name: path.read_bytes() for path in (self.folder / folder).glob(f"step-{STEPS:08}*")}
 
     def wait_for_end(self, folder):
-        """Ranks that have lost their parent end after their step."""
+        """Waits for ranks that have lost their parent; they end after their current step."""
         lock = self.folder / folder / "stretto.lock"
         if lock.exists():
             with open(lock) as file:

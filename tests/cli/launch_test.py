@@ -1,4 +1,5 @@
-"""Every rank a process: --ranks, launchers as their environment shows them, and what happens when one dies or hangs."""
+"""Every rank is a process: --ranks, launchers as their environments look, and the effects of a rank that dies or
+hangs."""
 import errno
 import json
 import os
@@ -18,7 +19,8 @@ LONG = ["--set", "training.train_iters=100000"]
 
 
 def free_port():
-    """With the one behind it, which torchrun leaves to its processes; below those that the system gives to whoever connects."""
+    """Returns a port that is free together with the next one, which torchrun leaves to its processes; both are below
+    the ports that the system assigns to outgoing connections."""
     while True:
         port = random.randrange(10000, 30000)
         try:
@@ -46,7 +48,7 @@ class Launch(ProgramTest):
             return False
 
     def start_ranks(self, ranks, *arguments):
-        """Returns when the first step has been trained."""
+        """Starts the ranks. Returns when they have trained the first step."""
         process = self.start("train", self.tiny, "--ranks", ranks, *LONG, *arguments)
         self.addCleanup(process.kill)
         for line in process.stdout:
@@ -60,7 +62,7 @@ class Launch(ProgramTest):
         return time.monotonic() - begin, out, err
 
     def launched(self, *environments, arguments=()):
-        """Starts a process for each environment; returns them when they have ended."""
+        """Starts a process for each environment. Returns the processes when they have ended."""
         port = free_port()
         processes = []
         for environment in environments:
@@ -182,7 +184,7 @@ class Launch(ProgramTest):
     @unittest.skipUnless(shutil.which("torchrun"), "PyTorch is not installed")
     @slow
     def test_torchrun(self):
-        """The two options that name rank 9, which is not there, are for Debian 12 (docs/launch.md)."""
+        """The two options that name the nonexistent rank 9 are for Debian 12 (docs/launch.md)."""
         port = free_port()
         command = ["torchrun", "--no_python", "--redirects", "9:1", "--tee", "9:1", "--nproc_per_node", "2", "--master_port", str(port),
                    STRETTO, "train", self.tiny]
@@ -341,7 +343,7 @@ class Launch(ProgramTest):
             self.assertAlmostEqual(step["loss"], whole[step["step"]], delta=1e-4 * step["loss"])
 
     def tensors(self, path):
-        """Name → dtype, shape and bytes, as a safetensors file states them."""
+        """Returns the metadata, and name → dtype, shape and bytes, from a safetensors file."""
         data = path.read_bytes()
         end = 8 + int.from_bytes(data[:8], "little")
         header = json.loads(data[8:end])
@@ -349,7 +351,7 @@ class Launch(ProgramTest):
         return metadata, {name: (t["dtype"], t["shape"], data[end + t["data_offsets"][0]:end + t["data_offsets"][1]]) for name, t in header.items()}
 
     def whole(self, manifest):
-        """The tensors of a checkpoint in shards, put together as docs/checkpoint.md says."""
+        """Returns the tensors of a checkpoint in shards, assembled as docs/checkpoint.md specifies."""
         metadata, none = self.tensors(manifest)
         self.assertEqual(none, {})
         count, whole = int(metadata["shards"]), {}
@@ -417,7 +419,8 @@ class Launch(ProgramTest):
         self.assertIn("resumed from", self.ok(*train, "--set", "training.train_iters=4").out)
 
     def cores(self, *arguments, most=None):
-        """Of each rank, and of a thread of it that came after the first step; and what rank 0 says of it."""
+        """Returns the set of cores of each rank, the union over its threads after the first step; and the lines about
+        cores that rank 0 prints."""
         process = self.start("train", self.tiny, "--ranks", 2, *LONG, *arguments,
                              preexec_fn=(lambda: os.sched_setaffinity(0, most)) if most else None)
         self.addCleanup(process.kill)

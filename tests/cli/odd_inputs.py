@@ -23,7 +23,7 @@ def case(run, code, says, **rest):
 
 
 def scenarios():
-    """A file s.toml that cannot be read, or says what cannot be; the commands take turns."""
+    """Cases with a file s.toml that is unreadable or has impossible values; the commands alternate."""
     whole = [
         (b"", "an empty file"),
         (b"\n\n# nothing\n", "an empty file"),
@@ -196,7 +196,7 @@ def scenarios():
 
 
 def paths():
-    """Files that are none, everywhere a file is named."""
+    """Cases with paths of no regular file, for every argument that names a file."""
     for command in ("show", "simulate", "train", "compare", "profile"):
         yield case([command, "absent.toml"], 2, "absent.toml: expected a readable TOML file, got: No such file")
         yield case([command, "."], 2, "directory")
@@ -231,7 +231,7 @@ def paths():
 
 
 def platforms():
-    """Platform files that say what cannot be. PLATFORM stands for the text of one that works."""
+    """Cases with platform files that have impossible values. PLATFORM stands for the text of a valid platform."""
     def changed(old, new, says):
         return case(["simulate", "tiny.toml", "--platform", "p.toml"], 2, says, files={"p.toml": ("platform", old, new)})
     yield changed("memory_bytes", "memory_GiB", "memory_bytes")
@@ -291,7 +291,7 @@ def usage():
 
 
 def outputs():
-    """Places that cannot be written, found before the work where that can be."""
+    """Cases with unwritable outputs, which the program finds before it begins its work if possible."""
     for command in TINY[1:]:
         yield case([*command, "--json", "no/such/folder/x"], 2, "No such file")
         yield case([*command, "--json", "."], 2, "directory")
@@ -310,7 +310,7 @@ def outputs():
 
 
 def imports():
-    """Numbers that nobody can mean, and tables that are no text, of `calibrate --import`."""
+    """Cases of `calibrate --import` with implausible numbers, and with tables that are not text."""
     run = ["calibrate", "-o", "new.toml", "--base", "h100-sxm"]
     for option in ("--peak_TFLOPs", "--hbm_GBps", "--memory_GiB", "--nvlink_GBps", "--network_GBps"):
         for number in ("nan", "-nan", "inf", "-inf", "-1", "0", "1e309", "1e-300", "2e6"):
@@ -367,7 +367,7 @@ def environments():
 
 
 def sizes():
-    """Steps that are too large, and too little memory."""
+    """Cases with steps that are too large, and with too little memory."""
     def large(key, *settings, code=2, **rest):
         words = [word for setting in settings for word in ("--set", setting)]
         return case([*TINY[1], *words], code, key, **rest)

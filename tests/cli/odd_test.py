@@ -36,7 +36,7 @@ def lay(folder, files):
 
 
 def contents(folder):
-    """What lies there: names with kind, permissions and bytes."""
+    """Returns the contents of the folder: names with kind, permissions and bytes."""
     result = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
@@ -76,7 +76,7 @@ def execute(one, folder):
 
 
 def fault_of(one):
-    """What is wrong with what the program did, "" when nothing is."""
+    """Runs a case. Returns the fault in the program's behaviour, or "" if there is none."""
     if os.geteuid() == 0 and any(isinstance(content, tuple) and content[0] == "locked" for content in one.get("files", {}).values()):
         return ""  # root can read everything
     if "limit_KiB" in one and not LIMITS_MEMORY:

@@ -1,4 +1,5 @@
-"""What the tests of the program share: running it, and a tiny scenario. Standard library only."""
+"""Functions and classes that the tests of the program share: they run the program and have a tiny scenario. They use
+only the standard library."""
 import json
 import os
 import pathlib
@@ -57,7 +58,7 @@ repeats = 3
 
 
 def documented_keys(command):
-    """The tree of keys in the row of docs/json.md. {} is a value whose keys are not listed there."""
+    """Returns the tree of keys in the command's row of docs/json.md. {} is a value whose keys are not listed there."""
     row = next(line for line in (ROOT / "docs/json.md").read_text().splitlines() if line.startswith(f"| `{command}` |"))
     text = re.sub(r"and (`\w+`) \(each (\{[^}]*\})\)", r"\2, \1 \2", row.split("|")[2])
     while (shorter := re.sub(r"\([^()]*\)", "", text)) != text:
@@ -84,7 +85,7 @@ def differing_keys(value, keys, place):
 
 
 class ProgramTest(unittest.TestCase):
-    """Each test has a folder of its own with tiny.toml and text.txt, and no platform file that anyone calibrated."""
+    """Each test has its own folder with tiny.toml and text.txt, and no calibrated platform file."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="stretto-")
@@ -100,7 +101,8 @@ class ProgramTest(unittest.TestCase):
         return str(path)
 
     def environment_that_fails(self, call, path, error):
-        """Every `call` on a file whose path has `path` in it fails with that errno."""
+        """Returns an environment in which every `call` on a file whose path contains `path` fails with the errno
+        `error`."""
         return dict(self.environment, LD_PRELOAD=FAIL_IO, STRETTO_FAIL_IO=f"{call} {path} {error}")
 
     def start(self, *arguments, stdout=subprocess.PIPE, environment=None, **options):
@@ -108,7 +110,8 @@ class ProgramTest(unittest.TestCase):
                                 stdout=stdout, stderr=subprocess.PIPE, text=True, **options)
 
     def wait_until_it_catches(self, process, number):
-        """A signal that comes before its handler ends the program at once, and a busy machine is slow to get there."""
+        """Waits until the process has a handler for the signal. Without the handler a signal ends the program at once,
+        and a busy machine is slow to install the handler."""
         for _ in range(1200):
             status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
             caught = [line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")]
@@ -143,7 +146,7 @@ class ProgramTest(unittest.TestCase):
         return process
 
     def assert_as_documented(self, command, value):
-        """Holds every key of a command's JSON, at every depth, to its row of docs/json.md: none too few, none too many."""
+        """Checks that the keys of a command's JSON, at every depth, equal its row of docs/json.md."""
         self.assertEqual(sorted(set(differing_keys(value, documented_keys(command), command))), [])
 
     def assert_keys(self, value, keys):

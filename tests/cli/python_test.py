@@ -1,4 +1,4 @@
-"""import stretto, and a C++ program outside the tree on the installed library."""
+"""import stretto, and a C++ program outside the source tree that uses the installed library."""
 import json
 import os
 import pathlib
@@ -97,7 +97,8 @@ for number, call in enumerate(calls):
         self.assertIn('did you mean "platforms"?', said)
 
     def test_values_are_those_of_a_file(self):
-        """Dicts are tables, and text in them is quoted; at the top it is as --set takes it."""
+        """Dicts become tables, and strings inside a value are quoted; a top-level string is passed as --set takes
+        it."""
         printed = self.python("""
 import pathlib, stretto
 class Number(float):

@@ -1,4 +1,5 @@
-"""How large a step becomes with the number of ranks: it does not. And what is too large is refused before it is built."""
+"""The size of a step does not grow with the number of ranks, and the program refuses a step that is too large before
+it builds the step."""
 import os
 import subprocess
 
@@ -40,7 +41,7 @@ ranks_per_device = 1
 
 
 def usage(*arguments):
-    """Of a run that succeeds: seconds of processor time, and the most memory that it held."""
+    """Runs the program, which must succeed. Returns its processor time in seconds and its peak memory in KiB."""
     child = subprocess.Popen([STRETTO, *map(str, arguments)], stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)

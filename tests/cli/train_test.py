@@ -35,7 +35,7 @@ class Train(ProgramTest):
             self.fails(2, "train", self.tiny, "--log-interval", wrong, says=["--log-interval"])
 
     def test_mode(self):
-        """The knobs of a mode instead of the scenario's, also in processes of their own."""
+        """--mode replaces the scenario's overlap knobs with those of a mode, also with ranks in separate processes."""
         for ranks in ([], ["--ranks", "2"]):
             for mode, schedule in (("plain", "plain"), ("overlap_grad_reduce", "overlap_grad_reduce"), (None, "overlap_param_gather")):
                 words = ["--mode", mode] if mode else []
