@@ -10,6 +10,7 @@ struct Bf16 {
   std::uint16_t bits = 0;
 };
 
+// Returns the equal f32; there is no rounding.
 inline float to_float(Bf16 value) { return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16); }
 
 // Round to nearest, ties to even; overflow gives infinity; a NaN stays a (quiet) NaN with its sign.

@@ -6,7 +6,7 @@
 
 namespace stretto::cli {
 
-// Checks that an option's number lies between the two. CLI::Range accepts nan, which is neither below nor above any
+// Checks that an option's number lies in [least, most]. CLI::Range accepts nan, which is neither below nor above any
 // number; so every option that takes a number with a point has this validator.
 inline CLI::Validator number_from(double least, double most) {
   return CLI::Validator(

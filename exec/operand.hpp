@@ -8,7 +8,8 @@
 
 namespace stretto::exec {
 
-// One bound operand: the address of its data, in the executor's kind of memory, and its shape. Does not own the data.
+// One bound operand: the address of its data, in the executor's kind of memory (host or device), and its shape in
+// elements. Does not own the data. If rows is 1, ld has no meaning.
 struct Operand {
   void* data = nullptr;
   Dtype dtype = Dtype::f32;
@@ -16,7 +17,8 @@ struct Operand {
   AccessMode mode = AccessMode::read;
 };
 
-// Returns the operands of one part of a fused work, out of the operands of the fused work.
+// Returns the operands of one part of a fused work, in the part's order; `whole` has the operands of the fused work. An
+// operand that the part only reads has AccessMode::read, whatever its mode in `whole`.
 inline std::vector<Operand> operands_of(const Part& part, std::span<const Operand> whole) {
   std::vector<Operand> operands;
   for (const Part::Operand& operand : part.operands) {

@@ -27,11 +27,13 @@ class EventHeap {
     bool before(const Event& other) const { return time != other.time ? time < other.time : order < other.order; }
   };
 
+  // `lanes` is the number of lanes; lanes are numbered from 0. No later call allocates memory.
   explicit EventHeap(std::size_t lanes) : position_(lanes, kAbsent) { heap_.reserve(lanes); }
 
+  // Returns the time of the earliest event, kNever if there is none. O(1).
   Picoseconds next_time() const { return heap_.empty() ? kNever : heap_.front().time; }
 
-  // Adds or moves the lane's event.
+  // Adds the lane's event, or moves it to `time`. O(log lanes).
   void schedule(std::uint32_t lane, Picoseconds time, EventKind kind) {
     if (lane == fired_) fired_ = kAbsent;
     const Event event{time, static_cast<std::uint64_t>(kind) << 32 | lane};
@@ -47,18 +49,19 @@ class EventHeap {
     }
   }
 
-  // Returns the earliest event. The event stays in place until settle(), because the lane is nearly always scheduled
-  // anew while its event is handled, and then one sift replaces a removal and an insertion.
+  // Returns the earliest event; there must be one. The event stays in place until settle(), because the lane is nearly
+  // always scheduled anew while its event is handled, and then one sift replaces a removal and an insertion.
   Event fire() {
     const Event top = heap_.front();
     fired_ = top.lane();
     return top;
   }
+  // Removes the fired event unless schedule() has replaced it meanwhile. Call it once after the event was handled.
   void settle() {
     if (fired_ != kAbsent) remove(std::exchange(fired_, kAbsent));
   }
 
-  // Removes the lane's event, which has not fired.
+  // Removes the lane's event, which must exist and must not have fired. O(log lanes).
   void cancel(std::uint32_t lane) {
     assert(lane != fired_ && position_[lane] != kAbsent);
     remove(lane);

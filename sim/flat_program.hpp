@@ -14,6 +14,7 @@ namespace stretto::sim {
 
 enum class FlatKind : std::uint8_t { compute, collective, send, receive };
 
+// One operation of a lane. Times are in picoseconds; durations are those without interference.
 struct FlatOp {
   Picoseconds duration = 0;  // compute: Demand.alone
   // time at which the host has issued it (its group), after its segment began (HostCosts)
@@ -33,6 +34,8 @@ struct FlatOp {
   bool operator==(const FlatOp&) const = default;
 };
 
+// An operation waits until operation `position` of lane `lane` of its own rank has finished (or started, by `kind`),
+// `steps_ago` steps before the current one.
 struct FlatWait {
   std::uint32_t position = 0;
   LaneId lane = 0;
@@ -47,6 +50,7 @@ struct FlatProgram {
   std::vector<FlatWait> waits;
   std::vector<SoloShape> shapes;
   std::vector<int> lane_cores;  // [lane]: the most cores that one of its operations, or its data movement, holds
+  // Returns the number of operations of a lane in one step.
   std::uint32_t length(LaneId lane) const { return lane_begin[lane + 1] - lane_begin[lane]; }
   bool operator==(const FlatProgram&) const = default;
 };

@@ -18,6 +18,7 @@ struct SimInputs {
   const std::vector<BoundProgram>& programs;
   const std::vector<std::shared_ptr<const FlatProgram>>& flat;
   const Partners& partners;
+  // Returns the costs of the program of simulated rank `rank`, an index into `programs`.
   const OpCosts& costs_of(std::uint32_t rank) const { return costs.of(programs[rank].rank); }
 };
 

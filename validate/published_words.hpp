@@ -8,6 +8,7 @@
 namespace stretto::validate {
 
 // Normalises words for comparison: lower case, without blanks, quotes and the signs - _ ( ) : =.
+// Bytes outside ASCII are kept unchanged.
 std::string folded(std::string_view text);
 
 // A cell whose words are removed from it one after the other.
@@ -61,6 +62,7 @@ struct PublishedWords {
   std::map<std::string, Sizes> sizes;  // [folded name of the model]
   std::vector<Habit> habits;
 
+  // Returns whether the folded cell is one of the words for "not used", or empty.
   bool is_nothing(std::string_view cell) const;
 };
 

@@ -58,6 +58,8 @@ __device__ P* pack_at(Address* address) {
 #endif
   return reinterpret_cast<P*>(address);
 }
+// load() widens N elements to f32, and store() rounds them once to nearest, ties to even. Both access the
+// whole pack with one instruction, so the address must be aligned to it.
 template <int N, class T>
 __device__ void load(float (&to)[N], const T* from) {
   const Pack<T, N> pack = *pack_at<const Pack<T, N>>(from);
@@ -93,6 +95,7 @@ __device__ inline float warp_max(float value) {
 }
 
 // Reductions over a one-dimensional thread block of whole warps. All threads must call them, and all get the result.
+// Returns Σ value over the block, in a fixed order: within each warp, then over the warps.
 template <class T>
 __device__ T block_sum(T value) {
   __shared__ T of_warp[kWarp];
@@ -103,6 +106,7 @@ __device__ T block_sum(T value) {
   __syncthreads();
   return warp_sum(lane < warps ? of_warp[lane] : T(0));
 }
+// Returns the maximum over the block; NaN if any value is NaN.
 __device__ inline float block_max(float value) {
   __shared__ float of_warp[kWarp];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;

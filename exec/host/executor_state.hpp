@@ -107,9 +107,12 @@ class Residence {
   std::vector<int> held_;
 };
 
+// All data of an executor. The schedule and options.processes are borrowed and must outlive this object; everything
+// else is owned, and the pointers in Rank point to it.
 struct HostExecutor::State {
   const Schedule& schedule;
   HostOptions options;
+  // The lane threads change no vector from here to `links`, only the objects behind the pointers.
   std::vector<BoundProgram> programs;
   std::vector<std::unique_ptr<Rank>> ranks;
   std::vector<std::unique_ptr<CorePool>> devices;
@@ -122,6 +125,7 @@ struct HostExecutor::State {
   // Commands to the lane threads: run() raises `steps_wanted`, and every lane works until it has done that many steps.
   std::mutex command_mutex;
   std::condition_variable commanded, all_idle;
+  // `command_mutex` guards the members from here to `is_hung`.
   std::uint64_t steps_wanted = 0;
   std::size_t busy = 0;
   bool quit = false;
@@ -156,26 +160,44 @@ struct HostExecutor::State {
   // the operation when a peer did not arrive within the timeout; lane_main passes the latter to fail(), which stops all
   // ranks.
   void lane_main(Rank& rank, LaneId lane);
+  // Runs the lane's operations of step `step`, which counts from 0, in order; appends a row for each.
   void run_step(Rank& rank, LaneId lane, std::uint64_t step, std::vector<TimelineRow>& rows);
+  // Runs operation `op`, an index into the program's operations that is not a message, after its waits. `previous_end`
+  // is the end of the lane's previous operation in this step, 0 for the first. Returns the operation's row.
   TimelineRow run_operation(Rank& rank, LaneId lane, std::uint64_t step, std::uint32_t op, Picoseconds previous_end);
   // Runs the joined sends and receives `group`; appends a row for each.
   void exchange(Rank& rank, LaneId lane, std::uint64_t step, std::span<const std::uint32_t> group,
                 std::vector<TimelineRow>& rows);
+  // Throws Aborted if `outcome` is `aborted`, otherwise Error(runtime): the operation, the timeout, and `whom` it
+  // waited for.
   [[noreturn]] void give_up(const Rank& rank, std::uint32_t op, WaitOutcome outcome, const std::string& whom);
+  // Returns the time at which the scenario's link, or the communicator's channels if they are slower, would have moved
+  // `bytes` in `steps` steps that each pay the latency; `begin` if the link is not limited.
   Clock::time_point deadline_of(Clock::time_point begin, const Communicator& communicator, std::int64_t steps,
                                 std::int64_t bytes) const;
   bool await(Rank& rank, const BoundOp& op, std::uint64_t step);  // returns whether it had to wait
   // Counts an operation as started or finished, and wakes the lanes that wait for it.
   void advance(Rank& rank, LaneId lane, std::uint64_t LaneProgress::*counter);
+  // Runs a compute operation on one core of the rank's pool. Sets `row`'s start, transfer and end.
   void compute(Rank& rank, std::uint32_t op, TimelineRow& row);
+  // Runs a collective, within this process or with others. Sets `row`'s start, transfer and end.
   void communicate(Rank& rank, std::uint32_t op, const Collective& collective, TimelineRow& row);
+  // Waits at the group's barrier for all members. Returns the time at which the last one came.
   Clock::time_point meet(Rank& rank, std::uint32_t op, CommGroup& group);
   // Communication with other processes: remote.cpp.
+  // Connects to the processes of all partners, and makes a failure of the process group stop the lanes.
   void reach_others();
+  // Runs the joined sends and receives `group` and releases `residence`. Sets transfer and end
+  // of each of `rows`.
   void exchange_remotely(Rank& rank, LaneId lane, std::span<const std::uint32_t> group, Residence& residence,
                          std::span<TimelineRow> rows);
+  // Runs a collective whose members are other processes.
   void communicate_remotely(Rank& rank, std::uint32_t op, const Collective& collective, const Residence& residence);
+  // Moves the bytes of all transfers of operation `op`, an index into the program's operations. When a peer has closed
+  // its connection, the failure that the process group reports within 2 s takes precedence.
   void move(const Rank& rank, std::uint32_t op, std::vector<wire::Transfer> transfers);
+  // Waits until no lane works; `command_lock` holds command_mutex. A computation that does not return is reported to
+  // fail(). Sets is_hung and returns when a computation still runs after a failure and a grace period.
   void await_idle(std::unique_lock<std::mutex>& command_lock);
   void rethrow_failure();                                              // with command_mutex held
   std::string longest_computation(std::chrono::nanoseconds at_least);  // "" when no computation takes that long

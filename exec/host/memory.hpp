@@ -20,7 +20,9 @@ class RankMemory {
  public:
   RankMemory(const Schedule& schedule, const RolePlan& plan);
 
+  // Returns whether this rank holds the storage.
   bool has(StorageId storage) const { return offset_bytes_[storage] != RolePlan::kNowhere; }
+  // Returns the first byte of a storage that this rank holds. The pointer is valid as long as this object.
   std::byte* at(StorageId storage) {
     assert(has(storage));
     return arena_.get() + offset_bytes_[storage];

@@ -15,6 +15,8 @@ struct Sum {
   std::string trouble;
 };
 using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
+// Evaluates the text between $(( and )). `lookup` returns the value of a shell variable, or nothing if it has none.
+// Throws nothing of its own.
 Sum sum_of(std::string_view expression, const Lookup& lookup);
 
 }  // namespace stretto::shell

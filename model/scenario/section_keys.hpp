@@ -5,9 +5,12 @@
 
 namespace stretto {
 
-// Internal to keys.cpp and the rows of each section.
+// Internal to model/scenario: keys.cpp concatenates the keys of all sections.
+
+// Returns the bounds of a count: 1 ≤ value ≤ max.
 constexpr Bounds up_to(std::int64_t max) { return {.min = 1, .max = double(max)}; }
 
+// Return the keys of one section of a scenario file. Their ScenarioKey::section is empty; keys.cpp sets it.
 std::vector<ScenarioKey> model_keys();
 std::vector<ScenarioKey> parallel_keys();
 std::vector<ScenarioKey> overlap_keys();

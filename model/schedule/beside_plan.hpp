@@ -13,6 +13,7 @@ struct BesidePlan {
   std::string source;      // source of the number, or of the formula
 };
 
+// Returns the bytes of all parts together.
 inline std::int64_t sum_of(const std::vector<BesidePlan>& parts) {
   std::int64_t bytes = 0;
   for (const BesidePlan& part : parts) bytes += part.bytes;

@@ -8,6 +8,7 @@ namespace stretto {
 // mantissa. Only ScaledCast reads and writes e4m3, and an e4m3 buffer holds the scales too.
 enum class Dtype : std::uint8_t { f32, f64, bf16, i32, e4m3 };
 
+// Returns the size of an element in bytes.
 constexpr std::int64_t bytes_of(Dtype dtype) {
   switch (dtype) {
     case Dtype::f64:
@@ -27,6 +28,7 @@ constexpr std::int64_t bytes_of(Dtype dtype) {
 // (Micikevicius et al., arXiv 1710.03740).
 constexpr Dtype accumulation_of(Dtype dtype) { return dtype == Dtype::bf16 ? Dtype::f32 : dtype; }
 
+// Returns the name of the type as the program prints it; "?" for a value outside the enumeration.
 constexpr std::string_view name_of(Dtype dtype) {
   switch (dtype) {
     case Dtype::f32:

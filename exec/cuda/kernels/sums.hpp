@@ -3,7 +3,9 @@
 
 namespace stretto::cuda {
 
-// sum += factor · Σ x[i], in f64 and in an order that depends only on `count`. Launch one block.
+// *sum += factor · Σ x[i], in f64. The order depends only on `count` and the block's size, so equal launches give equal
+// bits. Launch exactly one block of whole warps. `x` has `count` contiguous elements; x and sum are borrowed device
+// memory.
 template <class T>
 __global__ void add_sum_kernel(const T* x, std::int64_t count, double factor, double* sum) {
   double own = 0;

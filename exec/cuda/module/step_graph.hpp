@@ -5,7 +5,8 @@
 
 namespace stretto::cuda {
 
-// A captured step, ready to be launched repeatedly.
+// A captured step, ready to be launched repeatedly. Owns both CUDA handles; nullptr: not captured yet. The graph refers
+// to device memory, streams and events of the executor, which must outlive the last launch. For one thread.
 struct StepGraph {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t runnable = nullptr;

@@ -19,11 +19,13 @@ T* data_of(const Operand& operand) {
   return static_cast<T*>(operand.data);
 }
 
+// Returns the first element of row `row`; T must match the operand's dtype, and `row` is not checked.
 template <class T>
 T* row_of(const Operand& operand, std::int64_t row) {
   return data_of<T>(operand) + row * operand.ld;
 }
 
+// Returns whether the operand is [rows, cols] and its rows do not overlap. Kernels assert this.
 inline bool has_shape(const Operand& operand, std::int64_t rows, std::int64_t cols) {
   return operand.rows == rows && operand.cols == cols && (operand.ld >= cols || rows == 1);
 }
@@ -33,6 +35,7 @@ inline bool is_contiguous(const Operand& operand) { return operand.rows == 1 || 
 
 inline std::int64_t elements_of(const Operand& operand) { return operand.rows * operand.cols; }
 
+// Returns whether all operands have the type of the first one. There must be at least one.
 inline bool have_one_dtype(std::span<const Operand> operands) {
   for (const Operand& operand : operands) {
     if (operand.dtype != operands[0].dtype) return false;
@@ -40,10 +43,11 @@ inline bool have_one_dtype(std::span<const Operand> operands) {
   return true;
 }
 
-// Loop bounds over operands of equal shape: one long row when all are contiguous, else row by row.
+// Loop bounds over operands: one long row when all are contiguous, else row by row.
 struct LoopShape {
   std::int64_t rows = 0, cols = 0;
 };
+// Returns the loop bounds of operands whose shapes must be equal; a debug build asserts that.
 inline LoopShape loop_of(std::initializer_list<const Operand*> operands) {
   const Operand& first = **operands.begin();
   for (const Operand* operand : operands) {
@@ -64,7 +68,8 @@ inline std::int32_t index_at(const Operand& indices, std::int64_t row, std::int6
   return index;
 }
 
-// Calls fn(T{}) with the element type of a compute operand.
+// Calls fn(T{}) with the element type of a compute operand, f32 or f64. Any other type is an error of the caller: a
+// debug build asserts, a release build calls nothing.
 template <class Fn>
 void with_compute_type(Dtype dtype, Fn fn) {
   switch (dtype) {

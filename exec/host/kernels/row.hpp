@@ -24,6 +24,7 @@ Simd<T> load(const T* from, std::int64_t count, T pad = T(0)) {
   return lanes;
 }
 
+// Stores the first `count` of kSimdWidth elements at `to`; further memory is not touched.
 template <class T>
 void store(T* to, std::int64_t count, const Simd<T>& lanes) {
   if (count >= kSimdWidth<T>) {

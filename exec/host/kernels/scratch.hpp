@@ -5,7 +5,8 @@
 
 namespace stretto::host {
 
-// Returns at least `elements` elements of uninitialised memory that belongs to the calling thread until its next call
+// Returns at least `elements` elements of uninitialised memory, aligned for Eigen, that belongs to the calling thread
+// until its next call
 // with this T. The memory grows as needed and is kept until the thread ends.
 template <class T>
 T* thread_scratch(std::int64_t elements) {
