@@ -1,8 +1,8 @@
-# Where an installed Stretto lies, and the Debian package that CPack makes of it (cpack -G DEB in the build folder).
+# The folders of an installed Stretto, and the Debian package that CPack makes of it (cpack -G DEB in the build folder).
 #   bin/stretto                          the program
-#   lib/stretto/                         modules that it loads when they are asked for
+#   lib/stretto/                         modules that the program loads when it needs them
 #   lib/libstretto.so, include/stretto/  the library; find_package(Stretto)
-#   lib/python3/dist-packages/stretto/   the Python module, where Python's headers and pybind11 are there
+#   lib/python3/dist-packages/stretto/   the Python module, if Python's headers and pybind11 are installed
 #   share/stretto/{platforms,profiles,models,modes}/, published.csv and .toml   found by name: base/data_folder.hpp
 include(GNUInstallDirs)
 install(TARGETS stretto RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
@@ -28,7 +28,7 @@ if(TARGET stretto_api)
   install(FILES ${CMAKE_BINARY_DIR}/StrettoConfigVersion.cmake DESTINATION lib/cmake/Stretto)
 endif()
 
-# The program describes its own command line, so that neither page nor completion can be behind it.
+# The program generates its manual page and completion, so neither can be outdated.
 set(generated ${CMAKE_BINARY_DIR}/generated)
 add_custom_command(OUTPUT ${generated}/stretto.1 ${generated}/stretto.bash DEPENDS stretto
                    COMMAND stretto --print-man > ${generated}/stretto.1
@@ -45,7 +45,7 @@ set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 # dpkg-shlibdeps (dpkg-dev) names the packages of the libraries.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-# The package holds what runs on any machine; the GPU's module needs NVIDIA's libraries.
+# The package has only files that run on any machine; the module for GPUs needs NVIDIA's libraries.
 set(CPACK_COMPONENTS_ALL Unspecified)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_COMPONENTS_GROUPING ALL_COMPONENTS_IN_ONE)
