@@ -84,7 +84,7 @@ class StepRecorder {
     std::vector<TimelineRow> rows;
   };
   bool is_steady(int step) const {
-    // Two equal periods are not enough: a lane may fall behind more and more without holding up the others.
+    // Two equal periods suffice, because a lane may fall behind more and more without holding up the others.
     if (step > 1 && std::abs(static_cast<double>(period(step) - period(step - 1))) <=
                         kSteady * static_cast<double>(period(step)))
       return true;
