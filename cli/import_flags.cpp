@@ -30,12 +30,12 @@ std::string script_of(const std::string& path) {
 }
 
 // Returns the text of a file that settings include: by its path; in the settings' folder; of a configuration also in a
-// folder above it; of a script also by its name alone.
+// folder above it; of a script or program also by its name alone.
 std::optional<std::string> further_file(const std::string& folder, const std::string& path) {
   namespace fs = std::filesystem;
   const std::string extension = fs::path(path).extension().string();
   const bool is_script = extension == ".sh" || extension == ".bash" || extension == ".slurm" ||
-                         extension == ".sbatch" || extension == ".env";
+                         extension == ".sbatch" || extension == ".env" || extension == ".py";
   const bool is_config = extension == ".yaml" || extension == ".yml" || extension == ".toml";
   if (!is_script && !is_config) return std::nullopt;
   std::vector<fs::path> candidates = {fs::path(path), fs::path(folder) / path};

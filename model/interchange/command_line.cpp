@@ -219,6 +219,7 @@ CommandLine command_line_of(std::string_view text, const std::string& name, cons
   launcher.take(run.batch);
   // The last program with flags is the one that trains; earlier ones prepare data.
   const shell::Call* best = nullptr;
+  int others = 0;  // calls of the same program with other settings
   std::size_t begin = std::string::npos;
   for (const shell::Call& call : run.calls) {
     std::string program;
@@ -226,18 +227,26 @@ CommandLine command_line_of(std::string_view text, const std::string& name, cons
     const bool is_first = best == nullptr;
     const bool is_program = at != std::string::npos && has_settings(call.words, at);
     const bool trains = program.find("train") != std::string::npos || program.find("gpt") != std::string::npos;
-    if (is_program && (is_first || trains || line.program.empty())) {
+    if (is_program && (is_first || trains || line.program.empty() || program == line.program)) {
+      if (!is_first && program == line.program && call.words != best->words) ++others;
       best = &call;
       begin = at;
       line.program = program;
     }
   }
+  if (others > 0)
+    line.notes.push_back("the script starts " + line.program + " " + std::to_string(others + 1) +
+                         " times with other settings: the last is meant");
   if (best != nullptr && !line.program.empty()) {
     launcher.take(Words(best->words.begin(), best->words.begin() + static_cast<std::ptrdiff_t>(begin)));
     add_flags(best->words, begin, best->line, line.flags);
     add_overrides(best->words, begin, line.overrides);
   } else {
     take_pieces(run, launcher, line);
+    // A program without flags may have its settings inside.
+    if (line.flags.empty())
+      for (const shell::Call& call : run.calls)
+        if (program_in(call.words, line.program) != std::string::npos) launcher.take(call.words);
   }
   launcher.finish();
   if (!line.gpus && !line.processes)

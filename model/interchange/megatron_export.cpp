@@ -157,9 +157,11 @@ Translation to_megatron(const Scenario& scenario) {
         "Megatron-LM asserts more than 2 stages with virtual ones and without overlap_p2p_comm (arguments.py:1006)");
   // With distributed checkpoints the first bucket's gather cannot overlap with the optimizer's step
   // (arguments.py:1073). Megatron-FSDP asserts its own format of checkpoints (arguments.py:1172).
-  if (parallel.shards_gradients())
-    line("--ckpt-format fsdp_dtensor");
-  else if (is_interleaved && scenario.overlap.overlap_param_gather_with_optimizer_step)
+  if (parallel.shards_gradients()) line("--ckpt-format fsdp_dtensor");
+  // Megatron-FSDP keeps gradients in the type of parameters by default.
+  if (parallel.shards_gradients() && scenario.overlap.grad_reduce_in_fp32)
+    line("--megatron-fsdp-main-grads-dtype fp32");
+  if (!parallel.shards_gradients() && is_interleaved && scenario.overlap.overlap_param_gather_with_optimizer_step)
     line("--ckpt-format torch");
   for (const char* always : kAlways) line(always);
   result.text += "\n";

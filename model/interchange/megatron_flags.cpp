@@ -36,6 +36,7 @@ std::vector<FlagRule> make_rules() {
       {"--vision-model-type", kRefused, "image encoders"},
       {"--vision-pretraining", kRefused, "image encoders"},
       {"--retro-add-retriever", kRefused, "retrieval"},
+      {"--model-provider", kRefused, "image encoders", "gpt"},
 
       // ---- experts: flags without effect in a dense model ----
       {"--moe-", kNo},
@@ -227,7 +228,6 @@ std::vector<FlagRule> make_rules() {
       {"--no-align-grad-reduce", kNear, "gradients are reduced as soon as they are there"},
       {"--disable-align-grad-reduce", kNear, "gradients are reduced as soon as they are there"},
       {"--overlap-grad-reduce-", kNo},
-      {"--accumulate-allreduce-grads-in-fp32", kNo},
       {"--use-sharp", kNear, "NCCL's own algorithms reduce, without the network's help"},
       {"--sharp-enabled-group", kNo},
       {"--high-priority-stream-groups", kNear,
@@ -272,7 +272,6 @@ std::vector<FlagRule> make_rules() {
       // ---- training ----
       {"--optimizer", kNear, "predicted with Adam's traffic and state", "adam|adamw"},
       {"--use-precision-aware-optimizer", kNear, "the optimizer's state is in f32"},
-      {"--main-grads-dtype", kNear, "gradients are summed in f32", "fp32"},
       {"--main-params-dtype", kNear, "the optimizer's parameters are in f32", "fp32"},
       {"--exp-avg-dtype", kNear, "the optimizer's moments are in f32", "fp32"},
       {"--exp-avg-sq-dtype", kNear, "the optimizer's moments are in f32", "fp32"},
@@ -340,6 +339,7 @@ std::vector<FlagRule> make_rules() {
       {"--skip-prompt-log-probs", kNo},
       {"--nccl-all-reduce-for-prefill", kNo},
       {"--export-", kNo},
+      {"--export-kd-", kNear, "the student's step alone is predicted, without the teacher's pass"},
       {"--modelopt-", kNo},
       {"--kd-", kNear, "the student's step alone is predicted"},
       {"--logits-", kNo},
@@ -533,11 +533,22 @@ struct Program {
 };
 // Megatron-LM's own programs and examples, by a part of their names.
 constexpr Program kPrograms[] = {
-    {"pretrain_bert", "encoders"},      {"pretrain_t5", "encoders"},           {"pretrain_ict", "encoders"},
-    {"pretrain_retro", "retrieval"},    {"pretrain_vision", "image encoders"}, {"pretrain_vlm", "image encoders"},
-    {"mimo/", "image encoders"},        {"multimodal/", "image encoders"},     {"tasks/main", "retrieval"},
-    {"inference", "inference"},         {"text_generation", "inference"},      {"text_gen", "inference"},
-    {"pretrain_mamba", "Mamba layers"}, {"pretrain_hybrid", "Mamba layers"},   {"train_mamba", "Mamba layers"},
+    {"pretrain_bert", "encoders"},
+    {"pretrain_t5", "encoders"},
+    {"pretrain_ict", "encoders"},
+    {"pretrain_retro", "retrieval"},
+    {"pretrain_vision", "image encoders"},
+    {"pretrain_vlm", "image encoders"},
+    {"mimo/", "image encoders"},
+    {"multimodal/", "image encoders"},
+    {"tasks/main", "retrieval"},
+    {"tasks/msdp", "inference"},
+    {"inference", "inference"},
+    {"text_generation", "inference"},
+    {"text_gen", "inference"},
+    {"pretrain_mamba", "Mamba layers"},
+    {"pretrain_hybrid", "Mamba layers"},
+    {"train_mamba", "Mamba layers"},
 };
 
 }  // namespace
@@ -566,6 +577,31 @@ bool is_neutral(const FlagRule& rule, const std::vector<std::string>& values) {
     at = end + 1;
   }
   return false;
+}
+
+std::string_view effect_of_variable(std::string_view name, std::string_view value) {
+  struct Effect {
+    std::string_view name, says, neutral;
+  };
+  constexpr std::string_view kChoice = "NCCL chooses algorithms and protocols by itself";
+  constexpr Effect kEffects[] = {
+      {"NCCL_ALGO", kChoice, ""},
+      {"NCCL_PROTO", kChoice, ""},
+      {"NCCL_NVLS_ENABLE", "NCCL may reduce inside switches where the platform's curves have it", "1"},
+      {"NCCL_MIN_CTAS", "NCCL chooses the number of its channels", ""},
+      {"NCCL_MAX_CTAS", "NCCL chooses the number of its channels", ""},
+      {"NCCL_MIN_NCHANNELS", "NCCL chooses the number of its channels", ""},
+      {"NCCL_MAX_NCHANNELS", "NCCL chooses the number of its channels", ""},
+      {"NCCL_P2P_NET_CHUNKSIZE", "messages between nodes are of NCCL's chunks", ""},
+      {"NVTE_FWD_LAYERNORM_SM_MARGIN", "norms may take all SMs", "0"},
+      {"NVTE_BWD_LAYERNORM_SM_MARGIN", "norms may take all SMs", "0"},
+      {"NVTE_ALLOW_NONDETERMINISTIC_ALGO", "kernels are the fastest ones, not the deterministic ones", "1"},
+      {"TORCH_NCCL_HIGH_PRIORITY", "no stream comes first; [cluster] high_priority_stream_groups says so", "0"},
+      {"TP_COMM_OVERLAP_CFG", "the file is not read", ""},
+  };
+  for (const Effect& one : kEffects)
+    if (one.name == name && (one.neutral.empty() || one.neutral != value) && !value.empty()) return one.says;
+  return "";
 }
 
 std::string_view other_kind_of(std::string_view program) {

@@ -24,6 +24,10 @@ const std::vector<FlagRule>& flag_rules();
 const FlagRule* rule_of(std::string_view flag);
 bool is_neutral(const FlagRule& rule, const std::vector<std::string>& values);
 
+// Returns the effect of an environment variable that Stretto does not model; "" for a variable without effect on a
+// step.
+std::string_view effect_of_variable(std::string_view name, std::string_view value);
+
 // Returns what a program trains when it is not a decoder with the sizes of the flags, "image encoders"; "" for other
 // programs.
 std::string_view other_kind_of(std::string_view program);

@@ -189,6 +189,9 @@ class Import {
                                                              : *stage == "2" ? "optim_grads"
                                                              : *stage == "1" ? "optim"
                                                                              : "no_shard";
+    } else if (name == "--main-grads-dtype" || name == "--megatron-fsdp-grad-comm-dtype" ||
+               name == "--megatron-fsdp-main-grads-dtype" || name == "--accumulate-allreduce-grads-in-fp32") {
+      // with the precision
     } else if (name == "--fp16") {
       values["training.precision"] = "bf16";
       near(flag, rule_of(name)->says);
@@ -244,8 +247,15 @@ class Import {
         if (number.is_number_integer()) settings_.values["cluster.cuda_device_max_connections"] = number;
         settings_.taken.push_back(name);
       } else if (name == "NVTE_FUSED_ATTN" && value == "0") {
-        is_flash_ = true;
+        const auto flash = line_.exports.find("NVTE_FLASH_ATTN");
+        const bool is_unfused = flash != line_.exports.end() && flash->second == "0";
+        if (is_unfused) settings_.values.emplace("training.attention_backend", "unfused");
+        is_flash_ = !is_unfused;
         settings_.taken.push_back(name);
+      } else if (const std::string_view effect = effect_of_variable(name, value); !effect.empty()) {
+        const auto line = line_.export_lines.find(name);
+        settings_.approximated.push_back(
+            {name + "=" + value, line == line_.export_lines.end() ? 0 : line->second, std::string(effect)});
       } else {
         settings_.ignored.push_back(name);
       }
@@ -262,6 +272,7 @@ class Import {
     if (is_flash_ && !is_old) settings_.profile = kFlashProfile;
     complete_stages();
     complete_sharding();
+    complete_gradients(is_old);
     if (has("--group-query-attention") && !values.contains("model.num_query_groups"))
       values["model.num_query_groups"] = 1;
     add_absent(is_old);
@@ -332,6 +343,29 @@ class Import {
     for (const char* of_ddp :
          {"overlap.overlap_grad_reduce", "overlap.overlap_param_gather", "overlap.align_param_gather"})
       values[of_ddp] = false;
+  }
+
+  // Sets the type of gradients. Megatron-LM keeps and reduces them in f32 with bf16 unless a flag says otherwise, and
+  // else in the type of parameters (arguments.py:1203-1216).
+  void complete_gradients(bool is_old) {
+    auto& values = settings_.values;
+    const char* key = "overlap.grad_reduce_in_fp32";
+    const auto is_16 = [&](const char* flag) { return word(flag) == "bf16" || word(flag) == "fp16"; };
+    const bool sums_in_fp32 = has("--accumulate-allreduce-grads-in-fp32");
+    bool is_in_16 = has("--fp16") ? !sums_in_fp32 : is_16("--main-grads-dtype") && !sums_in_fp32;
+    // FSDP reduces in its main gradients' type, by default that of parameters
+    // (megatron_fsdp/param_and_grad_buffer.py:2317; torch_fully_sharded_data_parallel.py has no policy of its own).
+    if (settings_.values.contains("overlap.fsdp_comm_overlap")) {
+      const auto is_32 = [&](const char* flag) { return word(flag) == "fp32"; };
+      is_in_16 = !is_32("--megatron-fsdp-grad-comm-dtype") &&
+                 (is_16("--megatron-fsdp-grad-comm-dtype") || !is_32("--megatron-fsdp-main-grads-dtype")) &&
+                 (has("--bf16") || has("--fp16"));
+    }
+    if (is_in_16) values[key] = false;
+    // The profile of 2021 describes fp16.
+    if (is_old && has("--bf16")) values.emplace(key, true);
+    if (!settings_.is(key, false) || is_old || settings_.values.contains("overlap.fsdp_comm_overlap")) return;
+    settings_.notes.push_back("gradients are reduced in 16 bits and kept in f32, as the profile keeps them");
   }
 
   // Removes keys that Megatron-LM reads only where they act.
@@ -426,6 +460,7 @@ Translation from_megatron(std::string_view text, const std::string& name, const 
   if (is_launcher_command(line)) return from_launcher_command(line, name, options);
   if (is_titan_command(line)) return from_titan_command(line, name, options);
   if (is_recipe_command(line)) return from_recipe_command(line, name, options);
+  if (const auto recipe = recipe_command_of_program(line, options)) return from_recipe_command(*recipe, name, options);
   return from_megatron_flags(line, name, options);
 }
 

@@ -206,6 +206,28 @@ TEST_CASE("defaults are those of Megatron-LM at d98e8a64", "[megatron]") {
   CHECK(imported(kModel + "--group-query-attention --num-query-groups 2").model.kv_heads() == 2);
   CHECK(imported(kModel + "--DDP-impl local --activations-checkpoint-method uniform").framework.name ==
         "megatron-2021");
+  // Gradients are kept and reduced in f32 with bf16 alone, and by FSDP in the type of parameters.
+  CHECK(imported(kModel + "--bf16").overlap.grad_reduce_in_fp32);
+  CHECK(imported(kModel + "--bf16").framework.name == "megatron-core-te");
+  for (const char* in_16 : {"--fp16", "--bf16 --grad-reduce-in-bf16", "--bf16 --main-grads-dtype bf16"}) {
+    INFO(in_16);
+    CHECK_FALSE(imported(kModel + in_16).overlap.grad_reduce_in_fp32);
+  }
+  CHECK(imported(kModel + "--fp16 --accumulate-allreduce-grads-in-fp32").overlap.grad_reduce_in_fp32);
+  CHECK(imported(kModel + "--bf16 --DDP-impl local").overlap.grad_reduce_in_fp32);
+  CHECK_FALSE(imported(kModel + "--fp16 --DDP-impl local").overlap.grad_reduce_in_fp32);
+  const std::string of_fsdp = kModel + "--bf16 --use-megatron-fsdp --untie-embeddings-and-output-weights ";
+  CHECK_FALSE(imported(of_fsdp).overlap.grad_reduce_in_fp32);
+  CHECK(imported(of_fsdp + "--megatron-fsdp-main-grads-dtype fp32").overlap.grad_reduce_in_fp32);
+  CHECK(imported(of_fsdp + "--megatron-fsdp-grad-comm-dtype fp32").overlap.grad_reduce_in_fp32);
+  // Variables that change a step and are not modelled are said to.
+  const std::vector<std::string> notes =
+      from_megatron("export NCCL_ALGO=Ring NCCL_DEBUG=WARN\n" + kModel, "run.sh").notes;
+  CHECK(std::count_if(notes.begin(), notes.end(), [](const std::string& note) {
+          return note.starts_with("not modelled: NCCL_ALGO=Ring (line 1): ");
+        }) == 1);
+  CHECK(imported("export NVTE_FUSED_ATTN=0 NVTE_FLASH_ATTN=0\n" + kModel).training.attention_backend ==
+        AttentionBackend::unfused);
   ImportOptions options;
   options.overrides = {"training.lr=0.25", "model.position_embedding_type=rope"};
   options.gpus = 8;

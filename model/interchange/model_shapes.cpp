@@ -30,11 +30,27 @@ constexpr Shape kShapes[] = {
     {"llama2", "7B", "llama27b", 32, 4096, 11008, 32, 32, 32000, 10000},
     {"llama2", "13B", "llama213b", 40, 5120, 13824, 40, 40, 32000, 10000},
     {"llama2", "70B", "llama270b", 80, 8192, 28672, 64, 8, 32000, 10000},
+    // Qwen2 and Qwen2.5 (config.json on Hugging Face); q, k and v have biases.
+    {"qwen2", "0.5B", "qwen2500m", 24, 896, 4864, 14, 2, 151936, 1000000, true},
+    {"qwen2", "0.5B", "qwen205b", 24, 896, 4864, 14, 2, 151936, 1000000, true},
+    {"qwen2", "1.5B", "qwen21p5b", 28, 1536, 8960, 12, 2, 151936, 1000000, true},
+    {"qwen2", "7B", "qwen27b", 28, 3584, 18944, 28, 4, 152064, 1000000},
+    {"qwen2", "72B", "qwen272b", 80, 8192, 29568, 64, 8, 152064, 1000000},
+    {"qwen2.5", "0.5B", "qwen25500m", 24, 896, 4864, 14, 2, 151936, 1000000, true},
+    {"qwen2.5", "0.5B", "qwen2505b", 24, 896, 4864, 14, 2, 151936, 1000000, true},
+    {"qwen2.5", "1.5B", "qwen251p5b", 28, 1536, 8960, 12, 2, 151936, 1000000, true},
+    {"qwen2.5", "1.5B", "qwen2515b", 28, 1536, 8960, 12, 2, 151936, 1000000, true},
+    {"qwen2.5", "3B", "qwen253b", 36, 2048, 11008, 16, 2, 151936, 1000000, true},
+    {"qwen2.5", "7B", "qwen257b", 28, 3584, 18944, 28, 4, 152064, 1000000},
+    {"qwen2.5", "14B", "qwen2514b", 48, 5120, 13824, 40, 8, 152064, 1000000},
+    {"qwen2.5", "32B", "qwen2532b", 64, 5120, 27648, 40, 8, 152064, 1000000},
+    {"qwen2.5", "72B", "qwen2572b", 80, 8192, 29568, 64, 8, 152064, 1000000},
     // torchtitan/models/qwen3; heads have 128 channels whatever the width of the model, and q and k have norms.
     {"qwen3", "debugmodel", "", 8, 256, 3072, 16, 8, 2048, 1000000, true, 128},
     {"qwen3", "0.6B", "qwen306b", 28, 1024, 3072, 16, 8, 151936, 1000000, true, 128},
     {"qwen3", "0.6B", "qwen3600m", 28, 1024, 3072, 16, 8, 151936, 1000000, true, 128},
     {"qwen3", "1.7B", "qwen317b", 28, 2048, 6144, 16, 8, 151936, 1000000, true, 128},
+    {"qwen3", "1.7B", "qwen31p7b", 28, 2048, 6144, 16, 8, 151936, 1000000, true, 128},
     {"qwen3", "4B", "qwen34b", 36, 2560, 9728, 32, 8, 151936, 1000000, true, 128},
     {"qwen3", "8B", "qwen38b", 36, 4096, 12288, 32, 8, 151936, 1000000, false, 128},
     {"qwen3", "14B", "qwen314b", 40, 5120, 17408, 40, 8, 151936, 1000000, false, 128},
@@ -57,6 +73,8 @@ void add(const Shape& shape, Settings& settings) {
   put("position_embedding_type", "rope");
   put("rotary_base", shape.rotary_base);
   put("untie_embeddings_and_output_weights", !shape.ties);
+  if (std::string_view(shape.family).starts_with("qwen2"))
+    settings.approximated.push_back({shape.family, 0, "biases on q, k and v alone are left out: below 1 % of a step"});
   if (shape.head_size == 0) return;
   put("kv_channels", shape.head_size);
   put("qk_layernorm", true);

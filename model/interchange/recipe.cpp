@@ -1,12 +1,15 @@
 #include "model/interchange/recipe.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 
 #include "base/error.hpp"
 #include "base/toml.hpp"
+#include "model/interchange/bridge_recipes.hpp"
 #include "model/interchange/command_line.hpp"
 #include "model/interchange/megatron.hpp"
+#include "model/interchange/megatron_flags.hpp"
 #include "model/interchange/model_shapes.hpp"
 #include "model/interchange/yaml.hpp"
 
@@ -63,7 +66,7 @@ const std::vector<Near>& near_keys() {
       {"external_cuda_graph", false, "the host issues operations one by one"},
       {"cuda_graph_impl", "none", "the host issues operations one by one"},
       {"deterministic_mode", false, "kernels are the fastest ones, not the deterministic ones"},
-      {"peft", nullptr, "all parameters are trained; [training] frozen_base says otherwise"},
+      {"parallel_attention", false, "the MLP follows attention, and is not beside it"},
       {"use_precision_aware_optimizer", false, "the optimizer's state is in f32"},
   };
   return keys;
@@ -79,6 +82,7 @@ class Recipe {
   }
 
   Settings run() {
+    take_recipe();
     take_defaults();
     resolve_references(root_);
     visit(root_, "");
@@ -99,6 +103,58 @@ class Recipe {
   }
   void refuse_here(const std::string& noun, const std::string& path) {
     settings_.refused.emplace(noun, Judged{path, line_of(path), ""});
+  }
+
+  std::string stem() const { return std::filesystem::path(settings_.name).stem().string(); }
+  // Returns the name of the recipe that the settings change: `run.name`, else the file's name.
+  std::string recipe_name() const {
+    const Json* node = &root_;
+    for (const char* key : {"run", "name"})
+      node = node != nullptr && node->is_object() && node->contains(key) ? &(*node)[key] : nullptr;
+    return node != nullptr && node->is_string() ? node->get<std::string>() : stem();
+  }
+
+  // Returns the name of the model that NeMo's fine-tuning reads from a checkpoint, by run.model_train_name and the size
+  // in run.name: "llama2_13b".
+  std::string checkpoint_name() const {
+    if (!root_.contains("run") || !root_["run"].is_object() || !root_["run"].contains("model_train_name")) return "";
+    const Json& family = root_["run"]["model_train_name"];
+    std::string size;
+    for (const char c : recipe_name() + "_") {
+      if (std::isdigit(static_cast<unsigned char>(c)) != 0)
+        size += c;
+      else if (c == 'b' && !size.empty())
+        return family.is_string() ? family.get<std::string>() + "_" + size + "b" : "";
+      else
+        size.clear();
+    }
+    return "";
+  }
+
+  // Completes Megatron-Bridge's YAML and overrides, which change a recipe, by the recipe's own settings.
+  void take_recipe() {
+    const bool has_sizes = root_.contains("model") && root_["model"].is_object() &&
+                           root_["model"].contains("num_layers") && root_["model"].contains("hidden_size");
+    if (root_.contains("trainer") || has_sizes) return;
+    for (const std::string& noun : not_modelled_by_name(recipe_name())) refuse_here(noun, recipe_name());
+    if (!settings_.refused.empty()) return;
+    std::optional<BridgeRecipe> recipe = bridge_recipe(recipe_name(), root_.contains("peft"));
+    if (!recipe) return;
+    // The user's tokenizer replaces the recipe's vocabulary.
+    if (root_.contains("tokenizer")) recipe->settings.erase("tokenizer");
+    merge(recipe->settings, root_);
+    root_ = std::move(recipe->settings);
+    is_recipe_ = true;
+    settings_.ranks = recipe->gpus;
+    settings_.ranks_from = "the recipe's name";
+    settings_.notes.push_back("what nothing else says is as in Megatron-Bridge's recipe " + recipe->name);
+  }
+  static void merge(Json& into, const Json& from) {
+    for (const auto& [key, value] : from.items())
+      if (value.is_object() && into.contains(key) && into[key].is_object())
+        merge(into[key], value);
+      else
+        into[key] = value;
   }
 
   // Takes "optional tp_overlap@model.ub_tp_comm_overlap_cfg: ub_cfg_…": a table of products in a file of its own.
@@ -131,6 +187,7 @@ class Recipe {
         continue;
       if (key == "encoder" && value.is_object() && node.contains("decoder")) refuse_here("encoders", here);
       if (key == "bert_binary_head" || key == "bert_type") refuse_here("encoders", here);
+      if (key == "retro" && value.is_object()) refuse_here("retrieval", here);
       if (key == "mm_cfg" || key == "vision_pretraining_type" || key == "patch_dim")
         refuse_here("image encoders", here);
       if ((key == "vision" || key == "unet_config" || key == "vision_transformer_config") && value.is_object())
@@ -140,6 +197,7 @@ class Recipe {
         continue;
       }
       if (key == "comm_overlap" && value.is_object()) has_comm_overlap_ = true;
+      if (key == "peft" && !value.is_null()) take_adapters(here, value);
       if (key.ends_with("tp_comm_overlap_cfg") && value.is_object()) {
         settings_.values["overlap.tp_comm_overlap_cfg"] = overlaps_of_products(value);
         settings_.taken.push_back(here);
@@ -156,6 +214,12 @@ class Recipe {
       }
       if (!value.is_null() && !value.is_object()) leaf(key, here, value);
     }
+  }
+
+  void take_adapters(const std::string& path, const Json& value) {
+    if (value.is_object() && value.contains("peft_scheme") && !value["peft_scheme"].is_string()) return;
+    settings_.values["training.frozen_base"] = true;
+    near(path, value, "the passes of the frozen model are predicted, without those of the adapters");
   }
 
   bool is_near(const std::string& key, const std::string& path, const Json& value) {
@@ -256,16 +320,27 @@ class Recipe {
       // Stretto ignores the value.
     } else if (key == "grad_sync_dtype") {
       values["overlap.grad_reduce_in_fp32"] = word != "bf16" && word != "fp16" && word != "16";
+    } else if (path == "mixed_precision.grad_reduce_in_fp32") {
+      mixed_reduces_in_fp32_ = is_on;
+    } else if (key == "fsdp_grad_reduce_dtype") {
+      fsdp_reduces_in_fp32_ = word == "32" || has("fp32") || has("float32");
+    } else if (key == "fsdp_sharding_strategy") {
+      fsdp_strategy_ = word;
+    } else if (key == "bucket_cap_mb" && path.ends_with("optim.bucket_cap_mb")) {
+      bucket_mb_ = value;
     } else if (key == "betas" && value.is_array() && value.size() == 2) {
       values["training.adam_beta1"] = value[0];
       values["training.adam_beta2"] = value[1];
     } else if (key == "name" && path.ends_with("optim.name")) {
       values["parallel.use_distributed_optimizer"] = has("distributed");
+      is_apex_ = has("distributed_fused");
     } else if (key == "attention_backend") {
       if (has("flash")) settings_.profile = "nemo-dgxc-flash2";
       values["training.attention_backend"] = has("unfused") || has("local") ? "unfused" : "fused";
     } else if (key == "fsdp" || key == "use_torch_fsdp2" || key == "use_megatron_fsdp") {
       is_fsdp_ = is_fsdp_ || is_on;
+    } else if (key == "NVTE_FUSED_ATTN") {
+      if (!is_on) settings_.profile = "nemo-dgxc-flash2";
     } else if (key == "CUDA_DEVICE_MAX_CONNECTIONS") {
       if (const Json number = value_of_word(word); number.is_number_integer())
         values["cluster.cuda_device_max_connections"] = number;
@@ -282,6 +357,8 @@ class Recipe {
     if (word.find("fp8") != std::string::npos) return refuse_here("fp8", path);
     if (word.find("fp4") != std::string::npos) return refuse_here("fp4", path);
     const bool is_16 = word == "16" || word.find("fp16") != std::string::npos || word.starts_with("16");
+    // Megatron-Bridge's named precisions reduce in f32 and win over `ddp` (mixed_precision.py:185).
+    if (path == "mixed_precision") mixed_reduces_in_fp32_ = true;
     settings_.values["training.precision"] = word.starts_with("32") || word == "fp32" ? "fp32" : "bf16";
     if (is_16) near(path, value, "predicted as bf16, which takes as long");
   }
@@ -301,20 +378,16 @@ class Recipe {
   void finish() {
     auto& values = settings_.values;
     const bool has_sizes = values.contains("model.num_layers") && values.contains("model.hidden_size");
-    const Json run_name = root_.contains("run") && root_["run"].is_object() && root_["run"].contains("name")
-                              ? root_["run"]["name"]
-                              : Json();
-    if (run_name.is_string()) settings_.vocabulary_hints += run_name.get<std::string>() + "\n";
-    const std::string stem = std::filesystem::path(settings_.name).stem().string();
-    settings_.vocabulary_hints += stem + "\n";
-    if (!has_sizes && settings_.refused.empty()) {
-      const bool is_known = (run_name.is_string() && add_shape_by_name(run_name.get<std::string>(), settings_)) ||
-                            add_shape_by_name(stem, settings_);
-      if (is_known)
+    settings_.vocabulary_hints += recipe_name() + "\n" + stem() + "\n";
+    if (!has_sizes && settings_.refused.empty())
+      if ((add_shape_by_name(recipe_name(), settings_) || add_shape_by_name(checkpoint_name(), settings_) ||
+           add_shape_by_name(stem(), settings_)) &&
+          !is_recipe_)
         settings_.notes.push_back(
-            "the sizes of the model are those that the file's name says; the recipe that it overrides is not here");
-    }
-    finish_layout(has_sizes);
+            "the sizes of the model are those that its name says; the recipe or checkpoint that has them is not here");
+    const bool is_whole = has_sizes || is_recipe_ || root_.contains("trainer");
+    finish_layout(is_whole);
+    finish_gradients(is_whole);
     finish_model();
     if (!settings_.is("training.recompute_granularity", "full"))
       for (const char* key : {"training.recompute_method", "training.recompute_num_layers"}) values.erase(key);
@@ -325,13 +398,16 @@ class Recipe {
     }
   }
 
-  void finish_layout(bool has_sizes) {
+  void finish_layout(bool is_whole) {
     auto& values = settings_.values;
     const std::int64_t tp = settings_.whole("parallel.tensor_model_parallel_size", 1),
                        cp = settings_.whole("parallel.context_parallel_size", 1);
     const bool is_interleaved = settings_.whole("parallel.virtual_pipeline_model_parallel_size", 1) > 1;
     if (is_fsdp_) {
-      values.emplace("parallel.data_parallel_sharding_strategy", "optim_grads_params");
+      values.emplace("parallel.data_parallel_sharding_strategy",
+                     fsdp_strategy_ == "grad" ? "optim_grads" : "optim_grads_params");
+      if (fsdp_strategy_ == "hybrid")
+        near("model.fsdp_sharding_strategy", fsdp_strategy_, "all data-parallel ranks share the parameters");
       values["overlap.fsdp_comm_overlap"] = true;
       for (const char* key :
            {"overlap.overlap_grad_reduce", "overlap.overlap_param_gather", "overlap.align_param_gather"})
@@ -348,7 +424,7 @@ class Recipe {
       values.emplace("overlap.bucket_size", std::int64_t{128} << 20);
       values.emplace("overlap.tp_comm_overlap", false);
       values.emplace("overlap.overlap_p2p_comm", is_interleaved);
-    } else if (has_sizes) {
+    } else if (is_whole) {
       for (const char* key : {"parallel.sequence_parallel", "overlap.overlap_grad_reduce",
                               "overlap.overlap_param_gather", "overlap.align_param_gather", "overlap.tp_comm_overlap"})
         values.emplace(key, false);
@@ -366,6 +442,28 @@ class Recipe {
       values.emplace("cluster.cuda_device_max_connections", 1);
       settings_.notes.push_back("CUDA_DEVICE_MAX_CONNECTIONS is 1, as NeMo's launcher sets it");
     }
+  }
+
+  // Sets the type of gradients, which frameworks sum in the type in which they reduce: NeMo's default is f32
+  // (megatron_gpt_model.py, setup_mcore_distributed_parallel); Megatron-Bridge's mixed precision decides, and without
+  // one the type is that of parameters.
+  void finish_gradients(bool is_whole) {
+    auto& values = settings_.values;
+    const char* key = "overlap.grad_reduce_in_fp32";
+    const bool is_nemo = root_.contains("trainer");
+    if (is_fsdp_ && fsdp_reduces_in_fp32_)
+      values[key] = *fsdp_reduces_in_fp32_;
+    else if (mixed_reduces_in_fp32_)
+      values[key] = *mixed_reduces_in_fp32_;
+    else if (is_whole)
+      values.emplace(key, is_nemo || is_fsdp_);
+    if (bucket_mb_.is_number_integer() && is_apex_ && !is_fsdp_ && bucket_mb_ > 0 && bucket_mb_ < (1 << 20))
+      values.emplace("overlap.bucket_size",
+                     bucket_mb_.get<std::int64_t>() * (1 << 20) / (settings_.is(key, true) ? 4 : 2));
+    if (settings_.is("training.frozen_base", true))
+      settings_.profile = "nemo-dgxc-lora";
+    else if (settings_.is(key, true) && !is_fsdp_ && settings_.profile == "nemo-dgxc")
+      settings_.notes.push_back("gradients are reduced in f32 and kept in bf16, as profile nemo-dgxc keeps them");
   }
 
   void finish_model() {
@@ -398,13 +496,23 @@ class Recipe {
   std::string folder_;
   Settings settings_;
   Json nodes_, devices_;
-  bool is_fsdp_ = false, has_comm_overlap_ = false, overrides_vocabulary_ = false;
+  bool is_fsdp_ = false, has_comm_overlap_ = false, overrides_vocabulary_ = false, is_recipe_ = false, is_apex_ = false;
+  std::optional<bool> mixed_reduces_in_fp32_, fsdp_reduces_in_fp32_;
+  std::string fsdp_strategy_;
+  Json bucket_mb_;
 };
 
 // Returns MODEL_ARGS and ENV_VARS of Megatron-LM's functional tests as the command line that they become.
-CommandLine command_line_of_test(const Yaml& yaml) {
+CommandLine command_line_of_test(const Yaml& yaml, const std::string& name) {
   CommandLine line;
   line.program = "pretrain_gpt.py";
+  // Folders are those of models (tests/test_utils/recipes).
+  constexpr std::pair<const char*, const char*> kPrograms[] = {{"/bert/", "pretrain_bert.py"},
+                                                               {"/t5/", "pretrain_t5.py"},
+                                                               {"/hybrid/", "pretrain_hybrid.py"},
+                                                               {"/multimodal-llava/", "pretrain_vlm.py"}};
+  for (const auto& [folder, program] : kPrograms)
+    if (name.find(folder) != std::string::npos) line.program = program;
   line.processes = 8;  // GPUS_PER_NODE (tests/functional_tests/shell_test_utils/_run_training.sh:202)
   for (const auto& [name, value] : yaml.root["MODEL_ARGS"].items()) {
     if (!name.starts_with("--") || value == false) continue;
@@ -436,71 +544,7 @@ CommandLine command_line_of_test(const Yaml& yaml) {
   return line;
 }
 
-// Parts of a recipe's name that say it is not modelled.
-constexpr std::pair<const char*, const char*> kRefusedNames[] = {
-    {"moe", "experts"},
-    {"_a3b", "experts"},
-    {"_a22b", "experts"},
-    {"_a1b", "experts"},
-    {"mixtral", "experts"},
-    {"deepseek", "experts"},
-    {"gpt_oss", "experts"},
-    {"kimi", "experts"},
-    {"moonlight", "experts"},
-    {"glm", "experts"},
-    {"minimax", "experts"},
-    {"step3", "experts"},
-    {"nemotron_3", "experts"},
-    {"nemotronh", "Mamba layers"},
-    {"nemotron_h", "Mamba layers"},
-    {"nemotron_nano", "Mamba layers"},
-    {"mamba", "Mamba layers"},
-    {"_vl", "image encoders"},
-    {"vlm", "image encoders"},
-    {"omni", "image encoders"},
-    {"audio", "audio encoders"},
-    {"llava", "image encoders"},
-    {"fp8", "fp8"},
-    {"nvfp4", "fp4"},
-    {"t5_", "encoders"},
-    {"bert", "encoders"},
-};
-
-const Flag* recipe_flag(const CommandLine& line) {
-  for (const Flag& flag : line.flags)
-    if (flag.name == "--recipe" || flag.name == "--recipe-name") return &flag;
-  return nullptr;
-}
-
 }  // namespace
-
-void apply_overrides(Yaml& yaml, const std::vector<std::string>& overrides, const std::string& name) {
-  for (const std::string& word : overrides) {
-    const std::size_t equal = word.find('=');
-    const bool removes = word.starts_with('~');
-    if (equal == 0 || (!removes && (equal == std::string::npos || equal + 1 == word.size()))) continue;
-    std::string path = word.substr(0, equal);
-    path.erase(0, path.find_first_not_of("+~"));
-    yaml.lines.erase(path);
-    Json* node = &yaml.root;
-    for (std::size_t dot; (dot = path.find('.')) != std::string::npos; path.erase(0, dot + 1)) {
-      Json& inner = (*node)[path.substr(0, dot)];
-      if (!inner.is_object()) inner = Json::object();
-      node = &inner;
-    }
-    if (path.empty()) continue;
-    if (removes) {
-      node->erase(path);
-      continue;
-    }
-    const std::string value = word.substr(equal + 1);
-    try {
-      (*node)[path] = parse_yaml("x: " + value, name).root["x"];
-    } catch (const Error&) {  // a duration such as "0:30:00"
-      (*node)[path] = value;
-    }
-  }
-}
 
 Json overlaps_of_products(const Json& table) {
   Json made = Json::object();
@@ -517,45 +561,20 @@ Json overlaps_of_products(const Json& table) {
   return made;
 }
 
-bool is_recipe_command(const CommandLine& line) {
-  const Flag* recipe = recipe_flag(line);
-  return recipe != nullptr && !recipe->values.empty() && !recipe->values[0].empty();
-}
-
-Translation from_recipe_command(const CommandLine& line, const std::string& name, const ImportOptions& options) {
-  const Flag& flag = *recipe_flag(line);
-  const std::string recipe = flag.values[0];
-  Settings refused;
-  refused.name = name;
-  for (const auto& [word, noun] : kRefusedNames)
-    if (recipe.find(word) != std::string::npos)
-      refused.refused.emplace(noun, Judged{"--recipe " + recipe, flag.line, ""});
-  refuse(refused, options);
-  Yaml yaml;
-  yaml.root = Json::object();
-  apply_overrides(yaml, line.overrides, name);
-  yaml.root["run"] = {{"name", recipe}};
-  Settings settings = Recipe(std::move(yaml), name, options).run();
-  settings.notes.push_back("parallelism and overlap are those of the overrides and of profile " + settings.profile +
-                           ": the recipe " + recipe + " itself is a program");
-  settings.notes.insert(settings.notes.end(), line.notes.begin(), line.notes.end());
-  if (line.processes || line.nodes) {
-    settings.ranks = line.processes.value_or(8) * line.nodes.value_or(1);
-    settings.ranks_from = "processes of a node and nodes";
-  }
-  return scenario_of(std::move(settings), options);
-}
-
 Translation from_recipe(std::string_view text, const std::string& name, const ImportOptions& options) {
   Yaml yaml = parse_yaml(text, name);
   if (!yaml.root.is_object()) throw input_error(name + ": expected \"key: value\" lines of YAML, got none");
   if (yaml.root.contains("MODEL_ARGS") && yaml.root["MODEL_ARGS"].is_object())
-    return from_megatron_flags(command_line_of_test(yaml), name, options);
+    return from_megatron_flags(command_line_of_test(yaml, name), name, options);
   // A file that has only overlap settings describes no model.
   bool is_overlap = true;
   for (const auto& [key, value] : yaml.root.items()) is_overlap = is_overlap && !value.is_structured();
   if (is_overlap && !yaml.root.contains("num_layers")) return from_bridge(text, name);
   return from_yaml(std::move(yaml), name, options, "");
+}
+
+Settings settings_of_recipe(Yaml yaml, const std::string& name, const ImportOptions& options) {
+  return Recipe(std::move(yaml), name, options).run();
 }
 
 Translation from_yaml(Yaml yaml, const std::string& name, const ImportOptions& options, const std::string& folder) {

@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,11 +18,16 @@ Translation from_recipe(std::string_view text, const std::string& name, const Im
 // recipe's name determines the sizes. Throws as from_recipe().
 struct CommandLine;
 bool is_recipe_command(const CommandLine& line);
+// Returns the command as one of run_recipe.py where its program, which `options` reads, is Python that calls one known
+// recipe (bridge_recipes.hpp) and changes it by "config.train.train_iters = 10"; nothing for other programs.
+std::optional<CommandLine> recipe_command_of_program(const CommandLine& line, const ImportOptions& options);
 Translation from_recipe_command(const CommandLine& line, const std::string& name, const ImportOptions& options);
 
+// Reads the settings of parsed YAML.
+struct Yaml;
+Settings settings_of_recipe(Yaml yaml, const std::string& name, const ImportOptions& options);
 // Reads a scenario from parsed YAML. `folder` has the launcher's configurations of the stage, "" for the folder of
 // `name`.
-struct Yaml;
 Translation from_yaml(Yaml yaml, const std::string& name, const ImportOptions& options, const std::string& folder);
 // Sets "key.of.it=value" in the YAML, "+key" and "++key" too; "~key" removes a key. `name` is for messages.
 void apply_overrides(Yaml& yaml, const std::vector<std::string>& overrides, const std::string& name);

@@ -92,11 +92,13 @@ long: a word
 big: 1_000
 tag: !!int 7
 off: False
+below:
+  true
 )",
                                "y");
   const Json expected = Json::parse(
       R"({"a":1,"b":{"c":[1,2.5,"x y"],"d":"q # r","e":"${multiply:2, ${a}}"},"list":[-3,{"k":"v","l":null},["a","b"]],
-    "text":"two\nlines\n","long":"a word that goes on","quoted key":"single","big":1000,"tag":7,"off":false})");
+    "text":"two\nlines\n","long":"a word that goes on","quoted key":"single","big":1000,"tag":7,"off":false,"below":true})");
   CHECK(yaml.root == expected);
   CHECK(yaml.lines.at("list.1.k") == 7);
   Json references = Json::parse(
@@ -109,7 +111,9 @@ off: False
 
 TEST_CASE("a configuration of NeMo is taken", "[recipe]") {
   const Scenario s = taken(kNemo);
+  // grad_sync_dtype is fp32 where nothing says otherwise.
   CHECK(s.framework.name == "nemo-dgxc");
+  CHECK(s.overlap.grad_reduce_in_fp32);
   CHECK(s.parallel.ranks() == 32);
   CHECK(s.parallel.data_parallel_size == 4);
   CHECK(s.parallel.virtual_pipeline_model_parallel_size == 2);
@@ -176,7 +180,11 @@ comm_overlap: {tp_comm_overlap: true, bucket_size: null}
   // The recipe is not available; only its name and overrides are read.
   const Translation by_name = from_recipe(
       "train: {global_batch_size: 8, micro_batch_size: 1}\nmodel: {seq_length: 4096}\n", "llama32_1b_pretrain.yaml");
-  CHECK(parse_scenario(by_name.text, "r").model.num_layers == 16);
+  const Scenario pretrain = parse_scenario(by_name.text, "r");
+  CHECK(pretrain.model.num_layers == 16);
+  // The recipe's vocabulary is that of its NullTokenizer.
+  CHECK(pretrain.model.vocab_size == 32000);
+  CHECK(pretrain.overlap.overlap_param_gather);
   CHECK_THAT(refusal("model:\n  seq_length: 8\n"), Contains("expected the sizes of a model"));
   // A configuration of Megatron-LM's functional tests.
   const Scenario test = taken(
@@ -195,13 +203,99 @@ TEST_CASE("a script that runs a recipe of Megatron-Bridge has its overrides", "[
            "_config train.global_batch_size=16 train.micro_batch_size=1 'model.seq_length=4096' "
            "model.tensor_model_parallel_size=2\n";
   };
-  const Scenario s = parse_scenario(from_megatron(script("llama3_8b_pretrain"), "run.sh").text, "s");
+  const auto scenario = [](const std::string& text) { return parse_scenario(from_megatron(text, "run.sh").text, "s"); };
+  const Scenario s = scenario(script("llama3_8b_pretrain"));
   CHECK(s.model.num_layers == 32);
   CHECK(s.model.seq_length == 4096);
   CHECK(s.parallel.tensor_model_parallel_size == 2);
-  CHECK(s.parallel.data_parallel_size == 4);
+  CHECK(s.parallel.context_parallel_size == 2);  // the recipe's
+  CHECK(s.parallel.data_parallel_size == 2);
+  // Batch, layout, sequence and types are the recipe's where no override says otherwise.
+  const Scenario large = scenario("python run_recipe.py --recipe llama3_70b_pretrain_config\n");
+  CHECK(large.training.global_batch_size == 512);
+  CHECK(large.parallel.virtual_pipeline_model_parallel_size == 5);
+  CHECK(large.parallel.data_parallel_size == 1);
+  CHECK(large.overlap.tp_comm_overlap);
+  CHECK(large.overlap.bucket_size == std::int64_t{128} << 20);
+  CHECK(large.overlap.grad_reduce_in_fp32);
+  const Scenario longer = scenario("torchrun --nproc_per_node=8 run_recipe.py --recipe qwen3_600m_sft_128k_config\n");
+  CHECK(longer.model.seq_length == 131072);
+  CHECK(longer.parallel.context_parallel_size == 8);
+  const Scenario of_hardware = scenario("python run_recipe.py --recipe qwen3_8b_pretrain_4gpu_h100_bf16_config\n");
+  CHECK(of_hardware.parallel.tensor_model_parallel_size == 4);
+  CHECK(of_hardware.model.padded_vocab_size == 152064);
+  const Scenario adapters = scenario("python run_recipe.py --recipe qwen25_7b_peft_config\n");
+  CHECK(adapters.training.frozen_base);
+  CHECK(adapters.training.global_batch_size == 128);
+  const auto refused = [](const std::string& text) {
+    return testing::message_of([&] { from_megatron(text, "run.sh"); });
+  };
+  CHECK_THAT(refused("R=x$1\npython run_recipe.py --recipe $UNSET --step_func qwen3_vl_step\n"),
+             Contains("image encoders are not modelled yet: --step_func qwen3_vl_step"));
+  CHECK_THAT(refused("python run_recipe.py --recipe $NAME\n"), Contains("--env NAME=NAME"));
+  CHECK_THAT(refused("python run_recipe.py --recipe llama3_8b_low_precision_pretrain_config\n"),
+             Contains("fp8 is not modelled yet"));
+  for (const char* recipe : {"step35_196b_a11b_pretrain", "qwen3_next_80b_pretrain"})
+    CHECK_THAT(refused(script(recipe)), Contains("run.sh: experts are not modelled yet"));
+  // Import takes the last of several programs, and a note says so.
+  const std::vector<std::string> several =
+      from_megatron(
+          "for T in 1 2; do python run_recipe.py --recipe llama32_1b_sft_config model.seq_length=$((T * 1024)); done\n",
+          "run.sh")
+          .notes;
+  CHECK(std::count_if(several.begin(), several.end(), [](const std::string& note) {
+          return note.find("2 times with other settings") != std::string::npos;
+        }) == 1);
+  CHECK_THAT(testing::message_of([] {
+               from_recipe("model: {seq_length: 4096}\ntrain: {micro_batch_size: 1}\n", "qwen3_vl_override.yaml");
+             }),
+             Contains("image encoders are not modelled yet"));
   CHECK(testing::message_of([&] { from_megatron(script("qwen3_30b_a3b_pretrain"), "run.sh"); }) ==
         "run.sh: experts are not modelled yet: --recipe qwen3_30b_a3b_pretrain_config (line 1)");
+}
+
+TEST_CASE("a program in Python that calls a recipe is that recipe with its changes", "[recipe]") {
+  ImportOptions options;
+  options.read = [](const std::string& path) -> std::optional<std::string> {
+    if (!path.ends_with("quick.py")) return std::nullopt;
+    return "from x import llama32_1b_pretrain_config\n\ndef main():\n    config = llama32_1b_pretrain_config()\n"
+           "    config.train.global_batch_size = 64  # fewer\n    # config.train.micro_batch_size = 2\n    "
+           "run(config)\n";
+  };
+  const Scenario s = parse_scenario(
+      from_megatron("C=\"torchrun --nproc_per_node=4 tutorial/quick.py\"\nsrun bash -c \"$C\"\n", "run.sh", options)
+          .text,
+      "s");
+  CHECK(s.model.num_layers == 16);
+  CHECK(s.training.global_batch_size == 64);
+  CHECK(s.training.micro_batch_size == 1);
+  CHECK(s.parallel.data_parallel_size == 4);
+}
+
+TEST_CASE("NeMo's types of gradients, buckets and FSDP, adapters and checkpoints by name", "[recipe]") {
+  const Scenario apex =
+      taken(replaced(kNemo, "name: mcore_distributed_optim",
+                     "name: distributed_fused_adam\n    bucket_cap_mb: 100\n    grad_sync_dtype: bf16"));
+  CHECK_FALSE(apex.overlap.grad_reduce_in_fp32);
+  CHECK(apex.framework.name == "nemo-dgxc");
+  CHECK(apex.overlap.bucket_size == 50 * (1 << 20));
+  std::string fsdp =
+      replaced(kNemo, "fp8: False", "fsdp: True\n  fsdp_sharding_strategy: grad\n  fsdp_grad_reduce_dtype: bf16");
+  for (const char* of_stages : {"pipeline_model_parallel_size: 2", "virtual_pipeline_model_parallel_size: 2"})
+    fsdp = replaced(fsdp, of_stages, std::string("x") + of_stages);
+  const Scenario sharded = taken(fsdp);
+  CHECK(sharded.parallel.shards_gradients());
+  CHECK_FALSE(sharded.parallel.shards_parameters());
+  CHECK_FALSE(sharded.overlap.grad_reduce_in_fp32);
+  const Scenario lora = taken(
+      "run: {name: a100_13b_1node, model_train_name: llama2}\ntrainer: {num_nodes: 1, devices: 8, precision: bf16}\n"
+      "model:\n  encoder_seq_length: 2048\n  micro_batch_size: 1\n  global_batch_size: 32\n  peft: {peft_scheme: "
+      "lora}\n");
+  CHECK(lora.model.num_layers == 40);
+  CHECK(lora.training.frozen_base);
+  CHECK(lora.framework.name == "nemo-dgxc-lora");
+  CHECK_THAT(refusal("trainer: {devices: 8}\nmodel:\n  hidden_size: 64\n  retro: {retro_num_neighbors: 2}\n"),
+             Contains("retrieval is not modelled yet"));
 }
 
 TEST_CASE("torchtitan's TOML is taken, old and new", "[torchtitan]") {
@@ -242,6 +336,17 @@ TEST_CASE("torchtitan's TOML is taken, old and new", "[torchtitan]") {
   CHECK_THAT(refused("[model]\nname = \"deepseek_v3\"\nflavor = \"16B\"\n"),
              Contains("t.toml: experts are not modelled yet"));
   CHECK_THAT(refused("[model]\nname = \"llama3\"\nflavor = \"9B\"\n"), Contains("[model] flavor"));
+  const auto whole = [](const std::string& text) { return parse_scenario(from_torchtitan(text, "t.toml").text, "t"); };
+  // Until 0.1 the vocabulary was the tokenizer's.
+  CHECK(whole("[model]\nname = \"llama3\"\nflavor = \"debugmodel\"\n").model.vocab_size == 2048);
+  CHECK(whole("[model]\nname = \"llama3\"\nflavor = \"debugmodel\"\ntokenizer_path = \"tests/test_tiktoken.model\"\n")
+            .model.vocab_size == 2256);
+  const Scenario transformers = whole(
+      "[model]\nname = \"transformers_modeling_backend\"\nflavor = \"full\"\n[hf_transformers]\n"
+      "model = \"Qwen/Qwen3-4B-Instruct-2507\"\n[training]\nseq_len = 1024\n");
+  CHECK(transformers.model.num_layers == 32);  // of TitanDenseModelArgs, which win
+  CHECK(transformers.model.vocab_size == 151936);
+  CHECK(transformers.model.seq_length == 1024);
 }
 
 TEST_CASE("A command whose settings are in a further file", "[interchange]") {

@@ -11,7 +11,6 @@
 namespace stretto::shell {
 namespace {
 
-constexpr char kBegin = '\x01', kEnd = '\x02';
 constexpr int kMaxDepth = 40;
 
 // Splits unquoted expansions, keeps quoted ones.
@@ -320,23 +319,23 @@ class Expander {
 
 }  // namespace
 
-std::string unknown(const std::string& name) { return kBegin + name + kEnd; }
+std::string unknown(const std::string& name) { return kUnknownBegin + name + kUnknownEnd; }
 
 std::string without_unknown(std::string_view text) {
   std::string out;
   bool inside = false;
   for (const char c : text) {
-    if (c == kBegin) inside = true;
+    if (c == kUnknownBegin) inside = true;
     if (!inside) out += c;
-    if (c == kEnd) inside = false;
+    if (c == kUnknownEnd) inside = false;
   }
   return out;
 }
 
 std::set<std::string> unknown_names(std::string_view text) {
   std::set<std::string> names;
-  for (std::size_t at = 0; (at = text.find(kBegin, at)) != std::string_view::npos;) {
-    const std::size_t end = std::min(text.find(kEnd, at), text.size());
+  for (std::size_t at = 0; (at = text.find(kUnknownBegin, at)) != std::string_view::npos;) {
+    const std::size_t end = std::min(text.find(kUnknownEnd, at), text.size());
     names.insert(std::string(text.substr(at + 1, end - at - 1)));
     at = end;
   }

@@ -249,7 +249,40 @@ class Runner {
       return End::through;
     }
     if (words.empty()) return End::through;
+    if (words[0] == "read" && !node.here_string.empty()) return read_words(words, text_of(node.here_string, state_));
+    if (words[0] == "read" && !node.document.empty()) return read_words(words, node.document);
     return command(words, line, node.document);
+  }
+
+  // Runs `IFS=',' read -r A B <<< "1,2"`: the last name takes the rest.
+  End read_words(const Words& words, std::string text) {
+    const auto found = state_.variables.find("IFS");
+    std::string between = " \t\n";
+    if (found != state_.variables.end() && !found->second.elements.empty() && !found->second.elements[0].empty())
+      between = found->second.elements[0];
+    Words names;
+    bool is_array = false;
+    const auto limit = std::find(words.begin(), words.end(), "-d");
+    if (limit != words.end() && (limit + 1 == words.end() || (limit + 1)->size() != 1)) between.clear();  // to the end
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      if (is_name(words[i])) names.push_back(words[i]);
+      is_array = is_array || (words[i].starts_with('-') && words[i].ends_with('a'));
+    }
+    Words parts;
+    while (is_array || parts.size() + 1 < names.size()) {
+      const std::size_t end = between.empty() ? std::string::npos : text.find_first_of(between);
+      parts.push_back(text.substr(0, end));
+      text = end == std::string::npos ? "" : text.substr(end + 1);
+      if (end == std::string::npos) break;
+    }
+    if (is_array && !names.empty()) {
+      state_.set(names[0], parts, true);
+    } else {
+      parts.resize(names.size());
+      if (!names.empty() && !text.empty()) parts.back() = text;
+      for (std::size_t i = 0; i < names.size(); ++i) state_.set(names[i], {parts[i]});
+    }
+    return End::through;
   }
 
   End command(Words words, int line, const std::string& document = "") {
@@ -499,7 +532,9 @@ class Runner {
     // The output of a program is unknown.
     const bool is_known = !is_piped && result_.calls.size() == calls;
     result_.calls.resize(calls);
-    return is_known ? before : unknown("(" + shortened(commands).substr(0, 40) + ")");
+    std::string named = shortened(commands).substr(0, 40);
+    std::erase_if(named, [](char c) { return c == '"' || c == '\'' || c == '`' || c == '\\'; });
+    return is_known ? before : unknown("(" + named + ")");
   }
 
   const std::string& name_;

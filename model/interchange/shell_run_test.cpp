@@ -57,6 +57,9 @@ TEST_CASE("words of a script become what a shell makes of them", "[shell]") {
       {"[ ! -f there.py ] && exit 1\ngo on", {"go", "on"}},
       {"set -- a b; shift; go $1 $# \"$@\"", {"go", "b", "1", "b"}},
       {"(export A=2; go $A)", {"go", "2"}},
+      {"IFS=',' read -r A B C <<< \"1,2,3,4\"; go $A $B $C", {"go", "1", "2", "3,4"}},
+      {"for L in '2,1' '1,2'; do IFS=, read -r A B <<< \"$L\"; done; go $A $B", {"go", "1", "2"}},
+      {"read -r -d '' T <<'EOF' || true\ngo --a \\\n  1\nEOF\nbash -c \"$T\"", {"go", "--a", "1"}},
   };
   for (const Case& one : cases) {
     INFO(one.script);
@@ -75,6 +78,12 @@ TEST_CASE("what a script does not set is marked, and counts as empty", "[shell]"
   shell::Outside outside;
   outside.environment = {{"NODES", "4"}};
   CHECK(words("go $((NODES * 8))", outside) == Words{"go", "32"});
+  // A command substitution with a program is one unknown word, whatever the text of the program.
+  const Words printed =
+      words("N=$(python3 - <<'PY'\nprint(f(r\"x([\\w-]+)\"))\nPY\n)\nC=\"go $N\"\nbash -lc \"\n  $C on\n\"");
+  REQUIRE(printed.size() == 3);
+  CHECK(shell::without_unknown(printed[1]).empty());
+  CHECK(printed[2] == "on");
 }
 
 TEST_CASE("a script's environment, batch options and further files", "[shell]") {

@@ -132,7 +132,9 @@ class Parser {
     token_.kind = Token::Kind::word;
     const std::size_t begin = at_;
     while (at_ < text_.size() && std::string_view(" \t\r\n;&|()<>").find(text_[at_]) == std::string_view::npos) {
-      const std::size_t end = end_of_part(text_, at_);
+      // The mark of what is unknown holds the text of a command, which is no syntax here.
+      const std::size_t end = text_[at_] == kUnknownBegin ? std::min(text_.find(kUnknownEnd, at_), text_.size() - 1) + 1
+                                                          : end_of_part(text_, at_);
       if (end == std::string_view::npos)
         throw wrong(line_, "expected the end of what " + in_quotes(text_.substr(at_, 20)) + " begins, got none");
       line_ += static_cast<int>(std::count(text_.begin() + at_, text_.begin() + end, '\n'));
@@ -451,6 +453,7 @@ class Parser {
       node.document = *document_texts_[mine];
       return true;
     }
+    if (sign == "<<<") node.here_string = token_.text;
     advance();
     return true;
   }

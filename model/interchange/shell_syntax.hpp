@@ -48,8 +48,12 @@ struct Node {
   std::vector<std::string> words;
   std::vector<Arm> arms;
   bool is_until = false;
-  std::string document;  // the text of a here-document
+  std::string document;     // the text of a here-document
+  std::string here_string;  // the word behind <<<
 };
+
+// Characters around the name of an unknown value (shell_expand.hpp).
+constexpr char kUnknownBegin = '\x01', kUnknownEnd = '\x02';
 
 // Parses a script. Throws Error(input), "name:line: …", for text that cannot be understood, such as a quote or an `if`
 // that does not end.

@@ -126,6 +126,12 @@ class Config {
     if (degree("expert_parallel_degree") > 1) refuse_here("experts", "parallelism", "expert_parallel_degree");
     if (look({"training"}, "enable_cpu_offload") == true)
       near("training", "enable_cpu_offload", "parameters and the optimizer stay on the GPU");
+    if (look({"training"}, "dtype") == "bfloat16")
+      near("training", "dtype", "masters, gradients and moments are in f32");
+    if (look({"fault_tolerance"}, "enable") == true)
+      near("fault_tolerance", "enable", "what groups of replicas exchange beside the step is left out");
+    if (look({"parallelism"}, "pipeline_parallel_layers_per_stage").is_number())
+      near("parallelism", "pipeline_parallel_layers_per_stage", "stages of an interleaved pipeline have two chunks");
   }
 
   // ---- settings that are taken ----
@@ -147,14 +153,36 @@ class Config {
 
   void take_model() {
     const std::string name = model_key("name", "llama3"), size = model_key("flavor", "debugmodel");
-    const std::string plain = name.substr(0, 6) == "llama3" ? "llama3" : name;
+    const std::string plain = name.substr(0, 6) == "llama3" ? "llama3" : name == "llama" ? "llama2" : name;
+    if (name == "transformers_modeling_backend" && (size == "full" || size == "debugmodel"))
+      if (const Json model = look({"hf_transformers"}, "model");
+          model.is_string() && add_shape_by_name(model.get<std::string>(), settings_))
+        return take_transformers(size == "full");
     if (!add_shape_by_flavor(plain, size, settings_))
       throw input_error(name_ +
                         ": [model] flavor: expected a model that is known here, as \"llama3\" with \"8B\" or \"qwen3\" "
                         "with \"1.7B\", got " +
                         in_quotes(name) + " with " + in_quotes(size));
+    // Until 0.1 the tokenizer gave the vocabulary: 2,000 words and 256 special ones.
+    constexpr int kTestVocabulary = 2256;
+    if (const Json tokenizer = look({"model"}, "tokenizer_path");
+        tokenizer.is_string() && tokenizer.get<std::string>().ends_with("test_tiktoken.model"))
+      settings_.values["model.vocab_size"] = kTestVocabulary;
     if (size.find("flex") != std::string::npos || size.find("varlen") != std::string::npos)
       near("model", "flavor", "attention is causal over the whole sequence, not inside documents");
+  }
+
+  // Sets the sizes of TitanDenseModelArgs, which win over those of Hugging Face's model
+  // (experiments/transformers_modeling_backend/model/args.py:20, 150-201).
+  void take_transformers(bool is_full) {
+    auto& values = settings_.values;
+    values["model.num_layers"] = is_full ? 32 : 2;
+    values["model.hidden_size"] = is_full ? 4096 : 256;
+    values["model.ffn_hidden_size"] = is_full ? 11008 : 768;
+    values["model.num_attention_heads"] = is_full ? 32 : 16;
+    values["model.kv_channels"] = is_full ? 128 : 16;
+    if (!is_full) values["model.num_query_groups"] = 16;
+    values["model.rotary_base"] = 10'000;
   }
 
   void take_training() {

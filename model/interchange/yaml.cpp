@@ -167,7 +167,13 @@ class Parser {
           at_ < lines_.size() &&
           (lines_[at_].indent > indent || (lines_[at_].indent == indent && lines_[at_].text.starts_with("- ")));
       const bool is_mark = rest.empty() || ((rest[0] == '&' || rest[0] == '!') && rest.find(' ') == std::string::npos);
-      if (is_mark && is_deeper)
+      const auto is_scalar = [&](const std::string& text) {
+        return key_end(text) == std::string::npos && text != "-" && !text.starts_with("- ");
+      };
+      if (rest.empty() && is_deeper && is_scalar(lines_[at_].text)) {  // a value on the line below its key
+        ++at_;
+        map[key] = value_of(lines_[at_ - 1].text, indent, line);
+      } else if (is_mark && is_deeper)
         map[key] = block(lines_[at_].indent, here, depth + 1);
       else
         map[key] = is_mark ? Json() : value_of(rest, indent, line);
