@@ -4,12 +4,12 @@
 
 #include "sim/collectives.hpp"
 #include "sim/device.hpp"
-#include "sim/engine.hpp"
 #include "sim/event_heap.hpp"
 #include "sim/exchanges.hpp"
 #include "sim/inputs.hpp"
 #include "sim/lanes.hpp"
 #include "sim/network/network.hpp"
+#include "sim/options.hpp"
 #include "sim/recorder.hpp"
 #include "sim/solo_player.hpp"
 

@@ -1,34 +1,14 @@
 #pragma once
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "base/timeline.hpp"
 #include "model/schedule/bound_step.hpp"
 #include "model/schedule/schedule.hpp"
 #include "sim/cost/cost.hpp"
-#include "sim/fabric.hpp"
+#include "sim/options.hpp"
 
 namespace stretto::sim {
-
-enum class NetworkKind : std::uint8_t {
-  fluid,    // closed form: a transfer takes edge_bytes / link rate; concurrent transfers do not slow each other
-  simgrid,  // flows of a SimGrid platform share their common links (max-min)
-};
-
-struct SimOptions {
-  NetworkKind network = NetworkKind::fluid;
-  Fabric fabric;
-  int max_steps = 8;  // maximum number of simulated steps in search of the steady period
-  // With a disturbance no two steps are equal: this many are simulated, and the one of the median period is the result.
-  // The rows of all of them are kept in memory.
-  int disturbed_steps = 41;
-  // Simulates solo calls once and then replays them (sim/solo_player.hpp), which saves most of the time. Results are
-  // byte-identical either way.
-  bool plays_solo_calls = true;
-  // Ends with the first step that the next one would repeat (sim/recorder.hpp); false simulates max_steps.
-  bool stops_when_steady = true;
-};
 
 // A step and its timeline. The step is the simulated one, in which stragglers have classes of their own.
 struct SimResult : BoundStep {

@@ -7,7 +7,7 @@
 
 #include "base/quantity.hpp"
 #include "sim/accelerator/accelerator.hpp"
-#include "sim/cost/cost.hpp"
+#include "sim/demand_class.hpp"
 
 namespace stretto::sim {
 
@@ -71,8 +71,6 @@ struct Platform {
   // each switch), as a share of its time alone.
   std::array<Quantity, kDemandClasses> oversubscribed;
 };
-
-const char* name_of(DemandClass cls);
 
 // Reads a platform file. Throws Error(input) as docs/platform.md says.
 Platform read_platform(const std::string& path);

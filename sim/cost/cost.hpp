@@ -9,14 +9,9 @@
 
 #include "base/timeline.hpp"
 #include "model/schedule/schedule.hpp"
+#include "sim/demand_class.hpp"
 
 namespace stretto::sim {
-
-// Classes of work for interference between concurrent operations of a device; slowdowns between them are in Costs.
-//   vector  passes over activations, which mostly are in cache
-//   memory  passes over parameters, gradients and optimizer state, which are not; data movement of collectives
-enum class DemandClass : std::uint8_t { gemm, attention, vector, memory };
-constexpr int kDemandClasses = 4;
 
 // The resources that one operation takes from its device.
 struct Demand {

@@ -1,0 +1,27 @@
+#pragma once
+#include <cstdint>
+
+#include "sim/fabric.hpp"
+
+namespace stretto::sim {
+
+enum class NetworkKind : std::uint8_t {
+  fluid,    // closed form: a transfer takes edge_bytes / link rate; concurrent transfers do not slow each other
+  simgrid,  // flows of a SimGrid platform share their common links (max-min)
+};
+
+struct SimOptions {
+  NetworkKind network = NetworkKind::fluid;
+  Fabric fabric;
+  int max_steps = 8;  // maximum number of simulated steps in search of the steady period
+  // With a disturbance no two steps are equal: this many are simulated, and the one of the median period is the result.
+  // The rows of all of them are kept in memory.
+  int disturbed_steps = 41;
+  // Simulates solo calls once and then replays them (sim/solo_player.hpp), which saves most of the time. Results are
+  // byte-identical either way.
+  bool plays_solo_calls = true;
+  // Ends with the first step that the next one would repeat (sim/recorder.hpp); false simulates max_steps.
+  bool stops_when_steady = true;
+};
+
+}  // namespace stretto::sim
