@@ -6,9 +6,9 @@
 #include <cassert>
 #include <utility>
 
+#include "base/checksum.hpp"
 #include "base/error.hpp"
 #include "base/rng.hpp"
-#include "exec/state/checkpoint_header.hpp"
 
 namespace stretto::exec {
 namespace {

@@ -1,7 +1,7 @@
 #include "model/recompute.hpp"
 
 #include "base/values_of.hpp"
-#include "model/schedule/work.hpp"
+#include "model/training_flops.hpp"
 
 namespace stretto {
 

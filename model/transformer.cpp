@@ -4,7 +4,6 @@
 
 #include "base/error.hpp"
 #include "base/values_of.hpp"
-#include "model/schedule/work.hpp"
 
 namespace stretto {
 namespace {
@@ -158,33 +157,5 @@ LayerWeights layer_weights(const Transformer& model, const LayerSpec& layer) {
 }
 
 const char* name_of(AttentionBackend backend) { return name_in({"fused", "unfused"}, backend); }
-
-double executed_attention_share(AttentionBackend backend, std::int64_t seq) {
-  return backend == AttentionBackend::fused ? causal_attention_share(seq) : 1;
-}
-
-Flops training_flops_per_sequence(const Transformer& model, bool frozen_base, AttentionBackend backend) {
-  const double s = double(model.seq_length), h = double(model.hidden_size);
-  // FLOPs of one forward pass over the sequence.
-  double linears = 0, attention_matmul = 0;  // attention_matmul: QKᵀ of all heads, every key of every query
-  for (std::int64_t layer = 0; layer < model.num_layers; ++layer) {
-    linears += s * 2 * layer_weights(model, model.layer(layer)).all();
-    attention_matmul += 2 * s * s * double(model.attention_size());
-  }
-  const double head = s * 2 * h * double(model.vocab_size);
-  const double padded_head = s * 2 * h * double(model.padded_vocab_size);
-
-  Flops flops;
-  const double passes = frozen_base ? 2 : 3;  // passes of products with weights
-  flops.model_full_attention = passes * (linears + head) + 3 * 2 * attention_matmul;
-  flops.model = passes * (linears + head) + 3 * attention_matmul;
-  // The forward kernel multiplies twice (QKᵀ, PV), the backward kernel five times (QKᵀ again, dV, dP, dQ, dK), each
-  // over the part of the square that its blocks touch. Unfused attention does not form QKᵀ again because it has kept
-  // the probabilities.
-  const double products = backend == AttentionBackend::fused ? 7 : 6;
-  flops.hardware = passes * (linears + padded_head) +
-                   products * executed_attention_share(backend, model.seq_length) * attention_matmul;
-  return flops;
-}
 
 }  // namespace stretto

@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "model/rope_scaling.hpp"
+#include "base/full_name.hpp"
+#include "base/rope_scaling.hpp"
 
 namespace stretto {
 
@@ -80,7 +81,8 @@ inline Transformer in_llama_style(Transformer model) {
   return model;
 }
 
-// Returns the model of a preset: "gpt2-124m", "gpt3-175b", "llama3-8b", … Throws Error(input) naming the nearest preset.
+// Returns the model of a preset: "gpt2-124m", "gpt3-175b", "llama3-8b", … Throws Error(input) naming the nearest
+// preset.
 Transformer preset(const std::string& name);
 std::vector<std::string> preset_names();
 
@@ -92,11 +94,6 @@ enum class Shard : std::uint8_t {
   rows,     // rows of a [out, in] matrix; elements of its bias
   columns,  // columns of a [out, in] matrix
 };
-
-// Returns "h.3.qkv.weight"; outside the layers, where `layer` is -1, the name itself.
-inline std::string full_name(std::int64_t layer, const std::string& name) {
-  return layer < 0 ? name : "h." + std::to_string(layer) + "." + name;
-}
 
 // One learnable array. `layer` is -1 outside the layers. Order of `parameters()` is registration order: wte, wpe,
 // layers, final norm, lm_head; gradients become ready in about the reverse of it.
@@ -139,21 +136,5 @@ LayerWeights layer_weights(const Transformer& model, const LayerSpec& layer);
 // dropout (Megatron-LM's --attention-backend).
 enum class AttentionBackend : std::uint8_t { fused, unfused };
 const char* name_of(AttentionBackend backend);
-// Returns the share of all query-key pairs whose products are executed: a fused kernel skips most of the masked pairs.
-double executed_attention_share(AttentionBackend backend, std::int64_t seq);
-
-// FLOPs of one forward and backward pass over one sequence of seq_length tokens.
-// Convention (docs/mfu.md): GEMMs and attention matmuls count 2·m·n·k; backward is twice forward; attention is causal,
-// so its matmuls count half; the LM head counts; embedding look-ups, norms and elementwise work do not.
-struct Flops {
-  double model = 0;     // counted by MFU
-  double hardware = 0;  // counted by HFU: executed by the schedule, with recompute; attention as executed
-  // `model` with the causal half of attention counted too: Megatron's published convention
-  double model_full_attention = 0;
-};
-// A frozen base has no weight gradients, so linear layers and the head count twice their forward pass and not three
-// times.
-Flops training_flops_per_sequence(const Transformer& model, bool frozen_base = false,
-                                  AttentionBackend backend = AttentionBackend::fused);
 
 }  // namespace stretto

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "model/training_flops.hpp"
 
 using namespace stretto;
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "model/training_flops.hpp"
 #include "report/data_sheet.hpp"
 #include "report/units.hpp"
 

@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "model/training_flops.hpp"
+
 using namespace stretto;
 
 TEST_CASE("MFU is the model's arithmetic over the peak of all devices", "[report]") {

@@ -6,6 +6,7 @@
 #include "base/rng.hpp"
 #include "model/recompute.hpp"
 #include "model/step_size.hpp"
+#include "model/training_flops.hpp"
 #include "tests/training.hpp"
 
 namespace stretto::testing {

@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "model/training_flops.hpp"
 #include "tests/training.hpp"
 
 namespace stretto::testing {

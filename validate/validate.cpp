@@ -11,7 +11,7 @@
 #include "base/error.hpp"
 #include "base/parallel.hpp"
 #include "base/statistics.hpp"
-#include "model/transformer.hpp"
+#include "model/training_flops.hpp"
 #include "predict/constants.hpp"
 #include "predict/predict_step.hpp"
 #include "report/exposure.hpp"

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/checksum.hpp"
 #include "base/error.hpp"
 #include "exec/state/directory_lock.hpp"
 

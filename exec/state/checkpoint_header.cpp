@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/checksum.hpp"
 #include "base/error.hpp"
 
 namespace stretto::exec {
@@ -160,16 +161,6 @@ void require_checksum(const ReadFile& file, const StoredFile& parsed) {
   if (position == std::string::npos || checksum_of(file, header, position) != parsed.checksum())
     throw input_error(file.name() + ": corrupt: the checksum does not match the contents");
 }
-
-void Checksum::add(const void* data, std::size_t bytes) {
-  constexpr std::uint64_t kPrime = 0x100000001B3;
-  const auto* at = static_cast<const unsigned char*>(data);
-  std::uint64_t hash = hash_;
-  for (std::size_t i = 0; i < bytes; ++i) hash = (hash ^ at[i]) * kPrime;
-  hash_ = hash;
-}
-
-std::string Checksum::digits() const { return fmt::format("{:016x}", hash_); }
 
 std::size_t checksum_position(std::string_view header) {
   const std::size_t key = header.find(kChecksumKey);

@@ -51,18 +51,6 @@ std::string_view spelled(Dtype dtype);
 // Returns the bytes of an element; 0 for a type that is not one of the format's with whole bytes.
 std::int64_t bytes_of_spelled(std::string_view dtype);
 
-// FNV-1a 64 of consecutive pieces of data.
-class Checksum {
- public:
-  void add(const void* data, std::size_t bytes);
-  void add(std::string_view text) { add(text.data(), text.size()); }
-  std::string digits() const;  // 16 hexadecimal digits
-  std::uint64_t value() const { return hash_; }
-
- private:
-  std::uint64_t hash_ = 0xCBF29CE484222325;
-};
-
 // A file states the checksum of all its bytes, with the digits themselves taken as zeros.
 constexpr std::string_view kNoChecksum = "0000000000000000";
 // Returns the position of the checksum's digits in a header that make_header made, or npos.

@@ -14,6 +14,7 @@
 #include <functional>
 #include <iterator>
 
+#include "base/checksum.hpp"
 #include "base/error.hpp"
 #include "exec/state/directory_lock.hpp"
 #include "tests/message_of.hpp"

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "model/mesh.hpp"
 #include "model/schedule/dtype.hpp"
 #include "model/schedule/expr.hpp"
 #include "model/schedule/ids.hpp"
+#include "model/schedule/mesh.hpp"
 #include "model/schedule/state.hpp"
 #include "model/schedule/work.hpp"
 

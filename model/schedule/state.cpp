@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cassert>
 
+#include "base/full_name.hpp"
 #include "model/schedule/schedule.hpp"
-#include "model/transformer.hpp"
 
 namespace stretto {
 

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "model/rope_scaling.hpp"
+#include "base/rope_scaling.hpp"
 #include "model/schedule/expr.hpp"
 #include "model/schedule/fields.hpp"
 #include "model/schedule/sequence_parts.hpp"

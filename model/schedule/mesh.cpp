@@ -1,4 +1,4 @@
-#include "model/mesh.hpp"
+#include "model/schedule/mesh.hpp"
 
 #include <algorithm>
 #include <cassert>
