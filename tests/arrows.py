@@ -1,0 +1,71 @@
+"""Fails where a file includes one of a room that its own room may not; ROOMS is the plan of the house.
+
+A room is a folder, or the files whose path begins so: a file is in the room with the longest name that fits. It may
+include its own room and those of the row; "sim/" stands for sim and every room in it. Tests may include everything.
+"""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOMS = {
+    "base": "",
+    "model/schedule": "base",
+    "model/verify": "base model/schedule",
+    "model/transformer": "base",
+    "model": "base model/transformer model/schedule",
+    "model/lower": "base model model/transformer model/schedule",
+    "model/overlap": "base model model/transformer model/schedule model/lower",
+    "model/scenario.cpp": "base model model/overlap",  # reading a scenario refuses knobs whose gates are closed
+    "model/interchange": "base model model/transformer",
+    "sim/accelerator": "base model model/schedule",
+    "sim/demand_class": "",
+    "sim/platform": "base sim/accelerator sim/demand_class",
+    "sim/fabric": "sim/accelerator",
+    "sim/options": "sim/fabric",
+    "sim/cost": "base model model/schedule sim/accelerator sim/demand_class sim/platform",
+    "sim/event_heap": "base",
+    "sim/network": "base model/schedule sim/event_heap sim/fabric",
+    "sim": "base model/schedule sim/cost sim/event_heap sim/network sim/options",
+    "sim/engine": "base model/schedule sim sim/cost sim/network sim/options",
+    "exec/operand": "base model/schedule",
+    "exec/run_options": "base model model/schedule",
+    "exec/data": "base model",
+    "exec/host/kernels": "base model/schedule exec/operand",
+    "exec/host/memory": "base model/schedule exec/host/kernels",
+    "exec/launch": "base model/schedule",
+    "exec/executor": "base model/ exec/host/memory exec/launch exec/run_options",
+    "exec/comm": "base model/schedule exec/launch",
+    "exec/host": "base model/ exec/comm exec/executor exec/host/ exec/launch exec/run_options",
+    "exec/serial": "base model/schedule exec/comm exec/host/",
+    "exec/state": "base model/ exec/data exec/executor exec/host/memory exec/launch",
+    "exec/cuda": "base model/ exec/comm exec/executor exec/host/memory exec/launch exec/operand exec/run_options",
+    "exec": "base model/ exec/",
+    "report": "base model/",
+    "calibrate": "base model/ sim/ exec/",
+    "predict": "base model/ sim/ report exec/cuda",
+    "validate": "base model/ sim/ report predict",
+    "compare": "base model/ sim/ exec/ report calibrate predict",
+    "cli": "base model/ sim/ exec/ report calibrate predict validate compare",
+    "api": "base model/ sim/ exec/ report calibrate predict compare cli",
+}
+
+
+def room_of(path):
+    return max((room for room in ROOMS if path == room or path.startswith((room + "/", room + "."))), key=len, default="")
+
+
+def may_include(room, other):
+    return other in ("", room) or any(one in (other, other + "/") or one[-1] == "/" and other.startswith(one)
+                                      for one in ROOMS[room].split())
+
+
+wrong = []
+for path in sorted(path for top in {room.split("/")[0] for room in ROOMS} for path in (ROOT / top).rglob("*.*")):
+    name = path.relative_to(ROOT).as_posix()
+    room = room_of(name)
+    if room and path.suffix in (".cpp", ".hpp", ".cu") and not path.stem.endswith("_test"):
+        for included in re.findall('^#include "(.+)"', path.read_text(), re.MULTILINE):
+            if not may_include(room, room_of(included)):
+                wrong.append(f"{name} includes {included}: {room} may include {ROOMS[room] or 'nothing'}")
+sys.exit("\n".join(wrong) or 0)
