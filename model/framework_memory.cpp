@@ -39,6 +39,7 @@ void read_framework_memory(TomlTable table, FrameworkMemory& m) {
   m.casts_to_gather = value_or<bool>(table, "casts_to_gather", m.casts_to_gather);
   m.root_unit_stays = value_or<bool>(table, "root_unit_stays", m.root_unit_stays);
   m.copies_out_of_gathers = value_or<bool>(table, "copies_out_of_gathers", m.copies_out_of_gathers);
+  m.repeats_kv_heads = value_or<bool>(table, "repeats_kv_heads", m.repeats_kv_heads);
   m.has_dummy_weight_gradients = value_or<bool>(table, "dummy_weight_gradients", m.has_dummy_weight_gradients);
   m.has_dummy_head_gradient = value_or<bool>(table, "dummy_head_gradient", m.has_dummy_head_gradient);
   TomlTable kept = table.section("kept"), during = table.section("during"), loss = table.section("cross_entropy");

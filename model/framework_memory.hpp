@@ -32,6 +32,8 @@ struct FrameworkMemory {
   bool root_unit_stays = false;  // FSDP's unit of embedding, last norm and head stays gathered
   // FSDP2: parameters are gathered into one buffer and then copied out of the buffer
   bool copies_out_of_gathers = false;
+  // attention keeps keys and values that are repeated for every query head
+  bool repeats_kv_heads = false;
   // the head's weight, which is Megatron-LM's own layer, has a dummy gradient too
   bool has_dummy_head_gradient = true;
   bool has_dummy_weight_gradients = false;  // TransformerEngine: one tensor for each shape of weights, never read

@@ -56,6 +56,7 @@ struct TpGemm {
 struct Overlap {
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;
+  bool align_grad_reduce = false;   // all pipeline stages reduce a chunk's gradients at the same moment
   bool align_param_gather = false;  // all pipeline stages gather a chunk's parameters at the same moment
   std::int64_t bucket_size = 0;     // elements; 0 = Megatron's default max(40e6, 1e6 · dp)
   // Each rank's update begins with its first model chunk, whose parameters are gathered while the other chunks are

@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::int64_t kLeastBlock = 64 * 1024;  // smaller tensors are not followed
 constexpr const char* kLogits = "logits";
+constexpr const char* kQkv = "qkv.out";
 
 // Points of time within an operation, which order the kernels of a loss.
 using Moment = std::uint64_t;
@@ -36,6 +37,17 @@ struct Block {
 };
 
 std::int64_t bytes_of(double elements, const Quantity& each) { return std::llround(elements * each.value); }
+
+// Bytes of an element of qkv [tokens, (H + 2 kv) d] that keys and values take more when each query head has a copy:
+// 2 (H - kv) d elements of a token, of two bytes each.
+double repeated_kv_bytes(const Schedule& schedule) {
+  for (const Operation& operation : schedule.operations)
+    if (const auto* attention = std::get_if<Attention>(&operation.work)) {
+      const double heads = double(attention->heads), kv_heads = double(attention->kv_heads);
+      return 2 * 2 * (heads - kv_heads) / (heads + 2 * kv_heads);
+    }
+  return 0;
+}
 
 class Role {
  public:
@@ -116,6 +128,17 @@ class Role {
     if (bytes >= kLeastBlock) blocks_.push_back({bytes, from, to, part});
   }
 
+  void add_repeated_kv() {
+    const double each = repeated_kv_bytes(schedule_);
+    if (each == 0) return;
+    const std::size_t repeated = part("keys and values repeated for every query head",
+                                      {"published", "repeat_kv of the model: attention saves its operands"});
+    for (const BufferLife& life : buffer_lives(schedule_, program_))
+      if (tensor_of_[life.storage] == kQkv)
+        add(std::llround(each * double(schedule_.storages[life.storage].elements)), start_of(life.first),
+            end_of(life.last), repeated);
+  }
+
   void add_lives() {
     std::map<StorageId, BufferLife> root;
     for (const BufferLife& life : buffer_lives(schedule_, program_)) {
@@ -138,6 +161,7 @@ class Role {
         if (bytes < 0) add_less(bytes, life, part("kept beside " + tensor, kept->second.source));
       }
     }
+    if (memory_.repeats_kv_heads) add_repeated_kv();
     std::int64_t gathered = 0;
     for (const auto& [id, life] : root) {
       add(schedule_.storages[id].bytes(), start_of(life.first), end_of(life.last), 0);

@@ -55,10 +55,12 @@ double layer_bytes(const char* profile, const std::vector<std::string>& set) {
 }  // namespace
 
 TEST_CASE("activations of a layer are those of arXiv 2205.05198, table 2", "[memory]") {
-  const double sbh = 2048.0 * 4 * 2048;
-  // The paper's 34 s·b·h without the two masks of dropout, which this scenario does not have.
+  const double sbh = 2048.0 * 4 * 2048, scores = 5 * 16 * 2048.0 / 2048;  // 5 a s / h
+  CHECK(layer_bytes("megatron-2022", {}) == Approx((34 + scores) * sbh / 8).epsilon(0.01));
+  CHECK(layer_bytes("megatron-2022", {"parallel.sequence_parallel=false"}) ==
+        Approx((10 + 24.0 / 8 + scores / 8) * sbh).epsilon(0.01));
   CHECK(layer_bytes("megatron-2022", {"training.recompute_granularity=selective"}) ==
-        Approx(32 * sbh / 8).epsilon(0.01));
+        Approx(34 * sbh / 8).epsilon(0.01));
   CHECK(layer_bytes("megatron-2022", {"training.recompute_granularity=full"}) == Approx(2 * sbh / 8).epsilon(0.05));
 }
 

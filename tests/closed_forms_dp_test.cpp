@@ -2,10 +2,12 @@
 //
 //   overlap_grad_reduce       f_b = max(r_b, f_{b−1}) + c_b
 //   overlap_param_gather      s_k = max(t_k, g_k),  g_{k+1} = s_k + a_{k+1}
+//   align_grad_reduce         a chunk's buckets are reduced when its last backward unit has ended on the first stage
 //   align_param_gather        a chunk's buckets are gathered when all stages are at the first unit of the previous
 //   chunk
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <limits>
 #include <map>
 
 #include "tests/ideal.hpp"
@@ -112,6 +114,64 @@ TEST_CASE("overlap_param_gather: s_k = max(t_k, g_k), g_(k+1) = s_k + a_(k+1)", 
       CHECK(user.start == std::max(reached, gathered));
       released = user.start;
     }
+  }
+}
+
+TEST_CASE("align_grad_reduce: all stages reduce a chunk at the same moment", "[closed]") {
+  constexpr std::int64_t kChunks = 3;
+  constexpr Time kBackward = 5000, kReduce = 7;
+  for (const std::int64_t stages : {2, 3})
+    for (const std::int64_t group : {stages, stages + 1}) {
+      const std::int64_t micro_batches = 2 * group, units = micro_batches * kChunks;
+      Scenario scenario = layout_scenario({2, 1, false, stages, kChunks, "", group}, "overlap_grad_reduce", false,
+                                          "fp32", 1, micro_batches);
+      scenario.model.num_layers = stages * kChunks;
+      scenario.cluster.ranks_per_device = 1;
+      scenario.overlap.bucket_size = 500;
+      scenario.overlap.align_grad_reduce = true;
+      Ideal ideal(scenario);
+      ideal.set("fc1.dgrad", kBackward);
+      for (std::size_t b = 0; ideal.schedule.find_operation("dp.reduce_scatter.b" + std::to_string(b)); ++b)
+        ideal.set("dp.reduce_scatter.b" + std::to_string(b), kReduce);
+      const sim::SimResult result = ideal.run();
+      for (const BoundProgram& program : result.programs) {
+        const std::int64_t stage = program.coordinates[Coord::pp];
+        // The number of backward units from the beginning of the step until reductions start.
+        std::map<std::int64_t, int> starts;
+        for (const TimelineRow& row : result.timeline.rows)
+          if (row.rank == program.rank &&
+              ideal.schedule.operations[program.ops[row.op].op].name.starts_with("dp.reduce_scatter"))
+            ++starts[(row.start - result.timeline.step_begin) / kBackward];
+        INFO(stages << " stages in groups of " << group << ", stage " << stage);
+        // Unit k ends on stage s after k + stages - s of them.
+        CHECK(starts.size() == kChunks);
+        CHECK(starts.contains(units + stages - 1 - stage));  // chunk 0: behind the backward pass
+        for (std::int64_t chunk = 1; chunk < kChunks; ++chunk)
+          CHECK(starts.contains(units - 1 - chunk * group + stages));
+      }
+    }
+}
+
+TEST_CASE("align_grad_reduce without virtual stages: only the first stage reduces beside its backward pass",
+          "[closed]") {
+  constexpr std::int64_t kStages = 3;
+  Scenario scenario = layout_scenario({2, 1, false, kStages, 1, ""}, "overlap_grad_reduce", false, "fp32", 1, 4);
+  scenario.model.num_layers = 3 * kStages;
+  scenario.cluster.ranks_per_device = 1;
+  scenario.overlap.bucket_size = 500;
+  scenario.overlap.align_grad_reduce = true;
+  Ideal ideal(scenario);
+  ideal.set("fc1.dgrad", 5000);
+  const sim::SimResult result = ideal.run();
+  for (const BoundProgram& program : result.programs) {
+    Time backward = 0, first = std::numeric_limits<Time>::max();
+    for (const TimelineRow& row : result.timeline.rows) {
+      if (row.rank != program.rank) continue;
+      const std::string& name = ideal.schedule.operations[program.ops[row.op].op].name;
+      if (name == "fc1.dgrad") backward = std::max(backward, row.end);
+      if (name.starts_with("dp.reduce_scatter")) first = std::min(first, row.start);
+    }
+    CHECK((program.coordinates[Coord::pp] == 0) == (first < backward));
   }
 }
 

@@ -38,6 +38,7 @@ Keys asking(const std::string& knob) {
       {"reduce_scatter_with_fp32_accumulation",
        {"parallel.data_parallel_size=4", "overlap.reduce_scatter_with_fp32_accumulation=true",
         "overlap.grad_reduce_in_fp32=false"}},
+      {"align_grad_reduce", kStages + kReduces + Keys{"overlap.align_grad_reduce=true"}},
       {"overlap_param_gather", kGathers},
       {"bucket_size", kReduces + Keys{"overlap.bucket_size=100"}},
       {"align_param_gather", kChunks + kGathers + Keys{"overlap.align_param_gather=true"}},

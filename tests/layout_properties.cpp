@@ -196,7 +196,8 @@ Scenario without_overlap(Scenario scenario) {
   Overlap& overlap = scenario.overlap;
   overlap.overlap_grad_reduce = overlap.overlap_param_gather = false;
   overlap.overlap_param_gather_with_optimizer_step = false;
-  overlap.overlap_p2p_comm = overlap.overlap_p2p_comm_warmup_flush = overlap.align_param_gather = false;
+  overlap.overlap_p2p_comm = overlap.overlap_p2p_comm_warmup_flush = false;
+  overlap.align_grad_reduce = overlap.align_param_gather = false;
   overlap.fsdp_comm_overlap = false;
   overlap.batch_p2p_comm = true;
   return scenario;

@@ -225,8 +225,6 @@ std::vector<FlagRule> make_rules() {
       {"--ddp-num-buckets", kNear, "buckets are of Megatron-LM's default size", kOff},
       {"--ddp-", kNo},
       {"--no-gradient-reduce-div-fusion", kNo},
-      {"--no-align-grad-reduce", kNear, "gradients are reduced as soon as they are there"},
-      {"--disable-align-grad-reduce", kNear, "gradients are reduced as soon as they are there"},
       {"--overlap-grad-reduce-", kNo},
       {"--use-sharp", kNear, "NCCL's own algorithms reduce, without the network's help"},
       {"--sharp-enabled-group", kNo},

@@ -340,8 +340,8 @@ class Import {
     if (!settings_.is(key, "optim_grads") && !settings_.is(key, "optim_grads_params")) return;
     values["overlap.fsdp_comm_overlap"] = true;
     // FSDP has no buckets of DDP.
-    for (const char* of_ddp :
-         {"overlap.overlap_grad_reduce", "overlap.overlap_param_gather", "overlap.align_param_gather"})
+    for (const char* of_ddp : {"overlap.overlap_grad_reduce", "overlap.align_grad_reduce",
+                               "overlap.overlap_param_gather", "overlap.align_param_gather"})
       values[of_ddp] = false;
   }
 
@@ -377,6 +377,9 @@ class Import {
       values.erase("overlap.overlap_p2p_comm");
       values.erase("parallel.microbatch_group_size_per_vp_stage");
     }
+    if (!settings_.is("overlap.overlap_grad_reduce", true) ||
+        settings_.whole("parallel.pipeline_model_parallel_size", 1) <= 1)
+      values["overlap.align_grad_reduce"] = false;  // training.py:4346, schedules.py
     if (settings_.is("overlap.overlap_p2p_comm", true)) values["overlap.batch_p2p_comm"] = false;
     if (!settings_.is("model.position_embedding_type", "rope"))
       for (const char* key : {"rotary_base", "rotary_seq_len_interpolation_factor", "use_rope_scaling"})

@@ -85,6 +85,14 @@ constexpr Special kSpecial[] = {
      }},
     {"overlap.overlap_grad_reduce",
      [](S s) -> Json { return s.overlap.overlap_grad_reduce && !s.parallel.shards_gradients(); }},
+    {"overlap.align_grad_reduce",
+     [](S s) -> Json {
+       // Megatron-LM reads it only with stages and buckets (schedules.py:1445, 2433).
+       return s.parallel.pipeline_model_parallel_size > 1 && s.overlap.overlap_grad_reduce &&
+                      !s.parallel.shards_gradients()
+                  ? Json(s.overlap.align_grad_reduce)
+                  : Json();
+     }},
     {"overlap.overlap_param_gather", [](S s) -> Json { return gathers_beside(s); }},
     {"overlap.align_param_gather",
      [](S s) -> Json {

@@ -409,8 +409,8 @@ class Recipe {
       if (fsdp_strategy_ == "hybrid")
         near("model.fsdp_sharding_strategy", fsdp_strategy_, "all data-parallel ranks share the parameters");
       values["overlap.fsdp_comm_overlap"] = true;
-      for (const char* key :
-           {"overlap.overlap_grad_reduce", "overlap.overlap_param_gather", "overlap.align_param_gather"})
+      for (const char* key : {"overlap.overlap_grad_reduce", "overlap.align_grad_reduce",
+                              "overlap.overlap_param_gather", "overlap.align_param_gather"})
         values[key] = false;
     } else {
       values.erase("parallel.data_parallel_sharding_strategy");
@@ -430,6 +430,10 @@ class Recipe {
         values.emplace(key, false);
       values.emplace("overlap.overlap_p2p_comm", false);
     }
+    // DistributedInitConfig's default (Megatron-Bridge, training/setup.py:616), which acts with stages.
+    if (values.contains("overlap.overlap_grad_reduce"))
+      values.emplace("overlap.align_grad_reduce", settings_.is("overlap.overlap_grad_reduce", true) &&
+                                                      settings_.whole("parallel.pipeline_model_parallel_size", 1) > 1);
     if (tp <= 1 || settings_.is("parallel.sequence_parallel", false)) values["overlap.tp_comm_overlap"] = false;
     if (settings_.is("overlap.tp_comm_overlap", false)) values.erase("overlap.tp_comm_overlap_cfg");
     if (!is_interleaved) values["overlap.overlap_p2p_comm"] = false;

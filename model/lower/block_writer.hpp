@@ -40,7 +40,7 @@ class BlockWriter {
   // How an activation may be recomputed: layers that recompute it before their backward pass share instances.
   struct Role {
     bool is_input = false;          // the layer's input, kept where a group of recomputed layers begins
-    bool is_core = false;           // attention's output, and the data that attention keeps for its gradient
+    bool is_core = false;           // what attention keeps for its gradient besides its output
     bool is_statistics = false;     // row statistics, kept in the accumulation type
     bool is_mask = false;           // mask of dropout, i32
     bool is_light = false;          // Recompute::Granularity::selective_op computes it again

@@ -74,8 +74,8 @@ void Sections::add_layer_activations() {
     kept_.q_norm_stats = w_.recomputable("q_norm.stats", tokens, heads_ * w_.norm_stats(), layers, statistics);
     kept_.k_norm_stats = w_.recomputable("k_norm.stats", tokens, kv_heads_ * w_.norm_stats(), layers, statistics);
   }
-  // A deferred weight gradient reads attention's output, whether the output is recomputed or not.
-  kept_.attention = w_.recomputable("attention.out", tokens, attended_, layers, {.is_core = !shape_.weights_apart});
+  // `selective` keeps the output, which proj's weight gradient reads: 34 s b h bytes a layer (arXiv 2205.05198, eq. 6).
+  kept_.attention = w_.recomputable("attention.out", tokens, attended_, layers, {});
   const auto of_mlp = [&](const std::string& name, std::int64_t of_rows, std::int64_t cols, BlockWriter::Role role) {
     role.layers = layers_with_mlp();
     return w_.recomputable(name, of_rows, cols, layers, std::move(role));

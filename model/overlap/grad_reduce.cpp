@@ -9,6 +9,14 @@
 // reduce-scatter of the next bucket: g_b = max(f_b, g_{b−1}) + a_b. (Megatron-LM has one stream for both, so that its
 // next reduce-scatter waits for the all-reduce; PyTorch's FSDP2 has two.)
 //
+// align_grad_reduce, for several stages: no stage reduces while other stages compute and wait for it. With virtual
+// stages all buckets of a chunk start together. Stage s starts them behind its backward unit number u_c + s, where u_c is
+// the last unit of chunk c, or behind its whole backward pass when there is no such unit. All stages come to that unit at
+// about the same time. Without virtual stages the first stage, which ends last, reduces as above, and all other stages
+// reduce behind their backward pass, while the pipeline drains (Megatron-LM d98e8a64,
+// core/pipeline_parallel/schedules.py:1445, 2433 and 2460).
+// Edges:   the last accumulate of stage s's backward unit u_c + s  →  RS of every bucket of chunk c, by order
+//
 // reduce_scatter_with_fp32_accumulation: an all-to-all of bf16 and an f32 sum of the received parts replace the
 // reduce-scatter. Buckets share the memory of the received parts, so a bucket's sum is computed when the next bucket is
 // ready, before the next all-to-all (Megatron-LM); the last bucket's sum is computed after the backward pass.
@@ -18,7 +26,9 @@
 #include "model/overlap/grad_reduce.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -40,7 +50,41 @@ std::vector<OpId> moved_of(const BucketOps& ops, const BucketOps* drained) {
   return moved;
 }
 
-void rewrite_role(Lowered& lowered, Program& program, const std::vector<BucketOps>& buckets) {
+// align_grad_reduce of one stage: where each bucket goes, given the last operation that writes its gradients. `behind`:
+// the place behind the backward pass. Places ascend, because buckets keep their order.
+std::vector<OrderPosition> aligned(const Lowered& lowered, const Program& program,
+                                   const std::vector<OrderPosition>& last, std::size_t stage, OrderPosition behind) {
+  std::vector<std::size_t> ends;                      // [backward unit] the index behind its last call
+  std::vector<std::optional<std::size_t>> last_unit;  // [chunk]
+  const Call* before = nullptr;
+  for (std::size_t c = 0; c < behind.call; ++c) {
+    const Call& call = program.order[c];
+    const auto& backward = lowered.backward_blocks;
+    if (std::find(backward.begin(), backward.end(), call.block) == backward.end()) continue;
+    if (!before || before->chunk != call.chunk || before->micro_batch != call.micro_batch) ends.push_back(0);
+    ends.back() = c + 1;
+    const auto chunk = static_cast<std::size_t>(call.chunk);
+    last_unit.resize(std::max(last_unit.size(), chunk + 1));
+    last_unit[chunk] = ends.size() - 1;
+    before = &call;
+  }
+  std::vector<OrderPosition> places;
+  for (const OrderPosition& writer : last) {
+    const auto chunk = static_cast<std::size_t>(program.order[writer.call].chunk);
+    OrderPosition place = behind;
+    if (chunk < last_unit.size() && last_unit[chunk] && *last_unit[chunk] + stage < ends.size())
+      place = {ends[*last_unit[chunk] + stage], 0};
+    place = std::max(place, {writer.call, writer.within + 1});  // weight gradients may be put off
+    places.push_back(places.empty() ? place : std::max(place, places.back()));
+  }
+  return places;
+}
+
+// What align_grad_reduce makes of a stage.
+enum class Start : std::uint8_t { when_ready, with_unit, behind_backward };
+
+void rewrite_role(Lowered& lowered, std::size_t role, const std::vector<BucketOps>& buckets, Start start) {
+  Program& program = lowered.schedule.programs[role];
   const Schedule& schedule = lowered.schedule;
   const LaneId compute = schedule.operations[buckets.front().adamw].lane;
   std::vector<StorageId> gradients;
@@ -68,10 +112,24 @@ void rewrite_role(Lowered& lowered, Program& program, const std::vector<BucketOp
   }
   const std::vector<std::size_t> calls = calls_of(schedule, program, all);
 
+  std::vector<OrderPosition> places;
+  for (const std::size_t b : ready) places.push_back(*last[b]);
+  const OrderPosition behind{*std::min_element(calls.begin(), calls.end()), 0};
+  switch (start) {
+    case Start::when_ready:
+      for (OrderPosition& place : places) ++place.within;
+      break;
+    case Start::with_unit:
+      places = aligned(lowered, program, places, role, behind);
+      break;
+    case Start::behind_backward:
+      std::fill(places.begin(), places.end(), behind);
+      break;
+  }
+
   OrderEdits edits(program);
   std::size_t next = calls.size();
   for (std::size_t i = ready.size(); i-- > 0;) {  // when several insertions have one position, the latest comes first
-    const std::size_t b = ready[i];
     std::vector<Call> moved;
     next -= ops[i].size();
     for (std::size_t o = 0; o < ops[i].size(); ++o) {
@@ -79,7 +137,7 @@ void rewrite_role(Lowered& lowered, Program& program, const std::vector<BucketOp
       moved.back().waits.clear();
       if (schedule.operations[ops[i][o]].lane != compute) lowered.free.push_back(ops[i][o]);
     }
-    edits.insert({last[b]->call, last[b]->within + 1}, std::move(moved));
+    edits.insert(places[i], std::move(moved));
   }
   for (const std::size_t call : calls) edits.remove(call);
   edits.apply();
@@ -113,12 +171,36 @@ void add_accumulation_gates(const Scenario& scenario, Gates& gates) {
              .got = std::to_string(instances)});
 }
 
+void add_align_gates(const Scenario& scenario, Gates& gates) {
+  const char* knob = "align_grad_reduce";
+  const bool asked = scenario.overlap.align_grad_reduce;
+  gates.add({.knob = knob,
+             .needs = "overlap_grad_reduce = true",
+             .source = megatron("training/training.py:4346"),
+             .asked = asked,
+             .open = scenario.overlap.overlap_grad_reduce,
+             .why = "it needs overlap_grad_reduce = true"});
+  gates.above_one(knob, asked, Parallel::kReplicas, scenario.parallel.replicas());
+  gates.trains(knob, asked, scenario);
+  gates.off_with_units(knob, asked, scenario);
+  gates.above_one(knob, asked, "pipeline_model_parallel_size", scenario.parallel.pipeline_model_parallel_size,
+                  megatron("core/pipeline_parallel/schedules.py, forward_backward_no_pipelining does not read it"));
+  gates.add({.knob = knob,
+             .needs = "pipeline_schedule = 1f1b",
+             .source = kOwnGate,
+             .asked = asked,
+             .open = scenario.parallel.pipeline_schedule == PipelineSchedule::one_f_one_b,
+             .why = "pipeline_schedule is " + std::string(name_of(scenario.parallel.pipeline_schedule)) +
+                    ", whose stages all end at about the same time"});
+}
+
 void add_gates(const Scenario& scenario, Gates& gates) {
   gates.above_one("overlap_grad_reduce", scenario.overlap.overlap_grad_reduce, Parallel::kReplicas,
                   scenario.parallel.replicas(), bridge("training/comm_overlap.py:576"));
   gates.trains("overlap_grad_reduce", scenario.overlap.overlap_grad_reduce, scenario);
   gates.off_with_units("overlap_grad_reduce", scenario.overlap.overlap_grad_reduce, scenario);
   add_accumulation_gates(scenario, gates);
+  add_align_gates(scenario, gates);
 }
 
 }  // namespace
@@ -129,10 +211,19 @@ std::vector<std::vector<BucketOps>> bucket_ops_by_role(const Lowered& lowered) {
   return buckets;
 }
 
-void rewrite_overlap_grad_reduce(Lowered& lowered) {
+void rewrite_overlap_grad_reduce(Lowered& lowered, const Scenario& scenario, const Gates& gates) {
+  const bool aligns = gates.acts("align_grad_reduce");
+  const bool has_chunks = scenario.parallel.virtual_pipeline_model_parallel_size > 1;
   const std::vector<std::vector<BucketOps>> buckets = bucket_ops_by_role(lowered);
-  for (std::size_t role = 0; role < buckets.size(); ++role)
-    if (!buckets[role].empty()) rewrite_role(lowered, lowered.schedule.programs[role], buckets[role]);
+  for (std::size_t role = 0; role < buckets.size(); ++role) {
+    if (buckets[role].empty()) continue;
+    Start start = Start::when_ready;
+    if (aligns && has_chunks)
+      start = Start::with_unit;
+    else if (aligns && role > 0)
+      start = Start::behind_backward;
+    rewrite_role(lowered, role, buckets[role], start);
+  }
 }
 
 OverlapMode overlap_grad_reduce_mode() {
@@ -143,7 +234,7 @@ OverlapMode overlap_grad_reduce_mode() {
           .applies = [](const Parallel& p) { return !p.shards_gradients(); },
           .is_meant = [](const Overlap& o) { return !o.overlap_param_gather; },
           .gates = add_gates,
-          .rewrite = [](Lowered& lowered, const Scenario&, const Gates&) { rewrite_overlap_grad_reduce(lowered); },
+          .rewrite = rewrite_overlap_grad_reduce,
           .stage = RewriteStage::attach_data_parallel};
 }
 

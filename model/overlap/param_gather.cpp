@@ -184,8 +184,8 @@ void rewrite_role(Lowered& lowered, std::size_t role, const std::vector<BucketOp
   edits.apply();
 }
 
-void rewrite(Lowered& lowered, const Scenario&, const Gates& gates) {
-  rewrite_overlap_grad_reduce(lowered);
+void rewrite(Lowered& lowered, const Scenario& scenario, const Gates& gates) {
+  rewrite_overlap_grad_reduce(lowered, scenario, gates);
   const std::vector<std::vector<BucketOps>> buckets = bucket_ops_by_role(lowered);
   for (std::size_t role = 0; role < buckets.size(); ++role)
     if (!buckets[role].empty())

@@ -19,6 +19,7 @@ std::vector<Switch> all_switches() {
   for (const OverlapMode& mode : overlap_modes())
     if (mode.on && mode.name == mode.knob) switches.push_back({mode.knob, mode.on});
   for (const Switch& within : std::vector<Switch>{
+           {"align_grad_reduce", &Overlap::align_grad_reduce, &Overlap::overlap_grad_reduce},
            {"align_param_gather", &Overlap::align_param_gather, &Overlap::overlap_param_gather},
            {"overlap_param_gather_with_optimizer_step", &Overlap::overlap_param_gather_with_optimizer_step,
             &Overlap::overlap_param_gather},

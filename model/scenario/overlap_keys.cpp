@@ -17,6 +17,20 @@ std::vector<ScenarioKey> overlap_keys() {
        .megatron = {.name = "--overlap-grad-reduce", .given = true, .absent = false},
        .in_bridge = true,
        .record = Record::none},
+      {.name = "align_grad_reduce",
+       .field = [](S s) -> Field { return &s.overlap.align_grad_reduce; },
+       .also = {"delay_grad_reduce"},
+       .range = "acts with `overlap_grad_reduce` and 2 stages; `pipeline_schedule` `\"1f1b\"`",
+       .meaning =
+           "all stages reduce the gradients of a model chunk at the same moment, when its last backward pass has "
+           "come to the first stage. Without virtual stages only the first stage reduces beside its backward "
+           "pass, and the others behind it",
+       .megatron = {.name = "--no-align-grad-reduce",
+                    .given = false,
+                    .absent = true,
+                    .aliases = {"--disable-align-grad-reduce", "--no-delay-grad-reduce"}},
+       .record = Record::none,
+       .drawn = {false, true}},
       {.name = "overlap_param_gather",
        .field = [](S s) -> Field { return &s.overlap.overlap_param_gather; },
        .also = {"overlap_param_sync"},

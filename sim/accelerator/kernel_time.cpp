@@ -55,8 +55,10 @@ class KernelClock {
     const double all = pass * heads * pairs * d / (rate / 2);
     const double rows = std::min(queries, double(is_forward ? kernel.forward_rows : kernel.backward_rows));
     const double longest = pass * rows * keys * d / (rate / 2 / a_.sms);
-    // Bytes that kernels around attention move for each element of the queries.
-    const double moved = own_bytes(is_forward ? "attention_forward" : "attention_backward").value_or(0);
+    // Bytes that kernels around attention move for each element of the queries. A framework may repeat a key for all
+    // queries that share it.
+    double moved = own_bytes(is_forward ? "attention_forward" : "attention_backward").value_or(0);
+    if (at.kv_heads < at.heads) moved += own_bytes(is_forward ? "repeat_kv_forward" : "repeat_kv_backward").value_or(0);
     return std::max(all, longest) + memory_us(moved * heads * queries * d) + kernel_gap();
   }
 

@@ -250,8 +250,11 @@ TEST_CASE("attention reaches half its rate with the keys that say so", "[sim]") 
   a.attention.front().half_rate_keys = 1280;
   CHECK(c.us(a) == Approx(2 * all));
   Framework f;
-  f.element_bytes["attention_forward"] = {10, {}};  // bytes for each element of 64 * 1280 queries
-  CHECK(c.us(a, f) == Approx(2 * all + 10.0 * 64 * 1280 * 100 / 1e6));
+  f.element_bytes["repeat_kv_forward"] = {10, {}};  // of each element of 64 * 1280 queries
+  CHECK(c.us(a, f) == Approx(2 * all));             // as many keys as queries: nothing is repeated
+  attention.heads = 2;
+  c.operation.work = attention;
+  CHECK(c.us(a, f) == Approx(c.us(a) + 10.0 * 64 * 2 * 1280 * 100 / 1e6));
 }
 
 }  // namespace stretto::sim
