@@ -104,7 +104,8 @@ nlohmann::json json_of(const ValidatedStep& step, const validate::ValidationOpti
       {"model", step.published.model},
       {"gpus", step.published.gpus},
       {"measured_s", step.published.step_s},
-      {"measured_mfu_pct", 100 * step.mfu},
+      // Above 100 % the data sheet's rate is no yardstick for the row.
+      {"measured_mfu_pct", step.mfu <= 1 ? nlohmann::json(100 * step.mfu) : nlohmann::json()},
       {"constant_mfu_s", step.constant_mfu_s > 0 ? nlohmann::json(step.constant_mfu_s) : nlohmann::json()},
       {"left_out_s", nullptr},
       {"interval", nullptr},

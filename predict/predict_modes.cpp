@@ -80,7 +80,7 @@ std::string why_blocking_messages_cost(const Scenario& scenario, const Advice& a
   if (with_ms >= without_ms) return {};
   return fmt::format(
       "without it a stage of {} waits at every message for its neighbour, whose F, B or W lasts longer than its own: "
-      "bubble {} a micro-batch, {} with it, however many there are",
+      "a bubble of {} for each micro-batch, against {} with overlap_p2p_comm",
       name_of(schedule), time_text(without_ms), time_text(with_ms));
 }
 
