@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::int64_t kLeastBlock = 64 * 1024;  // smaller tensors are not followed
 constexpr const char* kLogits = "logits";
-constexpr const char* kQkv = "qkv.out";
+constexpr const char* kFirstNorm = "ln_1.out";
 
 // Points of time within an operation, which order the kernels of a loss.
 using Moment = std::uint64_t;
@@ -38,14 +38,13 @@ struct Block {
 
 std::int64_t bytes_of(double elements, const Quantity& each) { return std::llround(elements * each.value); }
 
-// Bytes of an element of qkv [tokens, (H + 2 kv) d] that keys and values take more when each query head has a copy:
-// 2 (H - kv) d elements of a token, of two bytes each.
-double repeated_kv_bytes(const Schedule& schedule) {
+// Bytes of a micro-batch's keys and values beyond the schedule's when each query head has a copy: 2 (H - kv) d elements
+// of a token, of two bytes each.
+std::int64_t repeated_kv_bytes(const Schedule& schedule) {
   for (const Operation& operation : schedule.operations)
-    if (const auto* attention = std::get_if<Attention>(&operation.work)) {
-      const double heads = double(attention->heads), kv_heads = double(attention->kv_heads);
-      return 2 * 2 * (heads - kv_heads) / (heads + 2 * kv_heads);
-    }
+    if (const auto* attention = std::get_if<Attention>(&operation.work))
+      return 2 * 2 * (attention->heads - attention->kv_heads) * attention->head_dim * attention->batch *
+             attention->key_tokens();
   return 0;
 }
 
@@ -128,20 +127,39 @@ class Role {
     if (bytes >= kLeastBlock) blocks_.push_back({bytes, from, to, part});
   }
 
+  // The schedule's lives. A framework keeps what a layer's recomputation would write again where only one layer writes.
+  std::vector<BufferLife> lives() const {
+    std::vector<BufferLife> lives;
+    std::map<StorageId, std::set<std::int32_t>> layers;
+    const std::vector<BufferLife> all = buffer_lives(schedule_, program_);
+    for (const BufferLife& life : all) layers[life.storage].insert(program_.ops[life.first].layer);
+    std::map<StorageId, std::size_t> latest;
+    for (const BufferLife& life : all) {
+      const auto [found, is_first] = latest.try_emplace(life.storage, lives.size());
+      if (!is_first && layers[life.storage].size() == 1 &&
+          program_.ops[life.first].micro_batch == program_.ops[lives[found->second].first].micro_batch) {
+        lives[found->second].last = life.last;
+        continue;
+      }
+      found->second = lives.size();
+      lives.push_back(life);
+    }
+    return lives;
+  }
+
+  // Repeated keys and values are made again where the norm before them is.
   void add_repeated_kv() {
-    const double each = repeated_kv_bytes(schedule_);
-    if (each == 0) return;
+    const std::int64_t bytes = repeated_kv_bytes(schedule_);
+    if (bytes == 0) return;
     const std::size_t repeated = part("keys and values repeated for every query head",
                                       {"published", "repeat_kv of the model: attention saves its operands"});
-    for (const BufferLife& life : buffer_lives(schedule_, program_))
-      if (tensor_of_[life.storage] == kQkv)
-        add(std::llround(each * double(schedule_.storages[life.storage].elements)), start_of(life.first),
-            end_of(life.last), repeated);
+    for (const BufferLife& life : lives())
+      if (tensor_of_[life.storage] == kFirstNorm) add(bytes, start_of(life.first), end_of(life.last), repeated);
   }
 
   void add_lives() {
     std::map<StorageId, BufferLife> root;
-    for (const BufferLife& life : buffer_lives(schedule_, program_)) {
+    for (const BufferLife& life : lives()) {
       const Storage& storage = schedule_.storages[life.storage];
       const std::string& tensor = tensor_of_[life.storage];
       if (is_copy_for_reduction(tensor)) continue;

@@ -124,7 +124,7 @@ TEST_CASE("align_grad_reduce: all stages reduce a chunk at the same moment", "[c
     for (const std::int64_t group : {stages, stages + 1}) {
       const std::int64_t micro_batches = 2 * group, units = micro_batches * kChunks;
       Scenario scenario = layout_scenario({2, 1, false, stages, kChunks, "", group}, "overlap_grad_reduce", false,
-                                          "fp32", 1, micro_batches);
+                                          "fp32", 1, 2 * micro_batches);
       scenario.model.num_layers = stages * kChunks;
       scenario.cluster.ranks_per_device = 1;
       scenario.overlap.bucket_size = 500;

@@ -10,12 +10,12 @@
 // next reduce-scatter waits for the all-reduce; PyTorch's FSDP2 has two.)
 //
 // align_grad_reduce, for several stages: no stage reduces while other stages compute and wait for it. With virtual
-// stages all buckets of a chunk start together. Stage s starts them behind its backward unit number u_c + s, where u_c is
-// the last unit of chunk c, or behind its whole backward pass when there is no such unit. All stages come to that unit at
-// about the same time. Without virtual stages the first stage, which ends last, reduces as above, and all other stages
-// reduce behind their backward pass, while the pipeline drains (Megatron-LM d98e8a64,
+// stages all buckets of a chunk start together. Stage s starts them behind its backward unit number u_c + s, where u_c
+// is the last unit of chunk c, or behind its whole backward pass when there is no such unit. All stages come to that
+// unit at about the same time. Without virtual stages the first stage, which ends last, reduces as above, and all other
+// stages reduce behind their backward pass, while the pipeline drains (Megatron-LM d98e8a64,
 // core/pipeline_parallel/schedules.py:1445, 2433 and 2460).
-// Edges:   the last accumulate of stage s's backward unit u_c + s  →  RS of every bucket of chunk c, by order
+// Edges:   the last compute operation of stage s's backward unit u_c + s  →  RS of every bucket of chunk c
 //
 // reduce_scatter_with_fp32_accumulation: an all-to-all of bf16 and an f32 sum of the received parts replace the
 // reduce-scatter. Buckets share the memory of the received parts, so a bucket's sum is computed when the next bucket is
@@ -80,6 +80,18 @@ std::vector<OrderPosition> aligned(const Lowered& lowered, const Program& progra
   return places;
 }
 
+// Returns the last operation on `lane` before a call.
+std::optional<OrderPosition> last_before(const Schedule& schedule, const Program& program, std::size_t call,
+                                         LaneId lane) {
+  while (call-- > 0) {
+    const Call& before = program.order[call];
+    for (std::uint32_t within = before.count; within-- > 0;)
+      if (schedule.operations[schedule.blocks[before.block].ops[before.first + within]].lane == lane)
+        return OrderPosition{call, within};
+  }
+  return std::nullopt;
+}
+
 // What align_grad_reduce makes of a stage.
 enum class Start : std::uint8_t { when_ready, with_unit, behind_backward };
 
@@ -136,6 +148,10 @@ void rewrite_role(Lowered& lowered, std::size_t role, const std::vector<BucketOp
       moved.push_back(program.order[calls[next + o]]);
       moved.back().waits.clear();
       if (schedule.operations[ops[i][o]].lane != compute) lowered.free.push_back(ops[i][o]);
+      // Megatron-LM's stream of the reduction waits for what compute has when the reduction is asked for.
+      if (start == Start::when_ready || ops[i][o] != buckets[ready[i]].reduction) continue;
+      if (const auto before = last_before(schedule, program, places[i].call, compute); before && places[i].within == 0)
+        moved.back().waits.push_back({EdgeKind::finish_start, address_of(schedule, program, *before)});
     }
     edits.insert(places[i], std::move(moved));
   }

@@ -19,7 +19,6 @@ std::vector<ScenarioKey> overlap_keys() {
        .record = Record::none},
       {.name = "align_grad_reduce",
        .field = [](S s) -> Field { return &s.overlap.align_grad_reduce; },
-       .also = {"delay_grad_reduce"},
        .range = "acts with `overlap_grad_reduce` and 2 stages; `pipeline_schedule` `\"1f1b\"`",
        .meaning =
            "all stages reduce the gradients of a model chunk at the same moment, when its last backward pass has "
