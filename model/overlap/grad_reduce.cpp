@@ -92,7 +92,7 @@ std::optional<OrderPosition> last_before(const Schedule& schedule, const Program
   return std::nullopt;
 }
 
-// What align_grad_reduce makes of a stage.
+// When a stage starts its reductions, with and without align_grad_reduce.
 enum class Start : std::uint8_t { when_ready, with_unit, behind_backward };
 
 void rewrite_role(Lowered& lowered, std::size_t role, const std::vector<BucketOps>& buckets, Start start) {
