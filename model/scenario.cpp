@@ -147,8 +147,14 @@ void check_size(TomlTable& root, const Scenario& scenario) {
   const double v = double(model.padded_vocab_size) * (model.untie_embeddings_and_output_weights ? 2 : 1);
   const double parameters = (v + double(model.max_position_embeddings)) * h +
                             double(model.num_layers) * (4 * h * q + h * (f + fc1) + 6 * h + 5 * q + fc1);
-  const double activations = double(tokens) * (double(model.num_layers) * (12 * h + 14 * q + 2 * f + 2 * fc1) + 2 * v);
-  if (8 * (4 * parameters + activations) > kMaxBytes)
+  const Experts& experts = model.experts;
+  const double count = double(experts.num_moe_experts), topk = experts.any() ? double(experts.moe_router_topk) : 0,
+               width = double(model.expert_size()), shared = double(experts.moe_shared_expert_intermediate_size);
+  const double of_experts = double(model.num_layers) * h * (count * (3 * width + 1) + 3 * shared + 1);
+  const double activations =
+      double(tokens) * double(model.num_layers) * (12 * h + 14 * q + 2 * f + 2 * fc1 + topk * (2 * h + 6 * width)) +
+      double(tokens) * (2 * v + double(model.num_layers) * (4 * count + 6 * shared));
+  if (8 * (4 * (parameters + of_experts) + activations) > kMaxBytes)
     throw section_of(root, "model")
         .failure("hidden_size", "expected parameters and activations of at most 2^60 bytes, got more");
 }

@@ -67,7 +67,10 @@ double slots_of(const Parallel& parallel, double micro_batches) {
 // an MLP counts half.
 double layers_of(const Transformer& model) {
   double layers = 0;
-  for (std::int64_t layer = 0; layer < model.num_layers; ++layer) layers += model.layer(layer).has_mlp() ? 1 : 0.5;
+  for (std::int64_t layer = 0; layer < model.num_layers; ++layer) {
+    const LayerSpec spec = model.layer(layer);
+    layers += spec.has_experts() ? 1.6 : spec.has_mlp() ? 1 : 0.5;
+  }
   return layers;
 }
 

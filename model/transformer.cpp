@@ -43,6 +43,28 @@ Transformer qwen3(std::int64_t layers, std::int64_t hidden, std::int64_t ffn, st
   return model;
 }
 
+// The dense model's ffn is the width of an expert unless `expert_ffn` is given.
+Transformer with_experts(Transformer model, std::int64_t experts, std::int64_t topk, std::int64_t expert_ffn = 0) {
+  model.experts.num_moe_experts = experts;
+  model.experts.moe_router_topk = topk;
+  model.experts.moe_ffn_hidden_size = expert_ffn;
+  return model;
+}
+
+Transformer mixtral(std::int64_t layers, std::int64_t hidden, std::int64_t ffn, std::int64_t heads,
+                    std::int64_t positions) {
+  Transformer model = llama(layers, hidden, ffn, heads, 8, 32000, 4096, 1e6);
+  model.max_position_embeddings = positions;
+  return with_experts(model, 8, 2);
+}
+
+Transformer qwen3_moe(std::int64_t layers, std::int64_t hidden, std::int64_t ffn, std::int64_t expert_ffn,
+                      std::int64_t heads) {
+  Transformer model = qwen3(layers, hidden, ffn, heads, false);
+  model.num_query_groups = 4;
+  return with_experts(model, 128, 8, expert_ffn);
+}
+
 struct Preset {
   const char* name;
   Transformer model;
@@ -53,7 +75,9 @@ struct Preset {
 // arXiv 2005.14165, table 2.1; its alternating sparse attention is taken as dense. Llama 2: Touvron et al., arXiv
 // 2307.09288, table 1 and the released params.json. Llama 3: arXiv 2407.21783, table 3 (layers, width, FFN width,
 // heads, key/value heads, RoPE base, vocabulary of 128,000 tokens and 256 special ones), pre-trained on 8192 tokens.
-// Qwen3: arXiv 2505.09388, table 1, and the released config.json; pre-trained on 4,096 tokens in its first two stages.
+// Qwen3: arXiv 2505.09388, tables 1 and 2, and the released config.json; pre-trained on 4,096 tokens in its first two
+// stages. Mixtral: Jiang et al., arXiv 2401.04088, table 1, and the released config.json; sequences of 4,096 tokens are
+// those of Megatron-Bridge's recipes.
 const std::vector<Preset>& presets() {
   static const std::vector<Preset> all = {
       {"gpt2-124m", gpt(12, 768, 12, 1024)},
@@ -67,6 +91,10 @@ const std::vector<Preset>& presets() {
       {"llama3-405b", llama(126, 16384, 53248, 128, 8, 128256, 8192, 5e5)},
       {"qwen3-0.6b", qwen3(28, 1024, 3072, 16, true)},
       {"qwen3-8b", qwen3(36, 4096, 12288, 32, false)},
+      {"mixtral-8x7b", mixtral(32, 4096, 14336, 32, 32768)},
+      {"mixtral-8x22b", mixtral(56, 6144, 16384, 48, 65536)},
+      {"qwen3-30b-a3b", qwen3_moe(48, 2048, 6144, 768, 32)},
+      {"qwen3-235b-a22b", qwen3_moe(94, 4096, 12288, 1536, 64)},
   };
   return all;
 }
@@ -74,6 +102,7 @@ const std::vector<Preset>& presets() {
 }  // namespace
 
 const char* name_of(Normalization normalization) { return name_in({"LayerNorm", "RMSNorm"}, normalization); }
+const char* name_of(LoadBalancing balancing) { return name_in({"none", "aux_loss", "seq_aux_loss"}, balancing); }
 const char* name_of(PositionEmbedding embedding) { return name_in({"learned_absolute", "rope"}, embedding); }
 
 std::vector<std::string> preset_names() {
@@ -102,7 +131,11 @@ std::vector<LayerSpec> Transformer::layer_kinds() const {
 std::vector<Parameter> parameters(const Transformer& model) {
   const std::int64_t h = model.hidden_size, f = model.ffn_hidden_size, q = model.attention_size(),
                      kv = model.kv_heads() * model.head_dim();
-  const std::vector<std::int64_t> gate_and_up = model.swiglu ? std::vector{f, f} : std::vector<std::int64_t>{};
+  // Rows of fc1 of so many MLPs: each one's gate, then its up.
+  const auto rows_of_fc1 = [&](std::int64_t ffn, std::int64_t mlps) {
+    if (!model.swiglu && mlps == 1) return std::vector<std::int64_t>{};
+    return std::vector<std::int64_t>(static_cast<std::size_t>(mlps * (model.swiglu ? 2 : 1)), ffn);
+  };
   std::vector<Parameter> all;
   const auto matrix = [&](const std::string& name, std::int64_t layer, std::int64_t rows, std::int64_t cols,
                           Shard shard = Shard::none, const std::vector<std::int64_t>& segments = {}) {
@@ -120,6 +153,20 @@ std::vector<Parameter> parameters(const Transformer& model) {
     const Shard of_bias = shard == Shard::rows ? Shard::rows : Shard::none;
     if (model.add_bias_linear) all.push_back({name + ".bias", layer, 1, out, false, of_bias, segments});
   };
+  const auto add_experts = [&](std::int64_t layer) {
+    const Experts& experts = model.experts;
+    const std::int64_t count = experts.num_moe_experts, width = model.expert_size();
+    matrix("router.weight", layer, count, h);
+    matrix("experts.fc1.weight", layer, count * model.rows_of_fc1(width), h, Shard::rows, rows_of_fc1(width, count));
+    all.back().experts = count;
+    matrix("experts.fc2.weight", layer, count * h, width, Shard::columns);
+    all.back().experts = count;
+    if (!experts.has_shared()) return;
+    const std::int64_t shared = experts.moe_shared_expert_intermediate_size;
+    matrix("shared.fc1.weight", layer, model.rows_of_fc1(shared), h, Shard::rows, rows_of_fc1(shared, 1));
+    matrix("shared.fc2.weight", layer, h, shared, Shard::columns);
+    if (experts.moe_shared_expert_gate) matrix("shared.gate.weight", layer, 1, h);
+  };
   matrix("wte.weight", -1, model.padded_vocab_size, h, Shard::rows);
   if (model.position_embedding_type == PositionEmbedding::learned_absolute)
     matrix("wpe.weight", -1, model.max_position_embeddings, h, Shard::columns);
@@ -131,7 +178,11 @@ std::vector<Parameter> parameters(const Transformer& model) {
     linear("proj", layer, h, q, Shard::columns);
     if (!model.layer(layer).has_mlp()) continue;
     norm("ln_2", layer, h);
-    linear("fc1", layer, model.fc1_size(), h, Shard::rows, gate_and_up);
+    if (model.layer(layer).has_experts()) {
+      add_experts(layer);
+      continue;
+    }
+    linear("fc1", layer, model.fc1_size(), h, Shard::rows, rows_of_fc1(f, 1));
     linear("fc2", layer, h, f, Shard::columns);
   }
   norm("ln_f", -1, h);
@@ -147,10 +198,26 @@ std::int64_t parameter_count(const Transformer& model) {
   return count;
 }
 
+std::int64_t active_parameter_count(const Transformer& model) {
+  std::int64_t idle = 0;
+  for (const Parameter& parameter : parameters(model))
+    if (parameter.experts > 0)
+      idle += parameter.elements() / parameter.experts * (parameter.experts - model.experts.moe_router_topk);
+  return parameter_count(model) - idle;
+}
+
 LayerWeights layer_weights(const Transformer& model, const LayerSpec& layer) {
   const double h = double(model.hidden_size);
   LayerWeights weights{h * double(model.qkv_size()), h * double(model.attention_size())};
-  if (!layer.has_mlp()) return weights;
+  if (layer.has_experts()) {
+    const Experts& experts = model.experts;
+    const std::int64_t met = experts.moe_router_topk, shared = experts.moe_shared_expert_intermediate_size;
+    weights.fc1 = h * double(met * model.rows_of_fc1(model.expert_size()));
+    weights.fc2 = h * double(met * model.expert_size());
+    weights.beside = h * double(experts.num_moe_experts + model.rows_of_fc1(shared) + shared +
+                                (experts.has_shared() && experts.moe_shared_expert_gate ? 1 : 0));
+  }
+  if (layer.mlp != MlpKind::dense) return weights;
   weights.fc1 = h * double(model.fc1_size());
   weights.fc2 = h * double(model.ffn_hidden_size);
   return weights;

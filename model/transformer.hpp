@@ -6,6 +6,7 @@
 
 #include "base/full_name.hpp"
 #include "base/rope_scaling.hpp"
+#include "model/experts.hpp"
 
 namespace stretto {
 
@@ -15,18 +16,18 @@ enum class PositionEmbedding : std::uint8_t { learned_absolute, rope };
 const char* name_of(Normalization normalization);
 const char* name_of(PositionEmbedding embedding);
 
-// A layer is an attention sublayer and then an MLP. `none` is a layer without an MLP, which a search for smaller models
-// can produce (Bercovich et al., arXiv 2411.19146: "no-op").
+// A layer is an attention sublayer and then an MLP. `none` is a layer without the sublayer, which a search for smaller
+// models leaves (Bercovich et al., arXiv 2411.19146: "no-op"); `experts` is a mixture (Experts).
 enum class AttentionKind : std::uint8_t { self };  // causal, over the whole sequence
-enum class MlpKind : std::uint8_t { dense, none };
+enum class MlpKind : std::uint8_t { dense, none, experts };
 struct LayerSpec {
   AttentionKind attention = AttentionKind::self;
   MlpKind mlp = MlpKind::dense;
   auto operator<=>(const LayerSpec&) const = default;
-  bool has_mlp() const { return mlp != MlpKind::none; }
-  // Returns the suffix for names of objects that only layers of this kind have, in a model with several kinds: "",
-  // ".no_mlp".
-  const char* suffix() const { return has_mlp() ? "" : ".no_mlp"; }
+  bool has_mlp() const { return mlp != MlpKind::none; }  // of either kind
+  bool has_experts() const { return mlp == MlpKind::experts; }
+  // On what only layers of this kind have: "", ".no_mlp", ".experts".
+  const char* suffix() const { return !has_mlp() ? ".no_mlp" : has_experts() ? ".experts" : ""; }
 };
 
 // A decoder-only transformer with a norm before each sublayer. The defaults are GPT-2's style (Radford et al. 2019):
@@ -56,9 +57,11 @@ struct Transformer {
   double hidden_dropout = 0;     // applies to the embedding, and to each sublayer's result before the residual addition
   double attention_dropout = 0;  // applies to attention's probabilities
 
-  std::vector<LayerSpec> layers = {};  // [layer]; empty: every layer is LayerSpec{}
+  Experts experts = {};
+  std::vector<LayerSpec> layers = {};  // [layer]; empty: as `experts` says, and else LayerSpec{}
   LayerSpec layer(std::int64_t number) const {
-    return layers.empty() ? LayerSpec{} : layers[static_cast<std::size_t>(number)];
+    if (!layers.empty()) return layers[static_cast<std::size_t>(number)];
+    return {.mlp = experts.in_layer(number) ? MlpKind::experts : MlpKind::dense};
   }
   std::vector<LayerSpec> layer_kinds() const;  // each kind that occurs, once, in the order of its first layer
 
@@ -66,8 +69,12 @@ struct Transformer {
   std::int64_t attention_size() const { return num_attention_heads * head_dim(); }  // columns of proj.weight
   std::int64_t kv_heads() const { return num_query_groups > 0 ? num_query_groups : num_attention_heads; }
   std::int64_t qkv_size() const { return attention_size() + 2 * kv_heads() * head_dim(); }  // rows of qkv.weight
-  std::int64_t fc1_size() const { return swiglu ? 2 * ffn_hidden_size : ffn_hidden_size; }  // rows of fc1.weight
-  // Returns the name of the head's weight: "lm_head.weight", or "wte.weight" when tied.
+  std::int64_t rows_of_fc1(std::int64_t ffn) const { return swiglu ? 2 * ffn : ffn; }
+  std::int64_t fc1_size() const { return rows_of_fc1(ffn_hidden_size); }  // rows of fc1.weight
+  std::int64_t expert_size() const {                                      // width of an expert
+    return experts.moe_ffn_hidden_size > 0 ? experts.moe_ffn_hidden_size : ffn_hidden_size;
+  }
+  // Name of the head's weight: "lm_head.weight", or "wte.weight" when tied.
   const char* head_weight() const { return untie_embeddings_and_output_weights ? "lm_head.weight" : "wte.weight"; }
 };
 
@@ -109,6 +116,7 @@ struct Parameter {
   // Every tensor-parallel rank has all of the parameter and uses it only for its own heads, so the ranks' gradients add
   // up.
   bool is_for_heads = false;
+  std::int64_t experts = 0;  // rows are those of so many experts, one behind the other; 0: of none
   std::int64_t elements() const { return rows * cols; }
   std::string full_name() const { return stretto::full_name(layer, name); }
 };
@@ -116,19 +124,24 @@ struct Parameter {
 // ln_1.bias, qkv.weight [qkv_size,H] (rows of q, then k, then v), qkv.bias, q_norm.weight [head_dim], q_norm.bias,
 // k_norm.weight, k_norm.bias, proj.weight [H,attention_size], proj.bias, ln_2.weight, ln_2.bias, fc1.weight
 // [fc1_size,H] (rows of the gate, then up, under swiglu), fc1.bias, fc2.weight [H,F], fc2.bias; ln_f.weight, ln_f.bias,
-// lm_head.weight [padded V,H]. Vectors have rows = 1. Absent: wpe with rope, biases of norms with RMSNorm, other biases
-// without add_bias_linear, q_norm and k_norm without qk_layernorm, ln_2, fc1 and fc2 in layers without an MLP, lm_head
-// when tied.
+// lm_head.weight [padded V,H]. A layer of E experts, each F wide, has in place of fc1 and fc2 router.weight [E,H],
+// experts.fc1.weight [E·fc1 of an expert,H], experts.fc2.weight [E·H,F], and of a shared one shared.fc1.weight,
+// shared.fc2.weight, shared.gate.weight [1,H]. Vectors have rows = 1. Absent: wpe with rope, biases of norms with
+// RMSNorm, other biases without add_bias_linear, q_norm and k_norm without qk_layernorm, ln_2, fc1 and fc2 in layers
+// without an MLP, lm_head when tied.
 std::vector<Parameter> parameters(const Transformer& model);
 
 // Returns the number of distinct learnable numbers: vocabulary not padded, tied embedding counted once. GPT-2 124M:
 // 124,439,808; Llama 3 8B: 8,030,261,248.
 std::int64_t parameter_count(const Transformer& model);
+// Returns the number of parameters that one token meets: of experts only the moe_router_topk that it goes through.
+std::int64_t active_parameter_count(const Transformer& model);
 
-// Numbers of elements of a layer's weights; every token is multiplied by them.
+// Elements of a layer's weights that every token is multiplied by; fc1 and fc2 of the experts that it goes through, and
+// `beside` those of the router and of a shared expert.
 struct LayerWeights {
-  double qkv = 0, proj = 0, fc1 = 0, fc2 = 0;
-  double all() const { return qkv + proj + fc1 + fc2; }
+  double qkv = 0, proj = 0, fc1 = 0, fc2 = 0, beside = 0;
+  double all() const { return qkv + proj + fc1 + fc2 + beside; }
 };
 LayerWeights layer_weights(const Transformer& model, const LayerSpec& layer);
 

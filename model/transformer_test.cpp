@@ -23,6 +23,17 @@ TEST_CASE("presets have their published parameter counts", "[transformer]") {
   CHECK(parameter_count(preset("qwen3-8b")) == 8'190'735'360);
   CHECK(parameter_count(preset("llama3-70b")) == 70'553'706'496);
   CHECK(parameter_count(preset("llama3-405b")) == 405'853'388'800);
+  // Mixtral of Experts and the models' cards give 46.7, 140.6, 30.5 and 235 billion, of which a token meets 12.9, 39.1,
+  // 3.3 and 22.
+  CHECK(parameter_count(preset("mixtral-8x7b")) == 46'702'792'704);
+  CHECK(active_parameter_count(preset("mixtral-8x7b")) == 12'879'925'248);
+  CHECK(parameter_count(preset("mixtral-8x22b")) == 140'620'634'112);
+  CHECK(active_parameter_count(preset("mixtral-8x22b")) == 39'152'031'744);
+  CHECK(parameter_count(preset("qwen3-30b-a3b")) == 30'532'122'624);
+  CHECK(active_parameter_count(preset("qwen3-30b-a3b")) == 3'353'032'704);
+  CHECK(parameter_count(preset("qwen3-235b-a22b")) == 235'093'634'560);
+  CHECK(active_parameter_count(preset("qwen3-235b-a22b")) == 22'190'763'520);
+  CHECK(active_parameter_count(preset("llama3-8b")) == parameter_count(preset("llama3-8b")));
   CHECK(preset("gpt3-175b").head_dim() == 128);  // table 2.1
   CHECK(preset("llama3-405b").head_dim() == 128);
   CHECK(preset("llama3-8b").kv_heads() == 8);
@@ -100,6 +111,26 @@ TEST_CASE("Llama's list of parameters", "[transformer]") {
                                           "lm_head.weight"});
 }
 
+TEST_CASE("the list of parameters of experts", "[transformer]") {
+  Transformer model = preset("mixtral-8x7b");
+  model.num_layers = 3;
+  model.experts.moe_layer_freq = {2};
+  model.experts.moe_shared_expert_intermediate_size = 100;
+  model.experts.moe_shared_expert_gate = true;
+  std::vector<std::string> names;
+  for (const Parameter& p : parameters(model))
+    if (p.layer >= 0 && p.layer < 2) names.push_back(p.full_name());
+  CHECK(names == std::vector<std::string>{"h.0.ln_1.weight", "h.0.qkv.weight", "h.0.proj.weight", "h.0.ln_2.weight",
+                                          "h.0.router.weight", "h.0.experts.fc1.weight", "h.0.experts.fc2.weight",
+                                          "h.0.shared.fc1.weight", "h.0.shared.fc2.weight", "h.0.shared.gate.weight",
+                                          "h.1.ln_1.weight", "h.1.qkv.weight", "h.1.proj.weight", "h.1.ln_2.weight",
+                                          "h.1.fc1.weight", "h.1.fc2.weight"});
+  model.experts.moe_layer_freq = {0, 1, 0};
+  CHECK(model.layer(1).has_experts());
+  CHECK(model.layer_kinds().size() == 2);
+  CHECK_FALSE(model.layer(2).has_experts());
+}
+
 TEST_CASE("what tensor parallelism will cut", "[transformer]") {
   const auto find = [](const Transformer& model, const std::string& name) {
     for (const Parameter& p : parameters(model))
@@ -134,7 +165,8 @@ TEST_CASE("FLOPs are 6 per token and per weight that is multiplied with, and att
     const Transformer model = preset(name);
     double weights = double(model.vocab_size) * double(model.hidden_size);  // the head, tied or not
     for (const Parameter& p : parameters(model))
-      if (p.layer >= 0 && p.rows > 1) weights += double(p.elements());
+      if (p.layer >= 0 && p.decayed)
+        weights += double(p.experts > 0 ? p.elements() / p.experts * model.experts.moe_router_topk : p.elements());
     const double s = double(model.seq_length);
     const double attention = 12 * double(model.num_layers) * s * s * double(model.attention_size());
     CHECK(training_flops_per_sequence(model).model_full_attention ==

@@ -64,6 +64,7 @@ class Generator {
     streams();
     fusions();
     compare();
+    experts();
     for (Section* section : {&model_, &parallel_, &overlap_, &training_}) draw_others(*section);
     std::string text;
     for (const Section* section : {&model_, &cluster_, &parallel_, &overlap_, &training_, &compare_})
@@ -231,7 +232,8 @@ class Generator {
       if (scaling > 2) model_.set("rope_scaling_low_freq_factor", 0.5);
       if (scaling > 2) model_.set("rope_scaling_high_freq_factor", 2.5);
     }
-    if (llama()) model_.set("add_bias_linear", false);
+    has_biases_ = !llama();
+    if (!has_biases_) model_.set("add_bias_linear", false);
     if (llama()) model_.set("untie_embeddings_and_output_weights", true);
     if (llama())
       model_.set("num_query_groups",
@@ -274,6 +276,7 @@ class Generator {
     const char* granularity = zero_bubble_ ? draw_.one_of({"none", "selective"})
                                            : draw_.one_of({"none", "selective_op", "selective", "full", "full"});
     training_.set("recompute_granularity", granularity);
+    recomputes_by_op_ = granularity == std::string("selective_op");
     if (granularity != std::string("full")) return;
     training_.set("recompute_whole_layers", draw_.coin());
     training_.set("recompute_method", draw_.one_of({"uniform", "block"}));
@@ -370,6 +373,40 @@ class Generator {
     training_.set("attention_backend", cp_ == 1 ? draw_.one_of({"fused", "unfused"}) : "fused");
   }
 
+  // Which experts a token goes through may depend on rounding.
+  void experts() {
+    const auto coin = [&] { return others_.coin(); };
+    if (has_biases_ || (tp_ > 1 && !sequence_parallel_) || zero_bubble_ || recomputes_by_op_ || rounds_ || coin())
+      return;
+    const std::int64_t groups = others_.one_of<std::int64_t>({0, 0, 2, 3}),
+                       count = groups > 0 ? groups * 2 : others_.between(2, 6),
+                       topk = groups > 0 ? 2 : others_.between(1, std::min<std::int64_t>(3, count));
+    const bool is_sigmoid = coin();
+    model_.set("num_moe_experts", count);
+    model_.set("moe_router_topk", topk);
+    model_.set("moe_ffn_hidden_size", tp_ * others_.between(1, 4));
+    if (groups > 0) model_.set("moe_router_num_groups", groups);
+    if (groups > 0) model_.set("moe_router_group_topk", others_.between(1, 2));
+    model_.set("moe_router_score_function", is_sigmoid ? "sigmoid" : "softmax");
+    model_.set("moe_router_pre_softmax", !is_sigmoid && (topk == 1 || coin()));
+    if (coin()) model_.set("moe_router_topk_scaling_factor", 2.5);
+    model_.set("moe_router_enable_expert_bias", false);
+    model_.set("moe_router_bias_update_rate", 0.01);
+    model_.set("moe_router_load_balancing_type", others_.one_of({"none", "aux_loss", "seq_aux_loss"}));
+    model_.set("moe_aux_loss_coeff", others_.one_of({0.0, 0.1}));
+    model_.set("moe_z_loss_coeff", others_.one_of({0.0, 0.01}));
+    const bool is_shared = coin();
+    model_.set("moe_shared_expert_intermediate_size", is_shared ? tp_ * others_.between(1, 3) : 0);
+    model_.set("moe_shared_expert_gate", is_shared && coin());
+    if (coin()) {
+      model_.set("moe_layer_freq", others_.between(1, 2));
+    } else {
+      std::vector<std::int64_t> has;
+      while (std::ssize(has) < layers_) has.push_back(others_.between(0, 1));
+      if (has.size() > 1) model_.set("moe_layer_freq", has);
+    }
+  }
+
   void compare() {
     compare_.set("modes", std::vector<std::string>{"plain"});
     compare_.set("ranks", std::vector<std::int64_t>{pp_ * tp_ * cp_ * draw_.between(1, 2)});
@@ -393,6 +430,7 @@ class Generator {
   std::int64_t exchange_ = 1;  // ranks that exchange heads
   std::int64_t instances_ = 1;
   bool is_bf16_ = false;
+  bool has_biases_ = true, recomputes_by_op_ = false;
   bool sequence_parallel_ = false;
   bool scatters_ = false;
   bool zero_bubble_ = false, is_dual_ = false;

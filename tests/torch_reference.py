@@ -58,12 +58,57 @@ def rotate(x, model):
     return x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
 
 
+def route(logits, model):
+    """Probabilities of all experts, 0 where a token does not go: softmax or sigmoid, of groups, as `model` says."""
+    count, topk, groups = model["num_moe_experts"], model["moe_router_topk"], model["moe_router_num_groups"]
+    is_sigmoid = model["moe_router_score_function"] == "sigmoid"
+    scores = logits.sigmoid() if is_sigmoid else logits.softmax(-1) if model["moe_router_pre_softmax"] else logits
+    allowed = scores
+    if groups > 0:
+        each = topk // model["moe_router_group_topk"]
+        of_group = scores.view(*scores.shape[:-1], groups, -1).topk(each, -1).values.sum(-1)
+        best = of_group.topk(model["moe_router_group_topk"], -1).indices
+        is_best = torch.zeros_like(of_group, dtype=torch.bool).scatter(-1, best, True)
+        allowed = scores.masked_fill(~is_best.repeat_interleave(count // groups, -1), float("-inf"))
+    chosen = allowed.topk(topk, -1).indices
+    weights = scores.gather(-1, chosen)
+    if is_sigmoid:
+        weights = weights / (weights.sum(-1, keepdim=True) + 1e-20) if topk > 1 else weights
+    elif not model["moe_router_pre_softmax"]:
+        weights = weights.softmax(-1)
+    return torch.zeros_like(scores).scatter(-1, chosen, weights * model["moe_router_topk_scaling_factor"])
+
+
+def router_losses(logits, model):
+    """seq_aux_loss and z-loss of Megatron-LM: means over sequences and over tokens."""
+    count, topk, seq = model["num_moe_experts"], model["moe_router_topk"], logits.shape[1]
+    is_sigmoid = model["moe_router_score_function"] == "sigmoid"
+    shares = logits.sigmoid() / logits.sigmoid().sum(-1, keepdim=True) if is_sigmoid else logits.softmax(-1)
+    loads = torch.zeros_like(shares).scatter(-1, shares.topk(topk, -1).indices, 1.0).sum(1)
+    balance = (shares.sum(1) * loads.detach()).sum(-1).mean() * count / (topk * seq**2)
+    return model["moe_aux_loss_coeff"] * balance + model["moe_z_loss_coeff"] * logits.logsumexp(-1).pow(2).mean()
+
+
+def experts(x, p, h, model, mlp):
+    """The layer's result, and its losses of the router."""
+    count = model["num_moe_experts"]
+    logits = x @ p[h + "router.weight"].T
+    weights = route(logits, model)
+    fc1, fc2 = (p[f"{h}experts.{name}.weight"].chunk(count) for name in ("fc1", "fc2"))
+    y = sum(weights[..., i, None] * (mlp(x @ fc1[i].T) @ fc2[i].T) for i in range(count))
+    if h + "shared.fc1.weight" in p:
+        shared = mlp(x @ p[h + "shared.fc1.weight"].T) @ p[h + "shared.fc2.weight"].T
+        if h + "shared.gate.weight" in p:
+            shared = shared * (x @ p[h + "shared.gate.weight"].view(1, -1).T).sigmoid()
+        y = y + shared
+    return y, router_losses(logits, model)
+
+
 def forward(p, model, tokens, targets, keys):
     """Returns the mean loss of a model with pre-norm blocks: GPT-2, Llama or a mixture, as `model` and the parameters
-    determine. `keys` has one dropout key for each layer.
-
-    `keys` are of dropout, one a layer.
+    determine; and what is added to it for the gradient. `keys` has one dropout key for each layer.
     """
+    losses = 0.0
     heads, groups = model["num_attention_heads"], model["num_query_groups"]
     dim, rope = model["kv_channels"], model["position_embedding_type"] == "rope"
     batch, seq = tokens.shape
@@ -103,9 +148,14 @@ def forward(p, model, tokens, targets, keys):
         weights = dropout(scores.softmax(-1).reshape(batch, heads * seq, seq), attention_dropout, key, 0)
         attended = (weights.view(scores.shape) @ v).transpose(1, 2).reshape(batch, seq, heads * dim)
         x = x + dropout(linear(attended, h + "proj"), hidden_dropout, key, 2)
-        x = x + dropout(linear(mlp(linear(norm(x, h + "ln_2"), h + "fc1")), h + "fc2"), hidden_dropout, key, 3)
+        if h + "router.weight" in p:
+            y, more = experts(norm(x, h + "ln_2"), p, h, model["experts"], mlp)
+            losses = losses + more
+        else:
+            y = linear(mlp(linear(norm(x, h + "ln_2"), h + "fc1")), h + "fc2")
+        x = x + dropout(y, hidden_dropout, key, 3)
     logits = norm(x, "ln_f") @ p.get("lm_head.weight", p["wte.weight"]).T
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten()), losses
 
 
 def tensors(dump):
@@ -121,10 +171,12 @@ def check(dump):
     """Prints each difference. Returns whether there is any."""
     training = dump["training"]
     parameters = {name: t.requires_grad_() for name, t in tensors(dump["initial"]).items()}
+    # A shared expert's gate is a matrix of one row.
+    decayed = [p for name, p in parameters.items() if p.dim() == 2 or name.endswith("shared.gate.weight")]
     optimizer = torch.optim.AdamW(
         [
-            {"params": [p for p in parameters.values() if p.dim() == 2], "weight_decay": training["weight_decay"]},
-            {"params": [p for p in parameters.values() if p.dim() == 1], "weight_decay": 0.0},
+            {"params": decayed, "weight_decay": training["weight_decay"]},
+            {"params": [p for p in parameters.values() if id(p) not in map(id, decayed)], "weight_decay": 0.0},
         ],
         lr=0.0,  # set before every step
         betas=(training["adam_beta1"], training["adam_beta2"]),
@@ -145,8 +197,8 @@ def check(dump):
     for number, step in enumerate(dump["steps"]):
         optimizer.zero_grad()
         tokens, targets = torch.tensor(step["tokens"]), torch.tensor(step["targets"])
-        loss = forward(parameters, dump["model"], tokens, targets, step["dropout_keys"])
-        loss.backward()
+        loss, more = forward(parameters, dump["model"], tokens, targets, step["dropout_keys"])
+        (loss + more).backward()
         compare("loss", f"of step {number}", step["loss"], loss.item(), 1e-10)
         if number == 0:
             gradients = tensors(dump["gradients"])

@@ -84,6 +84,38 @@ Scenario scenario_with(const std::string& mode, std::int64_t ranks, bool llama =
   return scenario;
 }
 
+// Qwen3's experts, or with `deepseek` DeepSeek-V3's router, a gated shared expert and a dense layer first.
+Scenario with_experts(Scenario scenario, bool deepseek) {
+  Experts& experts = scenario.model.experts;
+  experts.num_moe_experts = 6;
+  experts.moe_ffn_hidden_size = 12;
+  experts.moe_router_load_balancing_type = LoadBalancing::seq_aux_loss;
+  experts.moe_aux_loss_coeff = 0.1;
+  experts.moe_z_loss_coeff = 0.05;
+  if (!deepseek) return scenario;
+  experts.moe_router_score_function = RouterScore::sigmoid;
+  experts.moe_router_num_groups = 3;
+  experts.moe_router_group_topk = 2;
+  experts.moe_router_topk_scaling_factor = 2.5;
+  experts.moe_shared_expert_intermediate_size = 10;
+  experts.moe_shared_expert_gate = true;
+  experts.moe_layer_freq = {0, 1};
+  return scenario;
+}
+
+json experts_of(const Scenario& scenario) {
+  const Experts& experts = scenario.model.experts;
+  return {{"num_moe_experts", experts.num_moe_experts},
+          {"moe_router_topk", experts.moe_router_topk},
+          {"moe_router_num_groups", experts.moe_router_num_groups},
+          {"moe_router_group_topk", experts.moe_router_group_topk},
+          {"moe_router_score_function", name_of(experts.moe_router_score_function)},
+          {"moe_router_pre_softmax", experts.moe_router_pre_softmax},
+          {"moe_router_topk_scaling_factor", experts.moe_router_topk_scaling_factor},
+          {"moe_aux_loss_coeff", experts.moe_aux_loss_coeff},
+          {"moe_z_loss_coeff", experts.moe_z_loss_coeff}};
+}
+
 json dropout_keys(const Scenario& scenario, int step) {
   json keys = json::array();
   for (std::int64_t layer = 0; layer < scenario.model.num_layers; ++layer) {
@@ -133,7 +165,8 @@ json train_and_dump(const Scenario& scenario, int steps) {
                  {"rotary_base", scenario.model.rotary_base},
                  {"rope_scaling", rope_scaling_of(scenario)},
                  {"hidden_dropout", scenario.model.hidden_dropout},
-                 {"attention_dropout", scenario.model.attention_dropout}}},
+                 {"attention_dropout", scenario.model.attention_dropout},
+                 {"experts", experts_of(scenario)}}},
                {"training",
                 {{"weight_decay", t.weight_decay},
                  {"adam_beta1", t.adam_beta1},
@@ -255,7 +288,9 @@ TEST_CASE("PyTorch trains the same") {
       compare({overlapped, train_and_dump(scenario_with("plain", 1), 3),
                train_and_dump(scenario_with("overlap_param_gather", 2, true), 3), train_and_dump(dropping, 3),
                train_and_dump(with_norms_of_heads(scenario_with("plain", 1)), 3),
-               train_and_dump(with_norms_of_heads(scenario_with("overlap_param_gather", 2, true)), 3)});
+               train_and_dump(with_norms_of_heads(scenario_with("overlap_param_gather", 2, true)), 3),
+               train_and_dump(with_experts(with_norms_of_heads(scenario_with("plain", 1, true)), false), 3),
+               train_and_dump(with_experts(scenario_with("overlap_param_gather", 2, true), true), 3)});
   INFO(finished.output);
   CHECK(finished.status == 0);
   // A changed value must make the comparison fail.

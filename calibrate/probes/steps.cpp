@@ -33,6 +33,16 @@ constexpr StepShape kReduced[] = {{64, 2, 64, 1, 256}, {192, 2, 32, 1, 256}, {51
 // ranks run which swap tokens for heads.
 constexpr StepShape kContext[] = {
     {64, 2, 128, 2, 256}, {128, 4, 256, 4, 256}, {256, 4, 512, 2, 256}, {512, 8, 64, 4, 256}};
+// Shapes with experts, for their products and all that moves tokens: each token goes through two of `experts`.
+struct ExpertShape {
+  StepShape shape;
+  std::int64_t experts, ffn;
+};
+constexpr ExpertShape kExperts[] = {{{128, 4, 128, 2, 256, 4}, 4, 256},
+                                    {{256, 4, 64, 4, 256, 4}, 8, 128},
+                                    {{256, 4, 256, 2, 256, 4}, 2, 512},
+                                    {{512, 8, 128, 1, 256, 8}, 16, 256},
+                                    {{384, 6, 256, 1, 256, 6}, 32, 64}};
 // Shapes for attention alone, whose cost has more terms than the shapes above can distinguish: heads of 16 to 128,
 // sequences shorter than a block of queries and much longer, and some that end within a block. They also run with
 // dropout, and then unfused.
@@ -68,7 +78,7 @@ std::vector<Sample> samples_of(const Steps& steps) {
 StepSamples probe_steps(const MachineOf& machine_of, int cores, Notebook& notebook,
                         const std::function<void(const std::string&)>& progress) {
   const Machine machine = machine_of(cores), one_core = machine_of(1);
-  Steps alone, filled, shared, cut, reduced, context, dropping, attending, unfused;
+  Steps alone, filled, shared, cut, reduced, context, dropping, attending, unfused, experts;
   for (const StepShape& shape : kShapes) alone.push_back(std::make_unique<StepRun>(scenario_of(shape, 1, 1), machine));
   for (const StepShape& shape : kCut) cut.push_back(std::make_unique<StepRun>(scenario_of(shape, 2, 2), one_core));
   for (const StepShape& shape : kReduced) {
@@ -89,6 +99,17 @@ StepSamples probe_steps(const MachineOf& machine_of, int cores, Notebook& notebo
       scenario.parallel.cp_comm_type = {type};
       context.push_back(std::make_unique<StepRun>(scenario, one_core));
     }
+  for (const auto& [shape, count, ffn] : kExperts) {
+    Scenario scenario = scenario_of(shape, 1, 1);
+    Experts& of = scenario.model.experts;
+    of.num_moe_experts = count;
+    of.moe_ffn_hidden_size = of.moe_shared_expert_intermediate_size = ffn;
+    of.moe_shared_expert_gate = true;
+    of.moe_aux_loss_coeff = 0.01;
+    experts.push_back(std::make_unique<StepRun>(scenario, machine));
+    scenario.model.swiglu = false;
+    experts.push_back(std::make_unique<StepRun>(scenario, machine));
+  }
   const auto add_dropping = [&](const StepShape& shape) {
     dropping.push_back(dropping_of(shape, AttentionBackend::fused));
   };
@@ -104,7 +125,8 @@ StepSamples probe_steps(const MachineOf& machine_of, int cores, Notebook& notebo
   }
   SgemmYardstick one_core_busy(1, cores), all_cores_busy(cores, cores);
   std::vector<StepRun*> all;
-  for (const Steps* steps : {&alone, &filled, &shared, &cut, &reduced, &context, &dropping, &attending, &unfused})
+  for (const Steps* steps :
+       {&alone, &filled, &shared, &cut, &reduced, &context, &dropping, &attending, &unfused, &experts})
     for (const auto& step : *steps) all.push_back(step.get());
   const DetourProbe detours(cores);
   double watched_us = 0, lost_us = 0;
@@ -128,7 +150,7 @@ StepSamples probe_steps(const MachineOf& machine_of, int cores, Notebook& notebo
         run(*alone[i]);
         if (i % 3 == 2) turn.one_GFLOPs.push_back(one_core_busy.run_GFLOPs());
       }
-      for (const Steps* steps : {&cut, &reduced, &context, &dropping, &attending, &unfused})
+      for (const Steps* steps : {&cut, &reduced, &context, &dropping, &attending, &unfused, &experts})
         for (const auto& step : *steps) run(*step);
       for (int again = 0; again < 2; ++again) {  // the ratios rest on few shapes, so these run more often
         for (const auto& step : filled) run(*step);
@@ -167,7 +189,7 @@ StepSamples probe_steps(const MachineOf& machine_of, int cores, Notebook& notebo
       if (is_attention ? sample.cls == sim::DemandClass::attention : !known.contains(sample.key))
         samples.alone.push_back(std::move(sample));
   };
-  for (const Steps* steps : {&cut, &reduced, &context, &dropping, &unfused}) add(*steps, false);
+  for (const Steps* steps : {&cut, &reduced, &context, &dropping, &unfused, &experts}) add(*steps, false);
   add(attending, true);
   samples.filled = samples_of(filled);
   samples.shared = samples_of(shared);

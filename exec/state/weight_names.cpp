@@ -30,10 +30,25 @@ constexpr WeightNaming::Row kLlama[] = {{"wte", {"embed_tokens"}},
                                         {"ln_2", {"post_attention_layernorm"}},
                                         {"fc1", {"mlp.gate_proj", "mlp.up_proj"}},
                                         {"fc2", {"mlp.down_proj"}},
+                                        {"router", {"mlp.gate"}},
+                                        {"experts.fc1", {"mlp.experts.#.gate_proj", "mlp.experts.#.up_proj"}},
+                                        {"experts.fc2", {"mlp.experts.#.down_proj"}},
                                         {"ln_f", {"norm"}},
                                         {"lm_head", {"lm_head"}}};
+constexpr WeightNaming::Row kMixtral[] = {
+    {"wte", {"embed_tokens"}},
+    {"ln_1", {"input_layernorm"}},
+    {"qkv", {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}},
+    {"proj", {"self_attn.o_proj"}},
+    {"ln_2", {"post_attention_layernorm"}},
+    {"router", {"block_sparse_moe.gate"}},
+    {"experts.fc1", {"block_sparse_moe.experts.#.w1", "block_sparse_moe.experts.#.w3"}},
+    {"experts.fc2", {"block_sparse_moe.experts.#.w2"}},
+    {"ln_f", {"norm"}},
+    {"lm_head", {"lm_head"}}};
 constexpr WeightNaming kNamings[] = {{"Stretto", "h.", {""}, {}},
                                      {"Hugging Face's GPT-2", "h.", {"transformer.", ""}, kGpt2},
+                                     {"Hugging Face's Mixtral", "layers.", {"model.", ""}, kMixtral, "router"},
                                      {"Hugging Face's Llama", "layers.", {"model.", ""}, kLlama}};
 
 }  // namespace
@@ -41,7 +56,8 @@ constexpr WeightNaming kNamings[] = {{"Stretto", "h.", {""}, {}},
 std::span<const WeightNaming> weight_namings() { return kNamings; }
 
 const WeightNaming& naming_for(const Transformer& model) {
-  return hf_style(model) == HfStyle::gpt2 ? kNamings[1] : kNamings[2];
+  if (hf_style(model) == HfStyle::gpt2) return kNamings[1];
+  return model.experts.any() && !model.qk_layernorm ? kNamings[2] : kNamings[3];
 }
 
 WeightPlace place_of(const WeightNaming& naming, const std::string& prefix, const Parameter& parameter) {
@@ -58,24 +74,30 @@ WeightPlace place_of(const WeightNaming& naming, const std::string& prefix, cons
   std::vector<std::string> names;
   for (const char* piece : row->pieces)
     if (piece != nullptr) names.emplace_back(piece);
-  if (names.size() > 1 && parameter.segments.size() != names.size())
+  const std::size_t owners = static_cast<std::size_t>(std::max<std::int64_t>(1, parameter.experts));
+  if (names.size() > 1 && parameter.segments.size() != names.size() * owners)
     throw input_error(fmt::format("{} has {} in {} parts (from {} on), the scenario's model in one", naming.title, stem,
                                   names.size(), names.front()));
   const std::string before = (stem == "lm_head" ? "" : prefix) +
                              (parameter.layer < 0 ? "" : naming.layer + std::to_string(parameter.layer) + ".");
   WeightPlace place{{}, row->is_transposed && !is_vector};
-  for (std::size_t i = 0; i < names.size(); ++i)
-    place.pieces.push_back({before + names[i] + kind, names.size() == 1 ? rows : parameter.segments[i]});
+  for (std::size_t owner = 0; owner < owners; ++owner)
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      std::string name = names[i];
+      if (const std::size_t at = name.find('#'); at != std::string::npos) name.replace(at, 1, std::to_string(owner));
+      place.pieces.push_back({before + name + kind, names.size() == 1 ? rows / static_cast<std::int64_t>(owners)
+                                                                      : parameter.segments[owner * names.size() + i]});
+    }
   return place;
 }
 
 std::optional<std::string> prefix_in(const WeightNaming& naming, const std::function<bool(const std::string&)>& has) {
-  Parameter qkv;
-  qkv.name = "qkv.weight";
-  qkv.layer = 0;
-  qkv.segments = {1, 1, 1};
+  Parameter known;
+  known.name = std::string(naming.known_by) + ".weight";
+  known.layer = 0;
+  known.segments = {1, 1, 1};
   for (const char* prefix : naming.prefixes)
-    if (prefix != nullptr && has(place_of(naming, prefix, qkv).pieces.front().name)) return prefix;
+    if (prefix != nullptr && has(place_of(naming, prefix, known).pieces.front().name)) return prefix;
   return std::nullopt;
 }
 

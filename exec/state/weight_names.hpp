@@ -12,14 +12,15 @@
 namespace stretto::exec {
 
 // Names of a model's parameters in safetensors files of several programs. Stretto's own names are those of Parameter;
-// Hugging Face's are those of its GPT2LMHeadModel, LlamaForCausalLM and Qwen3ForCausalLM (transformers,
-// modeling_gpt2.py, modeling_llama.py, modeling_qwen3.py), whose models without a head write them without the prefix.
-// LlamaForCausalLM rotates the halves of a head, as Rope does (model/schedule/work.hpp), so the rows of q and k keep
-// their order.
+// Hugging Face's are those of its GPT2LMHeadModel, LlamaForCausalLM, Qwen3ForCausalLM, MixtralForCausalLM and
+// Qwen3MoeForCausalLM (transformers, modeling_gpt2.py, modeling_llama.py, …), whose models without a head write them
+// without the prefix. LlamaForCausalLM rotates the halves of a head, as Rope does (model/schedule/work.hpp), so the rows
+// of q and k keep their order.
 struct WeightNaming {
   struct Row {
     const char* parameter;  // Parameter::name without ".weight" and ".bias"
-    // one for each of Parameter::segments, or one for the whole parameter; null: no more
+    // One for each of Parameter::segments, or one for the whole parameter; null: no more. Every expert has these, with
+    // its number in place of "#".
     std::array<const char*, 3> pieces;
     bool is_transposed = false;  // the matrix is stored as [in, out] (GPT-2's Conv1D)
   };
@@ -27,6 +28,7 @@ struct WeightNaming {
   const char* layer;                    // text before the number of a layer: "layers."
   std::array<const char*, 2> prefixes;  // prefixes of all names but the head's; the first is used for writing
   std::span<const Row> rows;            // empty: Parameter::full_name()
+  const char* known_by = "qkv";         // a file that has this parameter of the first layer uses the naming
 };
 
 // Returns all namings, Stretto's own first.

@@ -173,6 +173,46 @@ TEST_CASE("weights are found by Hugging Face's names", "[weights]") {
   }
 }
 
+TEST_CASE("every expert has tensors of its own by Hugging Face's names", "[weights]") {
+  const TempDir dir;
+  const std::string path = dir.file("w.safetensors");
+  for (const bool is_qwen : {false, true}) {
+    Transformer model = llama();
+    model.qk_layernorm = is_qwen;
+    model.experts.num_moe_experts = 3;
+    if (is_qwen) model.experts.moe_layer_freq = {0, 1};
+    std::vector<Stored> file = llama_file("model.");
+    if (is_qwen)
+      for (const std::string layer : {"0", "1"})
+        for (const std::string head : {"q", "k"})
+          file.push_back(f32("model.layers." + layer + ".self_attn." + head + "_norm.weight", {2},
+                             rows_of("h." + layer + "." + head + "_norm.weight", 0, 1, 2)));
+    std::erase_if(
+        file, [&](const Stored& t) { return t.name.find(is_qwen ? "layers.1.mlp." : ".mlp.") != std::string::npos; });
+    for (std::int64_t layer = is_qwen; layer < 2; ++layer) {
+      const std::string ours = "h." + std::to_string(layer) + ".",
+                        theirs = "model.layers." + std::to_string(layer) + (is_qwen ? ".mlp." : ".block_sparse_moe.");
+      const auto add = [&](const std::string& name, const std::string& parameter, std::int64_t first, std::int64_t rows,
+                           std::int64_t cols) {
+        file.push_back(f32(theirs + name + ".weight", {rows, cols},
+                           rows_of(ours + parameter + ".weight", first, first + rows, cols)));
+      };
+      add("gate", "router", 0, 3, 12);
+      for (std::int64_t expert = 0; expert < 3; ++expert) {
+        const std::string one = "experts." + std::to_string(expert) + ".";
+        add(one + (is_qwen ? "gate_proj" : "w1"), "experts.fc1", expert * 20, 10, 12);
+        add(one + (is_qwen ? "up_proj" : "w3"), "experts.fc1", expert * 20 + 10, 10, 12);
+        add(one + (is_qwen ? "down_proj" : "w2"), "experts.fc2", expert * 12, 12, 10);
+      }
+    }
+    write(path, file);
+    const Weights weights = Weights::open(path, model);
+    CHECK(weights.naming() == std::string(is_qwen ? "Hugging Face's Llama" : "Hugging Face's Mixtral"));
+    CHECK(weights.unused().empty());
+    check_all(weights, model);
+  }
+}
+
 TEST_CASE("weights that are cut short while they are in use are an error", "[weights]") {
   const TempDir dir;
   const std::string path = dir.file("w.safetensors");

@@ -230,6 +230,11 @@ void refuse(Settings& settings, const ImportOptions& options) {
 Translation scenario_of(Settings settings, const ImportOptions& options) {
   const std::map<std::string, std::string> overrides = texts_of(options.overrides);
   refuse(settings, options);
+  // Without experts their settings say nothing, and with 0 of them neither.
+  if (settings.whole("model.num_moe_experts", 0) == 0)
+    std::erase_if(settings.values, [](const auto& one) {
+      return one.first.starts_with("model.moe_") || one.first == "model.num_moe_experts";
+    });
   find_vocabulary(settings);
   require_sizes(settings, overrides);
   find_ranks(settings, options, overrides);

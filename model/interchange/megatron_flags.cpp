@@ -11,8 +11,9 @@ constexpr std::string_view kOff = "0|None|none|null|false|False";
 std::vector<FlagRule> make_rules() {
   return {
       // ---- what is not modelled at all ----
-      {"--num-experts", kRefused, "experts", kOff},
-      {"--expert-model-parallel-size", kRefused, "experts", "1|0|None"},
+      {"--expert-model-parallel-size", kRefused, "expert parallelism", "1|0|None"},
+      {"--moe-expert-capacity-factor", kRefused, "a capacity of experts", "None|-1|-1.0"},
+      {"--moe-expert-rank-capacity-factor", kRefused, "a capacity of experts", "None"},
       {"--fp8-format", kRefused, "fp8", kOff},
       {"--fp8-hybrid", kRefused, "fp8"},
       {"--fp8-e4m3", kRefused, "fp8"},
@@ -40,6 +41,7 @@ std::vector<FlagRule> make_rules() {
 
       // ---- experts: flags without effect in a dense model ----
       {"--moe-", kNo},
+      {"--moe-shared-expert-overlap", kNear, "the shared expert runs by itself, before the router"},
       {"--expert-", kNo},
       {"--overlap-moe-expert-parallel-comm", kNo},
       {"--overlap-dispatch-backward-with-experts-wgrad", kNo},

@@ -136,7 +136,7 @@ class Import {
     std::vector<std::string> known = {"--num-layers-per-virtual-pipeline-stage"};
     for (const MegatronRow& row : megatron_rows())
       if (!row.flag.empty()) known.push_back(row.flag);
-    for (const char* refused : {"--num-experts", "--fp8-format"}) known.push_back(refused);
+    for (const char* refused : {"--expert-model-parallel-size", "--fp8-format"}) known.push_back(refused);
     const std::string nearest = nearest_spelling(flag.name, known);
     // A spelling with many more or fewer letters is another flag, and not a slip.
     const auto length = std::ssize(flag.name) - std::ssize(nearest);
@@ -175,6 +175,8 @@ class Import {
         values["model.vocab_size"] = *size;
         values["model.make_vocab_size_divisible_by"] = 1;
       }
+    } else if (name == "--moe-layer-freq") {
+      if (const auto text = value(flag)) values["model.moe_layer_freq"] = layers_of(flag, *text);
     } else if (name == "--train-samples") {
       samples_ = count(flag);
     } else if (name == "--use-torch-fsdp2") {
@@ -199,6 +201,26 @@ class Import {
       return false;
     }
     return true;
+  }
+
+  // A number, or a list in Python: "[0,1]", "([0]*3+[1]*58)" (moe_freq_type() of arguments.py).
+  Json layers_of(const Flag& flag, std::string text) const {
+    if (const Json number = value_of_word(text); number.is_number_integer()) return number;
+    std::erase_if(text, [](char c) { return c == ' ' || c == '(' || c == ')'; });
+    Json all = Json::array();
+    for (std::size_t at = 0; at < text.size(); ++at) {
+      const std::size_t end = text.find(']', at);
+      const Json part = end == std::string::npos ? Json() : Json::parse(text.substr(at, end + 1 - at), nullptr, false);
+      if (!part.is_array()) throw wrong(flag, "expected a number or a list, got " + in_quotes(text));
+      at = std::min(text.find('+', end), text.size());
+      const Json times = text[end + 1 < text.size() ? end + 1 : end] == '*'
+                             ? value_of_word(text.substr(end + 2, at - end - 2))
+                             : Json(1);
+      if (!times.is_number_integer() || times < 0 || times > (1 << 14))
+        throw wrong(flag, "expected a number or a list, got " + in_quotes(text));
+      for (std::int64_t i = 0; i < times.get<std::int64_t>(); ++i) all.insert(all.end(), part.begin(), part.end());
+    }
+    return all;
   }
 
   void take_positions(const Flag& flag) {

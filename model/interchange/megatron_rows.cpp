@@ -37,6 +37,18 @@ constexpr Special kSpecial[] = {
     {"model.make_vocab_size_divisible_by", [](S s) -> Json { return vocabulary_multiple(s); }},
     {"model.num_query_groups",
      [](S s) -> Json { return s.model.kv_heads() == s.model.num_attention_heads ? Json() : Json(s.model.kv_heads()); }},
+    {"model.moe_layer_freq",
+     [](S s) -> Json {
+       const std::vector<std::int64_t>& freq = s.model.experts.moe_layer_freq;
+       if (!s.model.experts.any() || freq == std::vector<std::int64_t>{1}) return {};
+       return freq.size() == 1 ? Json(freq.front()) : Json(Json(freq).dump());
+     }},
+    {"model.moe_shared_expert_intermediate_size",
+     [](S s) -> Json { return unless_0(s.model.experts.moe_shared_expert_intermediate_size); }},
+    {"model.moe_z_loss_coeff",
+     [](S s) -> Json {
+       return s.model.experts.moe_z_loss_coeff == 0 ? Json() : Json(s.model.experts.moe_z_loss_coeff);
+     }},
     {"parallel.sequence_parallel",
      [](S s) -> Json { return s.parallel.sequence_parallel && s.parallel.tensor_model_parallel_size > 1; }},
     {"parallel.cp_comm_type",

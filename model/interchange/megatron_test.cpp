@@ -130,11 +130,33 @@ torchrun --nproc_per_node 8 --nnodes ${NNODES} --master_addr $MASTER pretrain_gp
   CHECK(imported(kModel + "--swiglu").model.ffn_hidden_size == 128);
 }
 
+TEST_CASE("experts come from their flags and go back", "[megatron]") {
+  const std::string experts = kModel +
+                              "--disable-bias-linear --swiglu --num-experts 8 --moe-router-topk 4 --moe-grouped-gemm "
+                              "--expert-model-parallel-size 1 --moe-ffn-hidden-size 24 --moe-router-pre-softmax ";
+  const Transformer model =
+      imported(experts + "--moe-layer-freq '([0]*1+[1,0]*1+[1])' --moe-aux-loss-coeff 1e-2").model;
+  CHECK(model.experts.num_moe_experts == 8);
+  CHECK(model.experts.moe_router_topk == 4);
+  CHECK(model.expert_size() == 24);
+  CHECK(model.experts.moe_router_pre_softmax);
+  CHECK(model.experts.moe_aux_loss_coeff == 0.01);
+  CHECK(model.experts.moe_layer_freq == std::vector<std::int64_t>{0, 1, 0, 1});
+  const Scenario s = imported(experts + "--moe-layer-freq 2");
+  const Scenario back = parse_scenario(from_megatron(to_megatron(s).text, "f").text, "f");
+  CHECK(back.model.experts == s.model.experts);
+  // Without experts their flags say nothing.
+  CHECK(imported(kModel + "--moe-router-topk 4 --moe-grouped-gemm").model.experts == Experts{});
+}
+
 TEST_CASE("flags that cannot be taken are named", "[megatron]") {
-  CHECK(refusal(kModel + "--num-experts 8 --moe-grouped-gemm") ==
-        "run.sh: experts are not modelled yet: --num-experts 8 (line 1)");
-  CHECK(refusal("--fp8-format hybrid\n--num-experts 8") ==
-        "run.sh: experts and fp8 are not modelled yet: --num-experts 8 (line 2), --fp8-format hybrid (line 1)");
+  CHECK(refusal(kModel + "--num-experts 8 --moe-grouped-gemm --expert-model-parallel-size 8") ==
+        "run.sh: expert parallelism is not modelled yet: --expert-model-parallel-size 8 (line 1)");
+  CHECK(refusal("--fp8-format hybrid\n--moe-expert-capacity-factor 1.0") ==
+        "run.sh: a capacity of experts and fp8 are not modelled yet: --moe-expert-capacity-factor 1.0 (line 2), "
+        "--fp8-format hybrid (line 1)");
+  CHECK_THAT(refusal(kModel + "--num-experts 8"), Contains("biases of experts"));
+  CHECK_THAT(refusal(kModel + "--num-experts 8 --disable-bias-linear --moe-layer-freq '[0]*'"), Contains("a list"));
   CHECK(refusal("torchrun pretrain_t5.py --encoder-num-layers 12") ==
         "run.sh: encoders are not modelled yet: pretrain_t5.py");
   CHECK_THAT(

@@ -143,9 +143,9 @@ TEST_CASE("a configuration of NeMo is taken", "[recipe]") {
 TEST_CASE("experts, fp8 and encoders in recipes are refused by their names alone", "[recipe]") {
   CHECK_THAT(refusal(replaced(kNemo, "fp8: False", "fp8: True")),
              Contains("r.yaml: fp8 is not modelled yet: model.fp8 (line "));
-  CHECK_THAT(refusal(replaced(kNemo, "fp8: False", "num_moe_experts: 8")),
-             Contains("experts are not modelled yet: model.num_moe_experts"));
-  CHECK_THAT(refusal("model:\n  num_moe_experts: 8\n"), Contains("r.yaml: experts are not modelled yet"));
+  CHECK(taken(replaced(kNemo, "fp8: False", "num_moe_experts: 8")).model.experts.num_moe_experts == 8);
+  CHECK_THAT(refusal("model:\n  num_moe_experts: 8\n  expert_model_parallel_size: 8\n"),
+             Contains("r.yaml: expert parallelism is not modelled yet: model.expert_model_parallel_size"));
   CHECK_THAT(refusal("mixed_precision: bf16_with_fp8_current_scaling_mixed\nmodel:\n  num_layers: 2\n"),
              Contains("fp8 is not modelled yet"));
   CHECK_THAT(refusal("model:\n  encoder:\n    hidden_size: 2\n  decoder:\n    hidden_size: 2\n"),
@@ -236,7 +236,7 @@ TEST_CASE("a script that runs a recipe of Megatron-Bridge has its overrides", "[
   CHECK_THAT(refused("python run_recipe.py --recipe llama3_8b_low_precision_pretrain_config\n"),
              Contains("fp8 is not modelled yet"));
   for (const char* recipe : {"step35_196b_a11b_pretrain", "qwen3_next_80b_pretrain"})
-    CHECK_THAT(refused(script(recipe)), Contains("run.sh: experts are not modelled yet"));
+    CHECK_THAT(refused(script(recipe)), Contains("run.sh: expert parallelism is not modelled yet"));
   // Import takes the last of several programs, and a note says so.
   const std::vector<std::string> several =
       from_megatron(
@@ -251,7 +251,7 @@ TEST_CASE("a script that runs a recipe of Megatron-Bridge has its overrides", "[
              }),
              Contains("image encoders are not modelled yet"));
   CHECK(testing::message_of([&] { from_megatron(script("qwen3_30b_a3b_pretrain"), "run.sh"); }) ==
-        "run.sh: experts are not modelled yet: --recipe qwen3_30b_a3b_pretrain_config (line 1)");
+        "run.sh: expert parallelism is not modelled yet: --recipe qwen3_30b_a3b_pretrain_config (line 1)");
 }
 
 TEST_CASE("a program in Python that calls a recipe is that recipe with its changes", "[recipe]") {
@@ -334,7 +334,7 @@ TEST_CASE("torchtitan's TOML is taken, old and new", "[torchtitan]") {
   CHECK_THAT(refused(head + "converters = [\"float8\"]\n"),
              Contains("t.toml: fp8 is not modelled yet: [model] converters (line 5)"));
   CHECK_THAT(refused("[model]\nname = \"deepseek_v3\"\nflavor = \"16B\"\n"),
-             Contains("t.toml: experts are not modelled yet"));
+             Contains("t.toml: experts of torchtitan's models are not modelled yet"));
   CHECK_THAT(refused("[model]\nname = \"llama3\"\nflavor = \"9B\"\n"), Contains("[model] flavor"));
   const auto whole = [](const std::string& text) { return parse_scenario(from_torchtitan(text, "t.toml").text, "t"); };
   // Until 0.1 the vocabulary was the tokenizer's.

@@ -123,7 +123,8 @@ class Config {
       refuse_here("fp8", "float8", "enable_float8_linear");
     const Json old = look({"training"}, "fp8_linear");
     if (old == true || (old.is_string() && old != "")) refuse_here("fp8", "training", "fp8_linear");
-    if (degree("expert_parallel_degree") > 1) refuse_here("experts", "parallelism", "expert_parallel_degree");
+    if (degree("expert_parallel_degree") > 1)
+      refuse_here("expert parallelism", "parallelism", "expert_parallel_degree");
     if (look({"training"}, "enable_cpu_offload") == true)
       near("training", "enable_cpu_offload", "parameters and the optimizer stay on the GPU");
     if (look({"training"}, "dtype") == "bfloat16")
@@ -144,9 +145,9 @@ class Config {
   void refuse_models() {
     const std::string name = model_key("name", "llama3"), size = model_key("flavor", "debugmodel");
     for (const char* with_experts : {"deepseek", "llama4", "gpt_oss", "mixtral", "kimi"})
-      if (name.find(with_experts) != std::string::npos) refuse_here("experts", "model", "name");
+      if (name.find(with_experts) != std::string::npos) refuse_here("experts of torchtitan's models", "model", "name");
     if (name == "qwen3" && (size.find("moe") != std::string::npos || size.find("-A") != std::string::npos))
-      refuse_here("experts", "model", "flavor");
+      refuse_here("experts of torchtitan's models", "model", "flavor");
     for (const char* of_images : {"flux", "vlm", "siglip", "_vl"})
       if (name.find(of_images) != std::string::npos) refuse_here("image encoders", "model", "name");
   }

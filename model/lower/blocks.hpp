@@ -60,6 +60,7 @@ struct BlockShape {
   bool sequence_parallel = false;          // these ranks also cut the tokens between layers
   bool scatters_messages = false;          // these ranks also cut the tokens of messages between stages
   ContextShape cp;
+  Group sharing_tokens;  // ranks that share the tokens of a micro-batch, where a loss of the router sums over them
   const LayerKind& kind(std::int64_t layer) const { return kinds[kind_of_layer[static_cast<std::size_t>(layer)]]; }
   // The tokens of every sequence that this rank has.
   SequenceParts parts() const { return {cp.size, cp.place, 1}; }

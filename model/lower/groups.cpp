@@ -126,6 +126,8 @@ Groups add_groups(Schedule& schedule, const Scenario& scenario) {
     schedule.communicators[groups.tp.communicator].joins_tokens = true;
   }
   add_context_groups(schedule, scenario, groups.cp);
+  if (scenario.model.experts.has_balance_loss() && p.tensor_model_parallel_size * p.context_parallel_size > 1)
+    groups.sharing_tokens = add_with_lane("tp-cp", {Coord::tp, Coord::cp, Coord::cp_exchange});
   return groups;
 }
 

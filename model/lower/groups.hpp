@@ -40,6 +40,7 @@ struct Groups {
   Group gather;     // the ranks of `dp`, for gathers concurrent with reductions (ZeRO-2 and ZeRO-3)
   Group tp;
   ContextShape cp;
+  Group sharing_tokens;  // ranks of tp and cp, for the counts of a router's balance loss, if the model has one
 };
 
 // Adds a communicator along the given axes that have several ranks, or along dp where no axis has.

@@ -16,7 +16,7 @@ namespace {
 // Returns whether TransformerEngine's linear layers multiply by this parameter; it keeps only these in fp8. Norm
 // weights, all near 1, would be rounded to one value, and embeddings are looked up.
 // weight decay applies only to matrices
-bool is_linear_weight(const Parameter& p) { return p.layer >= 0 && p.decayed; }
+bool is_linear_weight(const Parameter& p) { return p.layer >= 0 && p.decayed && p.shard != Shard::none; }
 
 // Adds buckets of the chosen parameters among `parts` from `begin` on; entries are indices into `parts`.
 template <class Choose>
@@ -57,7 +57,7 @@ Initial initial_of(const Parameter& p, const Scenario& scenario) {
   Initial initial;
   if (!p.decayed && p.name.ends_with(".weight")) initial.mean = 1;
   if (p.decayed) initial.deviation = scenario.training.init_method_std;
-  if (p.name == "proj.weight" || p.name == "fc2.weight")
+  if (p.name == "proj.weight" || p.name.ends_with("fc2.weight"))
     initial.deviation *= 1.0 / std::sqrt(2.0 * double(scenario.model.num_layers));
   return initial;
 }

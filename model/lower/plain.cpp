@@ -109,6 +109,7 @@ BlockShape shape_of(const Scenario& scenario, const Groups& groups, const std::v
                                     scenario.model.add_bias_linear && !shape.frozen_base &&
                                     !scenario.overlap.tp_comm_overlap;
   shape.tp = groups.tp;
+  shape.sharing_tokens = groups.sharing_tokens;
   shape.residual_fusion = scenario.training.residual_fusion && scenario.model.hidden_dropout == 0 && !shape.tp.exists();
   shape.norm_gradient_fusion = scenario.training.norm_gradient_fusion;
   shape.sequence_parallel = parallel.sequence_parallel && shape.tp.exists();

@@ -8,7 +8,8 @@ namespace stretto {
 
 std::vector<Section> sections_of(const LayerSpec& layer) {
   std::vector<Section> sections = {{"proj", &Sections::attention_forward, &Sections::attention_backward}};
-  if (layer.has_mlp()) sections.push_back({"fc2", &Sections::mlp_forward, &Sections::mlp_backward});
+  if (layer.mlp == MlpKind::dense) sections.push_back({"fc2", &Sections::mlp_forward, &Sections::mlp_backward});
+  if (layer.has_experts()) sections.push_back({"experts.fc2", &Sections::experts_forward, &Sections::experts_backward});
   return sections;
 }
 
@@ -38,12 +39,21 @@ Sections::Sections(Schedule& schedule, BlockWriter& writer, const BlockShape& sh
   add_layer_activations();
   add_head_activations();
   add_transients();
+  const auto has_experts = [](const LayerSpec& layer) { return layer.has_experts(); };
+  const std::vector<LayerSpec> kinds = model_.layer_kinds();
+  if (std::any_of(kinds.begin(), kinds.end(), has_experts))
+    experts_.emplace(schedule, writer, shape, layers_with(has_experts));
+}
+
+bool Sections::has_dense_mlps() const {
+  const std::vector<LayerSpec> kinds = model_.layer_kinds();
+  return std::any_of(kinds.begin(), kinds.end(), [](const LayerSpec& layer) { return layer.mlp == MlpKind::dense; });
 }
 
 // [layer]; empty: all layers.
-std::vector<bool> Sections::layers_with_mlp() const {
+std::vector<bool> Sections::layers_with(bool (*has)(const LayerSpec&)) const {
   std::vector<bool> with;
-  for (std::int64_t layer = 0; layer < model_.num_layers; ++layer) with.push_back(model_.layer(layer).has_mlp());
+  for (std::int64_t layer = 0; layer < model_.num_layers; ++layer) with.push_back(has(model_.layer(layer)));
   return std::count(with.begin(), with.end(), true) == std::ssize(with) ? std::vector<bool>{} : with;
 }
 
@@ -76,8 +86,9 @@ void Sections::add_layer_activations() {
   }
   // `selective` keeps the output, which proj's weight gradient reads: 34 s b h bytes a layer (arXiv 2205.05198, eq. 6).
   kept_.attention = w_.recomputable("attention.out", tokens, attended_, layers, {});
+  std::vector<bool> with = layers_with([](const LayerSpec& layer) { return layer.has_mlp(); });
   const auto of_mlp = [&](const std::string& name, std::int64_t of_rows, std::int64_t cols, BlockWriter::Role role) {
-    role.layers = layers_with_mlp();
+    role.layers = with;
     return w_.recomputable(name, of_rows, cols, layers, std::move(role));
   };
   // Where weight gradients are deferred, the storage of x_mid also holds the gradient of proj's output, which all
@@ -87,6 +98,8 @@ void Sections::add_layer_activations() {
                                      : of_mlp("x_mid", rows, hidden, x_mid);
   kept_.ln_2 = of_mlp("ln_2.out", rows, hidden, light);
   kept_.ln_2_stats = of_mlp("ln_2.stats", rows, w_.norm_stats(), light_statistics);
+  if (!has_dense_mlps()) return;
+  with = layers_with([](const LayerSpec& layer) { return layer.mlp == MlpKind::dense; });
   if (has_gate_apart()) {
     kept_.gate = of_mlp("gate.out", tokens, ffn_, {});
     kept_.up = of_mlp("up.out", tokens, ffn_, light);
@@ -125,7 +138,8 @@ void Sections::add_transients() {
   add_output_gradients();
   backward_.d_attended =
       model_.qk_layernorm ? w_.work(w_.workspace("d_qkv.normalised", tokens, qkv_size_)) : backward_.d_qkv;
-  backward_.d_act = shape_.gelu_fusion ? backward_.d_fc1 : w_.work(w_.workspace("d_" + act_, tokens, ffn_));
+  if (has_dense_mlps())
+    backward_.d_act = shape_.gelu_fusion ? backward_.d_fc1 : w_.work(w_.workspace("d_" + act_, tokens, ffn_));
   forward_.branch_part = shape_.sequence_parallel ? w_.workspace("branch.part", rows, hidden) : forward_.branch;
   backward_.d_part = shape_.sequence_parallel ? w_.workspace("d_hidden.part", rows, hidden) : backward_.d_hidden;
   if (!w_.drops()) return;
@@ -138,7 +152,7 @@ void Sections::add_output_gradients() {
   BackwardTransients& d = backward_;
   if (!shape_.weights_apart) {
     d.d_qkv = w_.work(w_.workspace("d_qkv", w_.tokens(), qkv_size_));
-    d.d_fc1 = w_.work(w_.workspace("d_fc1", w_.tokens(), fc1_size_));
+    if (has_dense_mlps()) d.d_fc1 = w_.work(w_.workspace("d_fc1", w_.tokens(), fc1_size_));
     return;
   }
   const auto kept = [&](const std::string& name, TensorId activation) {
@@ -327,6 +341,21 @@ void Sections::mlp_backward(const View& in) {
   const View d_ln_2 =
       w_.column_backward("fc1", model_.hidden_size, fc1_size_, d.d_fc1, of_layer(kept_.ln_2), w_.work(d.d_hidden),
                          w_.work(d.d_part), "fc1.weight", true, !shape_.gelu_bias_gradient_fusion);
+  w_.norm_backward("ln_2", d_ln_2, in, of_layer(kept_.ln_2_stats), accumulate(d.d_x), Coord::layer);
+}
+
+// ---- experts ----
+
+void Sections::experts_forward(const View& in, const View& out) {
+  w_.norm_forward("ln_2", in, of_layer(kept_.ln_2), of_layer(kept_.ln_2_stats), Coord::layer);
+  const View sum = experts_->forward(of_layer(kept_.ln_2));
+  w_.residual(std::string("residual_2.fprop") + kind_.spec.suffix(), "fc2", in, sum, out, DropoutSite::residual_2);
+}
+
+void Sections::experts_backward(const View& in) {
+  const BackwardTransients& d = backward_;
+  const View dy = branch_gradient("residual_2", "fc2", d.d_fc2, DropoutSite::residual_2);
+  const View d_ln_2 = experts_->backward(dy, of_layer(kept_.ln_2), w_.work(d.d_hidden), w_.work(d.d_part));
   w_.norm_backward("ln_2", d_ln_2, in, of_layer(kept_.ln_2_stats), accumulate(d.d_x), Coord::layer);
 }
 

@@ -5,6 +5,7 @@
 
 #include "model/lower/block_writer.hpp"
 #include "model/lower/context_attention.hpp"
+#include "model/lower/expert_layers.hpp"
 #include "model/lower/unfused_attention.hpp"
 
 namespace stretto {
@@ -57,6 +58,8 @@ class Sections {
   void attention_backward(const View& in);
   void mlp_forward(const View& in, const View& out);
   void mlp_backward(const View& in);
+  void experts_forward(const View& in, const View& out);
+  void experts_backward(const View& in);
   void light_forward(const View& in);  // operations of a layer that Recompute::Granularity::selective_op repeats
   void head_forward();
   void head_backward();
@@ -82,7 +85,8 @@ class Sections {
   Columns columns_of(const View& qkv) const;
   void normalise_heads();
   void normalise_heads_backward();
-  std::vector<bool> layers_with_mlp() const;
+  bool has_dense_mlps() const;
+  std::vector<bool> layers_with(bool (*has)(const LayerSpec&)) const;
   bool has_gate_apart() const { return selects_ops() && model_.swiglu; }
   bool makes_x_mid_again() const { return selects_ops() && !shape_.tp.exists(); }
   bool selects_ops() const { return shape_.recompute.granularity == Recompute::Granularity::selective_op; }
@@ -109,6 +113,7 @@ class Sections {
   BackwardTransients backward_;
   TensorId dx_ = 0;
   std::optional<UnfusedAttention> unfused_;
+  std::optional<ExpertLayers> experts_;
 };
 
 // A section: the operations of a layer between two points of the residual stream. `product` is its last linear layer,

@@ -1,5 +1,6 @@
 #include "model/scenario/hf_config.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -75,8 +76,8 @@ Lines lines_of(std::string_view text) {
   return lines;
 }
 
-// Converts a JSON value. A nested table is converted one level deep; deeper values keep only their kind. null is an
-// absent key, except for sliding_window, whose absence means a window.
+// Converts a JSON value. A nested table is converted one level deep; deeper values keep only their kind, and arrays
+// their integers. null is an absent key, except for sliding_window, whose absence means a window.
 TomlNode node_of(const Json& value, const Lines& lines, int line, int depth) {
   TomlNode node{false, line};
   if (value.is_boolean()) node.data = value.get<bool>();
@@ -85,7 +86,12 @@ TomlNode node_of(const Json& value, const Lines& lines, int line, int depth) {
   if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{INT64_MAX})
     node.data = value.get<double>();
   if (value.is_string()) node.data = value.get<std::string>();
-  if (value.is_array()) node.data = TomlNode::Array{};
+  if (value.is_array()) {
+    TomlNode::Array elements;
+    for (const Json& one : value)
+      if (one.is_number_integer()) elements.push_back(TomlNode{one.get<std::int64_t>(), line});
+    node.data = std::move(elements);
+  }
   if (!value.is_object()) return node;
   TomlNode::Table table;
   if (depth < 2)
@@ -109,18 +115,21 @@ class Reader {
     const std::string type = require<std::string>(table_, "model_type");
     if (type == "qwen2")
       throw table_.failure("model_type",
-                           "expected \"gpt2\", \"llama\", \"mistral\" or \"qwen3\", got \"qwen2\", whose q, k and v have biases "
+                           "expected \"gpt2\", \"llama\", \"mistral\", \"mixtral\", \"qwen3\" or \"qwen3_moe\", got "
+                           "\"qwen2\", whose q, k and v have biases "
                            "and whose other layers have none, which Stretto's model cannot say");
     if (const std::string why = not_modelled(type); !why.empty())
       throw table_.failure("model_type", in_quotes(type) + ": " + why);
-    refuse_not_modelled(table_);
+    const bool has_experts = type == "mixtral" || type == "qwen3_moe";
+    if (!has_experts) refuse_not_modelled(table_);
     if (table_.has("quantization_config"))
       throw table_.failure("quantization_config", "expected weights that are not quantized, without this key");
-    choice_or(table_, "model_type", "", {"gpt2", "llama", "mistral", "qwen3"});
+    choice_or(table_, "model_type", "", {"gpt2", "llama", "mistral", "mixtral", "qwen3", "qwen3_moe"});
     if (type == "gpt2")
       read_gpt2();
     else
-      read_llama(type);
+      read_llama(has_experts ? type == "mixtral" ? "mistral" : "qwen3" : type);
+    if (has_experts) read_experts(type == "mixtral");
     for (const char* key : kHarmless) table_.has(key);
     for (const std::string& key : table_.keys())
       if (key.starts_with("_")) table_.has(key);
@@ -210,8 +219,37 @@ class Reader {
       expect("use_sliding_window", false, false);
       for (const char* key : {"sliding_window", "max_window_layers", "layer_types"}) table_.has(key);
     }
-    if (is_mistral)
+    if (is_mistral && !table_.has("num_local_experts"))
       sliding_window_ = value_or<std::int64_t>(table_, "sliding_window", 4096, {.min = 0, .max = kMaxTokens});
+  }
+  // Both take the softmax of the chosen logits, which norm_topk_prob says of Qwen's. Its auxiliary loss is another than
+  // Megatron-LM's, and off while output_router_logits is.
+  void read_experts(bool is_mixtral) {
+    Transformer& model = scenario_.model;
+    Experts& experts = model.experts;
+    const Integers counts{.min = 1, .max = kMaxExperts};
+    const char* count = is_mixtral ? "num_local_experts" : "num_experts";
+    experts.num_moe_experts = require<std::int64_t>(table_, count, counts);
+    experts.moe_router_topk = require<std::int64_t>(table_, "num_experts_per_tok", counts);
+    if (experts.moe_router_topk > experts.num_moe_experts)
+      throw table_.error("num_experts_per_tok", "at most the " + number(experts.num_moe_experts) + " experts");
+    expect("output_router_logits", false, false);
+    for (const char* key : {"router_aux_loss_coef", "router_jitter_noise"}) table_.has(key);
+    if (is_mixtral) {
+      if (value_or<std::int64_t>(table_, "sliding_window", 0) != 0)
+        throw table_.error("sliding_window", "null: attention over the whole sequence");
+      return;
+    }
+    experts.moe_ffn_hidden_size = require<std::int64_t>(table_, "moe_intermediate_size", {.min = 1, .max = kMaxFfn});
+    if (experts.moe_router_topk > 1) expect("norm_topk_prob", false, true);
+    const auto every = value_or<std::int64_t>(table_, "decoder_sparse_step", 1, {.min = 1, .max = kMaxLayers});
+    const auto dense = value_or<std::vector<std::int64_t>>(table_, "mlp_only_layers", {});
+    std::vector<std::int64_t> has(static_cast<std::size_t>(model.num_layers));
+    for (std::int64_t layer = 0; layer < model.num_layers; ++layer)
+      has[static_cast<std::size_t>(layer)] =
+          (layer + 1) % every == 0 && std::find(dense.begin(), dense.end(), layer) == dense.end();
+    const bool are_all = std::find(has.begin(), has.end(), 0) == has.end();
+    if (!are_all) experts.moe_layer_freq = std::move(has);
   }
   void read_heads(bool is_qwen) {
     Transformer& model = scenario_.model;
@@ -273,6 +311,22 @@ HfConfig read_hf_config(const std::string& path) {
   return parse_hf_config(require_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path), path);
 }
 
+namespace {
+
+// Whether a class of Hugging Face's has such experts, or the model has none. Mixtral's are in every layer, and have no
+// width of their own.
+bool has_experts_of_hf(const Transformer& model) {
+  const Experts& experts = model.experts;
+  if (!experts.any()) return true;
+  const bool is_plain = experts.moe_router_score_function == RouterScore::softmax && !experts.moe_router_pre_softmax &&
+                        experts.moe_router_topk_scaling_factor == 1 && experts.moe_router_num_groups == 0 &&
+                        !experts.has_shared() && !model.add_bias_linear;
+  const bool are_everywhere = experts.moe_layer_freq == std::vector<std::int64_t>{1};
+  return is_plain && (model.qk_layernorm || (are_everywhere && model.expert_size() == model.ffn_hidden_size));
+}
+
+}  // namespace
+
 HfStyle hf_style(const Transformer& model) {
   const bool has_positions = model.position_embedding_type == PositionEmbedding::learned_absolute,
              is_layer_norm = model.normalization == Normalization::layer_norm;
@@ -281,10 +335,12 @@ HfStyle hf_style(const Transformer& model) {
       !model.qk_layernorm)
     return HfStyle::gpt2;
   const bool is_mixture = model.qk_layernorm && model.add_bias_linear;
-  if (!has_positions && !is_layer_norm && model.swiglu && !is_mixture) return HfStyle::llama;
+  if (!has_positions && !is_layer_norm && model.swiglu && !is_mixture && has_experts_of_hf(model))
+    return HfStyle::llama;
   throw input_error(
       "expected a model of GPT-2's style (LayerNorm, learned positions, biases, no swiglu, as many heads of keys as of "
-      "queries, hidden_size wide together) or Llama's (RMSNorm, rope, swiglu; with norms of q and k no biases), got a mixture that Hugging Face has no names for");
+      "queries, hidden_size wide together) or Llama's (RMSNorm, rope, swiglu; with norms of q and k no biases), got a "
+      "mixture that Hugging Face has no names for");
 }
 
 std::string write_hf_config(const Transformer& model) {
@@ -292,9 +348,16 @@ std::string write_hf_config(const Transformer& model) {
   scenario.model = model;
   const bool is_gpt2 = hf_style(model) == HfStyle::gpt2, is_tied = !model.untie_embeddings_and_output_weights,
              is_qwen = model.qk_layernorm;
-  nlohmann::ordered_json json = {
-      {"architectures", {is_gpt2 ? "GPT2LMHeadModel" : is_qwen ? "Qwen3ForCausalLM" : "LlamaForCausalLM"}},
-      {"model_type", is_gpt2 ? "gpt2" : is_qwen ? "qwen3" : "llama"}};
+  const Experts& experts = model.experts;
+  const char* const name = is_gpt2         ? "GPT2LMHeadModel"
+                           : experts.any() ? is_qwen ? "Qwen3MoeForCausalLM" : "MixtralForCausalLM"
+                           : is_qwen       ? "Qwen3ForCausalLM"
+                                           : "LlamaForCausalLM";
+  const char* const type = is_gpt2         ? "gpt2"
+                           : experts.any() ? is_qwen ? "qwen3_moe" : "mixtral"
+                           : is_qwen       ? "qwen3"
+                                           : "llama";
+  nlohmann::ordered_json json = {{"architectures", {name}}, {"model_type", type}};
   for (const ScenarioKey& key : scenario_keys_of("model"))
     if (const HfName& hf = is_gpt2 ? key.gpt2 : key.llama; *hf.name != '\0') json[hf.name] = value_of(key, scenario);
   if (is_gpt2) {
@@ -307,7 +370,19 @@ std::string write_hf_config(const Transformer& model) {
     json["hidden_act"] = "silu";
     json["rms_norm_eps"] = kEpsilon;
     json["rope_theta"] = model.rotary_base;
-    if (!is_qwen) json["mlp_bias"] = model.add_bias_linear;
+    if (!is_qwen && !experts.any()) json["mlp_bias"] = model.add_bias_linear;
+    if (experts.any()) {
+      json[is_qwen ? "num_experts" : "num_local_experts"] = experts.num_moe_experts;
+      json["num_experts_per_tok"] = experts.moe_router_topk;
+    }
+    if (experts.any() && is_qwen) {
+      json["moe_intermediate_size"] = model.expert_size();
+      json["norm_topk_prob"] = true;
+      std::vector<std::int64_t> dense;
+      for (std::int64_t layer = 0; layer < model.num_layers; ++layer)
+        if (!experts.in_layer(layer)) dense.push_back(layer);
+      json["mlp_only_layers"] = dense;
+    }
     const RopeScaling& scaling = model.rope_scaling;
     if (scaling.is_linear() && scaling.is_llama3())
       throw input_error("expected one scaling of rotary positions, got two, which Hugging Face has no name for");

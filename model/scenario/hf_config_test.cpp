@@ -64,13 +64,41 @@ TEST_CASE("Qwen3 has heads of their own width and norms of q and k", "[hf_config
   CHECK_THAT(refused_config(with(qwen, "attention_bias", "true")), Contains("attention_bias"));
 }
 
+// As published for Mixtral-8x7B-v0.1.
+const std::string kMixtral = R"({
+  "architectures": ["MixtralForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 1, "eos_token_id": 2,
+  "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336,
+  "max_position_embeddings": 32768, "model_type": "mixtral", "num_attention_heads": 32, "num_experts_per_tok": 2,
+  "num_hidden_layers": 32, "num_key_value_heads": 8, "num_local_experts": 8, "output_router_logits": false,
+  "rms_norm_eps": 1e-05, "rope_theta": 1000000.0, "router_aux_loss_coef": 0.02, "sliding_window": null,
+  "tie_word_embeddings": false, "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 32000 })";
+
+TEST_CASE("Mixtral's and Qwen3's experts", "[hf_config]") {
+  CHECK(same(parse_hf_config(kMixtral, "c").model, preset("mixtral-8x7b")));
+  CHECK(parse_hf_config(kMixtral, "c").model.experts == preset("mixtral-8x7b").experts);
+  const std::string qwen = write_hf_config(preset("qwen3-30b-a3b"));
+  CHECK(parse_hf_config(qwen, "c").model.experts == preset("qwen3-30b-a3b").experts);
+  Transformer some = preset("qwen3-30b-a3b");
+  some.num_layers = 4;
+  some.experts.moe_layer_freq = {0, 1, 0, 1};
+  CHECK(parse_hf_config(write_hf_config(some), "c").model.experts == some.experts);
+  CHECK(parse_hf_config(with(write_hf_config(some), "mlp_only_layers", "[0], \"decoder_sparse_step\": 2"), "c")
+            .model.experts.moe_layer_freq == std::vector<std::int64_t>{0, 1, 0, 1});
+  for (const auto& [key, value] : {std::pair{"num_local_experts", "0"},
+                                   {"num_experts_per_tok", "9"},
+                                   {"sliding_window", "4096"},
+                                   {"output_router_logits", "true"}})
+    CHECK_THAT(refused_config(with(kMixtral, key, value)), Contains(key));
+  CHECK_THAT(refused_config(with(qwen, "norm_topk_prob", "false")), Contains("norm_topk_prob"));
+}
+
 TEST_CASE("every preset that Hugging Face has comes back from its config", "[hf_config]") {
   for (const std::string& name : preset_names()) {
     INFO(name);
     Transformer model = preset(name);
     for (const bool is_other : {false, true}) {
       model.untie_embeddings_and_output_weights ^= is_other;
-      if (model.swiglu) model.add_bias_linear = is_other && !model.qk_layernorm;
+      if (model.swiglu) model.add_bias_linear = is_other && !model.qk_layernorm && !model.experts.any();
       const Transformer back = parse_hf_config(write_hf_config(model), "c").model;
       CHECK(same(back, model));
       CHECK(parameter_count(back) == parameter_count(model));
@@ -122,11 +150,10 @@ TEST_CASE("what Stretto's model has not names the file and the key", "[hf_config
   };
   refuses(kLlama, "model_type", "\"qwen2\"", "biases");
   refuses(kLlama, "model_type", "\"minstral\"", "\"mistral\"");
-  refuses(kLlama, "model_type", "\"mixtral\"", "experts are not modelled yet");
-  refuses(kLlama, "model_type", "\"qwen3_moe\"", "experts are not modelled yet");
+  refuses(kLlama, "model_type", "\"deepseek_v3\"", "experts of this family are not modelled yet");
   refuses(kLlama, "model_type", "7");
   for (const char* key : {"num_local_experts", "num_experts", "n_routed_experts", "num_experts_per_tok"})
-    refuses(kLlama, key, "8", "experts are not modelled yet");
+    refuses(kLlama, key, "8", "experts is not modelled yet");
   refuses(kLlama, "kv_lora_rank", "512", "multi-latent attention is not modelled yet");
   refuses(kLlama, "quantization_config", "{}");
   refuses(kLlama, "attention_bias", "1");

@@ -63,6 +63,13 @@ struct Reading {
     (*this)(&signed_value);
     *to = static_cast<std::uint64_t>(signed_value);
   }
+  void operator()(IntegerList* to) const {
+    const auto limits = limits_of<std::int64_t>(bounds);
+    if (table.has_array(name))
+      *to = value<IntegerList>(*to, limits);
+    else if (table.has(name))
+      *to = {value<std::int64_t>(1, limits)};
+  }
   void operator()(std::string* to) const {
     *to = key.choices.empty() ? value<std::string>(*to)
                               : choice_or(table, name, *to, {key.choices.begin(), key.choices.end()});
@@ -110,7 +117,11 @@ Documented documented(const ScenarioKey& key) {
   const auto is = [&](auto pointer) { return std::holds_alternative<decltype(pointer)>(field); };
   if (const auto* word = std::get_if<WordField>(&field)) return {"string", listed(spellings(*word))};
   if (is((std::string*)nullptr)) return {"string", listed({key.choices.begin(), key.choices.end()})};
-  return {is((bool*)nullptr) ? "boolean" : is((double*)nullptr) ? "number" : "integer", in_docs(key.bounds)};
+  return {is((bool*)nullptr)          ? "boolean"
+          : is((double*)nullptr)      ? "number"
+          : is((IntegerList*)nullptr) ? "integer, or array of integers"
+                                      : "integer",
+          in_docs(key.bounds)};
 }
 
 std::string default_in_docs(const ScenarioKey& key) {
@@ -146,6 +157,8 @@ KeyValue value_of(const ScenarioKey& key, const Scenario& scenario) {
       [](const auto& field) -> KeyValue {
         if constexpr (std::is_same_v<std::decay_t<decltype(field)>, WordField>)
           return field.name(*field.value);
+        else if constexpr (std::is_same_v<std::decay_t<decltype(field)>, IntegerList*>)
+          return field->size() == 1 ? KeyValue(field->front()) : KeyValue(*field);
         else
           return *field;
       },
@@ -180,6 +193,13 @@ struct Setting {
     const bool is_number = (*this)(&number);
     *to = number != 0;
     return is_number;
+  }
+  bool operator()(IntegerList* to) const {
+    const KeyValue value = KeyValue::parse(text, nullptr, false);
+    const auto is_count = [](const KeyValue& one) { return one.is_number_unsigned(); };
+    if (!is_count(value) && !(value.is_array() && std::all_of(value.begin(), value.end(), is_count))) return false;
+    *to = value.is_array() ? value.get<IntegerList>() : IntegerList{value.get<std::int64_t>()};
+    return true;
   }
   bool operator()(std::string* to) const {
     *to = text;

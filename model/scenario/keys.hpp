@@ -33,7 +33,9 @@ struct WordField {
     return {reinterpret_cast<std::uint8_t*>(&value), [](std::uint8_t v) { return name_of(static_cast<Enum>(v)); }};
   }
 };
-using Field = std::variant<bool*, std::int64_t*, std::uint64_t*, double*, std::string*, WordField>;
+// A list of integers may be one integer.
+using IntegerList = std::vector<std::int64_t>;
+using Field = std::variant<bool*, std::int64_t*, std::uint64_t*, double*, std::string*, IntegerList*, WordField>;
 
 struct Bounds {
   double min = -std::numeric_limits<double>::infinity(), max = std::numeric_limits<double>::infinity();

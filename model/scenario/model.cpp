@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "model/scenario/hf_config.hpp"
 #include "model/scenario/keys.hpp"
 #include "model/scenario/sections.hpp"
@@ -33,6 +35,56 @@ void read_rope_scaling(TomlTable& table, KeyReader& keys, Transformer& model) {
   keys.read(kLinear);
   if (scaling.is_linear() && scaling.is_llama3())
     throw table.failure(table.has(kLinear) ? kLinear : kUse, "expected it or the other scaling of rope, got both");
+}
+
+// Checks what Megatron-LM checks of experts (transformer_config.py, moe_utils.py), and refuses what is not modelled.
+void check_experts(TomlTable& table, const Transformer& model) {
+  const Experts& experts = model.experts;
+  const auto expect = [&](bool holds, const char* key, const std::string& expected) {
+    if (!holds) throw table.failure(key, "expected " + expected);
+  };
+  if (!experts.any()) {
+    for (const std::string& key : table.keys())
+      expect(!key.starts_with("moe_"), key.c_str(), "num_moe_experts as well, got a model of dense MLPs");
+    return;
+  }
+  const std::int64_t count = experts.num_moe_experts, topk = experts.moe_router_topk,
+                     groups = experts.moe_router_num_groups, used = experts.moe_router_group_topk;
+  const bool is_softmax = experts.moe_router_score_function == RouterScore::softmax;
+  const std::vector<std::int64_t>& freq = experts.moe_layer_freq;
+  expect(topk <= count, "moe_router_topk", "at most num_moe_experts " + number(count) + ", got " + number(topk));
+  expect(is_softmax || !experts.moe_router_pre_softmax, "moe_router_pre_softmax",
+         "moe_router_score_function = \"softmax\" as well, got \"sigmoid\"");
+  expect(
+      topk > 1 || !is_softmax || experts.moe_router_pre_softmax, "moe_router_topk",
+      "2 or more, or moe_router_pre_softmax = true, got 1: of one chosen logit the softmax is always 1, and the router "
+      "has no gradient");
+  if (freq.size() == 1)
+    expect(freq[0] >= 1, "moe_layer_freq", "1 or more, got 0");
+  else
+    expect(std::ssize(freq) == model.num_layers &&
+               std::all_of(freq.begin(), freq.end(), [](std::int64_t one) { return one == 0 || one == 1; }),
+           "moe_layer_freq",
+           "a number, or 0 or 1 for each of the num_layers " + number(model.num_layers) + " layers, got " +
+               number(std::ssize(freq)) + " numbers");
+  expect((groups > 0) == (used > 0), groups > 0 ? "moe_router_num_groups" : "moe_router_group_topk",
+         groups > 0 ? "moe_router_group_topk as well" : "moe_router_num_groups as well");
+  if (groups > 0) {
+    expect(count % groups == 0, "moe_router_num_groups",
+           "a divisor of num_moe_experts " + number(count) + ", got " + number(groups));
+    expect(used <= groups && topk % used == 0, "moe_router_group_topk",
+           "a divisor of moe_router_topk " + number(topk) + " and at most moe_router_num_groups " + number(groups) +
+               ", got " + number(used));
+    expect(topk / used <= count / groups && topk <= used * (count / groups), "moe_router_group_topk",
+           "groups with moe_router_topk " + number(topk) + " experts together, got " + number(used) + " of " +
+               number(count / groups) + " experts each");
+  }
+  expect(!experts.moe_shared_expert_gate || experts.has_shared(), "moe_shared_expert_gate",
+         "moe_shared_expert_intermediate_size as well");
+  expect(!model.add_bias_linear, "num_moe_experts",
+         "add_bias_linear = false as well: biases of experts and of the router are not modelled yet");
+  expect(!experts.moe_router_enable_expert_bias, "moe_router_enable_expert_bias",
+         "false: the bias that balances experts is not modelled yet");
 }
 
 }  // namespace
@@ -75,6 +127,7 @@ Transformer read_model(TomlTable table, const Parallel& parallel, const std::fil
                                            name_of(model.position_embedding_type) + "\"");
   table.finish();
 
+  check_experts(table, model);
   const bool divides = model.hidden_size % model.num_attention_heads == 0;
   if (model.kv_channels == 0 && !divides)
     throw table.failure("num_attention_heads", "expected a divisor of hidden_size " + number(model.hidden_size) +

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "model/scenario/keys.hpp"
+
 namespace stretto {
 namespace {
 
@@ -12,18 +14,23 @@ struct Names {
   std::string_view names;
 };
 
-// None of these is a key of Stretto (fp8_param_gather is one). Names are those of Megatron-LM d98e8a64
+// Keys that Stretto has are left out (fp8_param_gather), and those of [model] are skipped below. Names are those of
+// Megatron-LM d98e8a64
 // (megatron/training/arguments.py, megatron/core/transformer/transformer_config.py), whose keys NeMo and
 // Megatron-Bridge have too; of torchtitan (config/job_config.py); and of Hugging Face's configurations of Mixtral,
 // Qwen-MoE, DeepSeek, DBRX, OLMoE, Granite-MoE, gpt-oss and Llama 4. Precisions are those of Megatron-Bridge's recipes.
 constexpr Names kNotModelled[] = {
-    {"experts are not modelled yet",
-     "num_moe_experts num_experts num_experts_per_* num_local_experts num_shared_experts n_routed_experts "
-     "n_shared_experts experts_per_token moe moe_* expert_model_parallel_* expert_tensor_* expert_parallel_* "
-     "overlap_moe_* shared_expert_* router_aux_loss_coef router_jitter_noise first_k_dense_replace norm_topk_prob "
-     "decoder_sparse_step topk_group topk_method "
-     "mixtral qwen2_moe qwen3_moe qwen3_next deepseek_v2 deepseek_v3 dbrx olmoe granitemoe* gpt_oss llama4* phimoe "
-     "glm4_moe"},
+    {"expert parallelism is not modelled yet",
+     "expert_model_parallel_* expert_tensor_* expert_parallel_* overlap_moe_* moe_token_dispatcher_type "
+     "moe_flex_dispatcher_* moe_enable_deepep moe_shared_expert_overlap"},
+    {"a capacity of experts is not modelled yet",
+     "moe_expert_capacity_* moe_expert_rank_capacity_* moe_pad_expert_* moe_token_drop_*"},
+    {"this of experts is not modelled yet",
+     "num_experts num_experts_per_* num_local_experts num_shared_experts n_routed_experts n_shared_experts "
+     "experts_per_token moe moe_* shared_expert_* router_aux_loss_coef router_jitter_noise first_k_dense_replace "
+     "norm_topk_prob decoder_sparse_step topk_group topk_method"},
+    {"experts of this family are not modelled yet",
+     "qwen2_moe qwen3_next deepseek_v2 deepseek_v3 dbrx olmoe granitemoe* gpt_oss llama4* phimoe glm4_moe"},
     {"fp8 compute is not modelled yet",
      "fp8 fp8_format fp8_recipe fp8_margin fp8_interval fp8_amax_* fp8_wgrad fp8_dot_product_attention "
      "fp8_multi_head_attention fp8_quantizer_factory fp8_output_proj fp8_param first_last_layers_bf16 "
@@ -52,6 +59,8 @@ std::string not_modelled(std::string_view name) {
   while (name.starts_with('-')) name.remove_prefix(1);
   std::string key;
   for (const unsigned char letter : name) key += letter == '-' ? '_' : static_cast<char>(std::tolower(letter));
+  for (const ScenarioKey& row : scenario_keys_of("model"))
+    if (key == row.name) return "";
   for (const Names& list : kNotModelled)
     if (holds(list.names, key)) return list.why;
   return "";

@@ -169,6 +169,11 @@ void check_layout(const TomlTable& table, const Transformer& model, const Parall
   divide("num_attention_heads", model.num_attention_heads);
   divide("num_query_groups", model.kv_heads());
   divide("ffn_hidden_size", model.ffn_hidden_size);
+  if (model.experts.any()) divide("moe_ffn_hidden_size", model.expert_size());
+  divide("moe_shared_expert_intermediate_size", model.experts.moe_shared_expert_intermediate_size);
+  if (model.experts.any() && tp > 1 && !parallel.sequence_parallel)
+    throw table.failure("sequence_parallel", "expected true with num_moe_experts and tensor_model_parallel_size " +
+                                                 number(tp) + ", as Megatron-LM trains experts, got false");
   const std::int64_t cp = parallel.context_parallel_size;
   if (cp > 1 && model.seq_length % (2 * cp) != 0)
     throw table.failure("context_parallel_size", "expected a seq_length that 2 x context_parallel_size " +
@@ -210,6 +215,9 @@ void check_pipeline(const TomlTable& table, const Scenario& scenario) {
   const Parallel& parallel = scenario.parallel;
   if (is_zero_bubble(parallel.pipeline_schedule)) {
     const std::string got = std::string(", got \"") + name_of(parallel.pipeline_schedule) + "\", ";
+    if (scenario.model.experts.any())
+      throw table.failure("pipeline_schedule", "expected \"1f1b\" with num_moe_experts" + got +
+                                                   "whose weight gradients apart are not modelled for experts yet");
     if (scenario.training.frozen_base)
       throw table.failure("pipeline_schedule", "expected \"1f1b\" with frozen_base" + got +
                                                    "which moves weight gradients, and there are none");

@@ -17,6 +17,7 @@ using Numbers = Limits<double>;
 constexpr std::int64_t kMaxLayers = 1 << 14;
 constexpr std::int64_t kMaxHidden = 1 << 20;
 constexpr std::int64_t kMaxFfn = 1 << 22;
+constexpr std::int64_t kMaxExperts = 1 << 12;
 constexpr std::int64_t kMaxHeadDim = 1 << 12;
 constexpr std::int64_t kMaxTokens = 1 << 24;  // sequence, positions, tokens of a micro-batch
 constexpr std::int64_t kMaxVocab = 1 << 24;

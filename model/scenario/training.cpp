@@ -37,6 +37,10 @@ void read_optimizer(const TomlTable& table, KeyReader& keys, Training& training)
 void read_recompute(TomlTable& table, KeyReader& keys, const Transformer& model, const Recompute& recompute) {
   keys.read("recompute_granularity");
   const bool has_method = table.has("recompute_method"), has_layers = table.has("recompute_num_layers");
+  if (model.experts.any() && recompute.granularity == Recompute::Granularity::selective_op)
+    throw table.failure("recompute_granularity",
+                        "expected \"none\", \"selective\" (attention's core) or \"full\" with num_moe_experts, got "
+                        "\"selective_op\", which is not modelled for experts yet");
   keys.read("recompute_method");
   keys.read("recompute_num_layers", false, Bounds{.min = 1, .max = double(model.num_layers)});
   if (recompute.granularity != Recompute::Granularity::full && (has_method || has_layers))

@@ -228,6 +228,101 @@ struct ListOperands {
     return list;
   }
 
+  OperandList operator()(const Route& r) const {
+    if (r.rows < 1 || r.experts < 1 || r.topk < 1) return bad("dimensions must be positive");
+    if (r.topk > r.experts) return bad("topk must be at most experts");
+    if (r.groups != 0 && (r.groups < 0 || r.experts % r.groups != 0 || r.group_topk < 1 || r.group_topk > r.groups ||
+                          r.topk % r.group_topk != 0 || r.topk / r.group_topk > r.experts / r.groups))
+      return bad("groups must divide experts, and group_topk topk");
+    if (has_wgrad(r.pass)) return bad("a router's weights are a product's");
+    const OperandSpec logits{"logits", "R", r.rows, r.experts};
+    const auto chosen = [&](const char* name, const char* modes, Type type) {
+      return OperandSpec{name, modes, r.rows, r.topk, Shape::matrix, type};
+    };
+    if (r.pass == Pass::forward)
+      return {{logits, chosen("indices", "W", Type::i32), chosen("probabilities", "W", Type::floating)}, ""};
+    return {{logits,
+             chosen("indices", "R", Type::i32),
+             chosen("dprobabilities", "R", Type::floating),
+             {"dlogits", "W", r.rows, r.experts}},
+            ""};
+  }
+
+  OperandList operator()(const BalanceLoss& b) const {
+    if (b.rows < 1 || b.experts < 1 || b.topk < 1 || b.sequences < 1 || b.seq < 1)
+      return bad("dimensions must be positive");
+    if (b.topk > b.experts) return bad("topk must be at most experts");
+    if (has_wgrad(b.pass)) return bad("a loss has no weights");
+    if (const std::string problem = problem_of(b.parts, b.seq); !problem.empty()) return bad(problem);
+    const bool is_forward = b.pass == Pass::forward;
+    OperandList list{{{"logits", "R", b.rows, b.experts}, {"counts", is_forward ? "W" : "R", b.sequences, b.experts}},
+                     ""};
+    if (!is_forward) list.operands.push_back({"dlogits", "A", b.rows, b.experts});
+    return list;
+  }
+
+  OperandList operator()(const SortTokens& s) const {
+    if (s.rows < 1 || s.topk < 1 || s.experts < 1) return bad("dimensions must be positive");
+    return {{{"indices", "R", s.rows, s.topk, Shape::matrix, Type::i32},
+             vector_of("offsets", "W", s.experts + 1, Type::i32),
+             {"positions", "W", s.rows, s.topk, Shape::matrix, Type::i32}},
+            ""};
+  }
+
+  OperandList operator()(const Permute& p) const {
+    if (p.tokens < 1 || p.copies < 1 || p.cols < 1) return bad("dimensions must be positive");
+    if (p.pass != Pass::forward && p.pass != Pass::backward) return bad("it has a way there and a way back");
+    const bool is_forward = p.pass == Pass::forward;
+    const OperandSpec positions{"positions", "R", p.tokens, p.copies, Shape::matrix, Type::i32},
+        x{"x", is_forward ? "R" : "WA", p.tokens, p.x_cols()},
+        rows{"rows", is_forward ? "W" : "R", p.tokens * p.copies, p.cols};
+    if (is_forward) return {{positions, x, rows}, ""};
+    return {{positions, rows, x}, ""};
+  }
+
+  OperandList operator()(const GroupedGemm& g) const {
+    if (g.groups < 1 || g.rows < 1 || g.n < 1 || g.k < 1) return bad("dimensions must be positive");
+    if (g.pass == Pass::backward) return bad("its gradients are two products");
+    const OperandSpec offsets = vector_of("offsets", "R", g.groups + 1, Type::i32);
+    const auto rows = [&](const char* name, const char* modes, std::int64_t cols) {
+      return OperandSpec{name, modes, g.rows, cols};
+    };
+    const auto weights = [&](const char* name, const char* modes) {
+      return OperandSpec{name, modes, g.groups * g.n, g.k};
+    };
+    if (g.pass == Pass::forward)
+      return {{rows("x", "R", g.k), weights("weights", "R"), offsets, rows("y", "W", g.n)}, ""};
+    if (g.pass == Pass::dgrad)
+      return {{rows("dy", "R", g.n), weights("weights", "R"), offsets, rows("dx", "W", g.k)}, ""};
+    return {{rows("dy", "R", g.n), rows("x", "R", g.k), offsets, weights("dweights", "A")}, ""};
+  }
+
+  OperandList operator()(const WeightedActivation& w) const {
+    if (w.rows < 1 || w.cols < 1) return bad("dimensions must be positive");
+    if (has_wgrad(w.pass)) return bad("an activation has no weights");
+    const bool is_forward = w.pass == Pass::forward;
+    OperandList list{{{"x", "R", w.rows, w.in_cols()},
+                      {"p", "R", w.rows, 1},
+                      {is_forward ? "y" : "dx", "W", w.rows, is_forward ? w.cols : w.in_cols()}},
+                     ""};
+    if (is_forward) return list;
+    list.operands.insert(list.operands.begin(), {"dy", "R", w.rows, w.cols});
+    list.operands.push_back({"dp", "W", w.rows, 1});
+    return list;
+  }
+
+  OperandList operator()(const GateRows& g) const {
+    if (g.rows < 1 || g.cols < 1) return bad("dimensions must be positive");
+    if (has_wgrad(g.pass)) return bad("a gate has no weights");
+    const bool is_forward = g.pass == Pass::forward;
+    OperandList list{
+        {{"x", "R", g.rows, g.cols}, {"logit", "R", g.rows, 1}, {is_forward ? "y" : "dx", "W", g.rows, g.cols}}, ""};
+    if (is_forward) return list;
+    list.operands.insert(list.operands.begin(), {"dy", "R", g.rows, g.cols});
+    list.operands.push_back({"dlogit", "W", g.rows, 1});
+    return list;
+  }
+
   OperandList operator()(const Embedding& e) const {
     if (e.rows < 1 || e.cols < 1 || e.vocab < 1 || e.seq < 1 || e.shards < 1) return bad("dimensions must be positive");
     if (e.vocab % e.shards != 0 || e.cols % e.shards != 0) return bad("shards must divide vocab and cols");

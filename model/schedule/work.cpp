@@ -246,6 +246,30 @@ std::string describe(const Work& work) {
                    return std::string(name_of(d.pass)) + " " + dims(d.rows, d.cols) + (d.residual ? " +residual" : "") +
                           (d.bias ? " +bias" : "") + (d.keeps_mask ? " +mask" : "");
                  },
+                 [](const Route& r) {
+                   return std::string(name_of(r.pass)) + " rows " + std::to_string(r.rows) + " " +
+                          std::to_string(r.topk) + " of " + std::to_string(r.experts) + " experts " + name_of(r.score);
+                 },
+                 [](const BalanceLoss& b) {
+                   return std::string(name_of(b.pass)) + " rows " + std::to_string(b.rows) + " " +
+                          std::to_string(b.topk) + " of " + std::to_string(b.experts) + " experts in " +
+                          std::to_string(b.sequences) + " sequences";
+                 },
+                 [](const SortTokens& s) {
+                   return dims(s.rows, s.topk) + " to " + std::to_string(s.experts) + " experts";
+                 },
+                 [](const Permute& p) {
+                   return std::string(name_of(p.pass)) + " " + dims(p.tokens, p.cols) + " by " +
+                          std::to_string(p.copies) + (p.apart ? " apart" : "");
+                 },
+                 [](const GroupedGemm& g) {
+                   return std::string(name_of(g.pass)) + " " + dims(g.rows, g.n) + "x" + std::to_string(g.k) + " in " +
+                          std::to_string(g.groups) + " groups";
+                 },
+                 [](const WeightedActivation& w) {
+                   return std::string(name_of(w.pass)) + " " + dims(w.rows, w.cols) + (w.gated ? " gated" : "");
+                 },
+                 [](const GateRows& g) { return std::string(name_of(g.pass)) + " " + dims(g.rows, g.cols); },
                  [](const Embedding& e) {
                    return std::string(name_of(e.pass)) + " " + dims(e.rows, e.cols) + " vocab " +
                           std::to_string(e.vocab) + (e.positions ? "" : " without positions");
@@ -359,6 +383,8 @@ std::vector<Part> parts_of(const Work& work) {
 
 double model_flops(const Work& work) {
   if (const Gemm* g = std::get_if<Gemm>(&work)) return 2.0 * double(g->m) * double(g->n) * double(g->k);
+  if (const GroupedGemm* g = std::get_if<GroupedGemm>(&work))
+    return 2.0 * double(g->rows) * double(g->n) * double(g->k);
   if (const Attention* a = std::get_if<Attention>(&work)) {
     // Attention has two matmuls of seq × seq × head_dim forward (QKᵀ, PV) and four in the gradient (dV, dP, dQ, dK). A
     // kernel may recompute QKᵀ in the backward pass, which is not counted.

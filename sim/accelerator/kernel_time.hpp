@@ -20,9 +20,9 @@ namespace stretto::sim {
 double kernel_us(const Accelerator& accelerator, const Framework& framework, const Schedule& schedule,
                  const Operation& operation);
 
-// Returns the number of kernels that the host issues for an operation: one, or more for a softmax that the framework
-// leaves to PyTorch.
-int kernels_of(const Framework& framework, const Operation& operation);
+// Returns how many kernels the host issues for an operation, or how many would take it as long: one, or more for a
+// softmax that the framework leaves to PyTorch, for a router that is not fused, and for a loop over experts.
+double kernels_of(const Framework& framework, const Operation& operation);
 
 // Returns the time of a group's collective, alone on its links; `bytes` is the size of the whole buffer. A group across
 // nodes has as many network cards as members on a node, as long as NVLink and the links between pods can carry their

@@ -157,6 +157,30 @@ TEST_CASE("products of unfused attention take their share of the peak, at least 
   CHECK(c.us(a, f) == Approx(2 * scores * 128 / 100e6 + 3));
 }
 
+TEST_CASE("grouped products approach the rate of a dense one with their rows a group", "[sim]") {
+  const auto with = [](Pass pass, std::int64_t groups) {
+    Case c;
+    const std::int64_t rows = 8 * 1024, n = 512, k = 2048;
+    c.operation.work = GroupedGemm{pass, groups, rows, n, k};
+    const bool is_wgrad = pass == Pass::wgrad;
+    c.touch(AccessMode::read, Dtype::bf16, rows, pass == Pass::forward ? k : n);
+    c.touch(AccessMode::read, Dtype::bf16, is_wgrad ? rows : groups * n, k);
+    c.touch(AccessMode::read, Dtype::i32, 1, groups + 1);
+    if (is_wgrad)
+      c.touch(AccessMode::accumulate, Dtype::f32, groups * n, k);
+    else
+      c.touch(AccessMode::write, Dtype::bf16, rows, pass == Pass::forward ? n : k);
+    return c;
+  };
+  const Accelerator a = plain();
+  const double dense = 2.0 * 8 * 1024 * 512 * 2048 / 100e6;
+  CHECK(with(Pass::forward, 8).us(a) == Approx(dense * 1214 / 1024));
+  CHECK(with(Pass::dgrad, 16).us(a) == Approx(dense * 702 / 512));
+  CHECK(with(Pass::wgrad, 8).us(a) == Approx(dense * 1214 / 1024 / 0.9 + 2 * 8.0 * 512 * 2048 * 4 / 1e6));
+  CHECK(kernels_of({}, with(Pass::forward, 1).operation) == 1);
+  CHECK(kernels_of({}, with(Pass::forward, 21).operation) == Approx(4));
+}
+
 TEST_CASE("a causal softmax does not read what is masked, and PyTorch's reads and writes often", "[sim]") {
   const auto with = [](std::int64_t heads, Pass pass) {
     Case c;

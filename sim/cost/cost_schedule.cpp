@@ -36,7 +36,7 @@ KernelInterference interference_of(const Accelerator& accelerator) {
 DemandClass class_of(const Work& work) {
   return std::visit(
       []<class W>(const W&) {
-        if constexpr (std::is_same_v<W, Gemm>)
+        if constexpr (std::is_same_v<W, Gemm> || std::is_same_v<W, GroupedGemm>)
           return DemandClass::gemm;
         else if constexpr (std::is_same_v<W, Attention> || std::is_same_v<W, AttentionProduct>)
           return DemandClass::attention;

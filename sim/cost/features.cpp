@@ -31,9 +31,10 @@ constexpr bool kIsOneOf = (std::is_same_v<W, Kinds> || ...);
 std::string result_type(const Schedule& schedule, const Operation& operation) {
   const bool varies = std::visit(
       []<class W>(const W&) {
-        constexpr bool is_one = kIsOneOf<W, Attention, AttentionProduct, Softmax, AttentionMerge, SplitHeads, PackKv,
-                                         JoinQkv, Rope, LayerNorm, RmsNorm, Dropout, Embedding, CrossEntropy,
-                                         VocabStats, ScaledCast, AdamW, Collective, PointToPoint>;
+        constexpr bool is_one =
+            OfExperts<W> || kIsOneOf<W, Attention, AttentionProduct, Softmax, AttentionMerge, SplitHeads, PackKv,
+                                     JoinQkv, Rope, LayerNorm, RmsNorm, Dropout, Embedding, CrossEntropy, VocabStats,
+                                     ScaledCast, AdamW, Collective, PointToPoint>;
         constexpr bool is_other = kIsOneOf<W, Gemm, Elementwise, Fill, Cast, LocalReduce, SumSquares>;
         static_assert(is_one != is_other, "say which it is");
         return is_other;
@@ -138,6 +139,33 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
             return {std::string("dropout") + (d.keeps_mask ? "_mask" : "") + suffix(d.pass), streaming(d.rows * d.cols),
                     DemandClass::vector};
           },
+          [&](const Route& r) -> WorkCost {
+            return {std::string("route") + suffix(r.pass), row_wise(r.rows, r.experts), DemandClass::vector};
+          },
+          [&](const BalanceLoss& b) -> WorkCost {
+            return {std::string("balance_loss") + suffix(b.pass), row_wise(b.rows, b.experts), DemandClass::vector};
+          },
+          [&](const SortTokens& s) -> WorkCost {
+            return {"sort_tokens", {1, double(s.experts), double(s.rows * s.topk)}, DemandClass::vector};
+          },
+          [&](const Permute& p) -> WorkCost {
+            return {std::string("permute") + suffix(p.pass), row_wise(p.tokens * p.copies, p.cols),
+                    DemandClass::memory};
+          },
+          [&](const GroupedGemm& g) -> WorkCost {
+            // Each group's product packs its own weight.
+            const double rows = double(g.rows), n = double(g.n), k = double(g.k), weights = double(g.groups) * n * k;
+            return {std::string("grouped_gemm") + suffix(g.pass),
+                    {1, double(g.groups), rows * n * k, rows * (n + k), weights},
+                    DemandClass::gemm};
+          },
+          [&](const WeightedActivation& w) -> WorkCost {
+            return {std::string("weighted_") + (w.gated ? "swiglu" : "gelu") + suffix(w.pass), row_wise(w.rows, w.cols),
+                    DemandClass::vector};
+          },
+          [&](const GateRows& g) -> WorkCost {
+            return {std::string("gate_rows") + suffix(g.pass), row_wise(g.rows, g.cols), DemandClass::vector};
+          },
           [&](const Embedding& e) -> WorkCost {
             const std::string key = e.positions ? "embedding" : "token_embedding";
             return {key + suffix(e.pass), row_wise(e.rows, e.cols), DemandClass::vector};
@@ -191,6 +219,7 @@ WorkCost movement_cost(const Collective& collective, Dtype dtype, std::int64_t m
   const double touched = slice * double(sums ? members + 1 : 2 * (in_place ? members - 1 : members));
   // Bytes are copied as half as many elements of two bytes.
   const bool is_byte = dtype == Dtype::e4m3;
+  if (dtype == Dtype::i32) dtype = Dtype::f32;  // as many bytes
   return {std::string("move_") + kind_of(collective) + "_" + std::string(name_of(is_byte ? Dtype::bf16 : dtype)),
           {1, is_byte ? touched / 2 : touched},
           DemandClass::memory};

@@ -21,6 +21,14 @@ void run_kernel(const LayerNorm& work, std::span<const Operand> operands);
 void run_kernel(const RmsNorm& work, std::span<const Operand> operands);
 void run_kernel(const Dropout& work, std::span<const Operand> operands);
 void run_kernel(const Elementwise& work, std::span<const Operand> operands);
+void run_kernel(const Route& work, std::span<const Operand> operands);
+void run_kernel(const BalanceLoss& work, std::span<const Operand> operands);
+// These throw Error(runtime) for an index, position or offset outside its range: who reads one may be a wrong schedule.
+void run_kernel(const SortTokens& work, std::span<const Operand> operands);
+void run_kernel(const Permute& work, std::span<const Operand> operands);
+void run_kernel(const GroupedGemm& work, std::span<const Operand> operands);
+void run_kernel(const WeightedActivation& work, std::span<const Operand> operands);
+void run_kernel(const GateRows& work, std::span<const Operand> operands);
 // Throws Error(runtime) for a token outside [0, vocab), before anything is written.
 void run_kernel(const Embedding& work, std::span<const Operand> operands);
 // Throws Error(runtime) for a target outside [0, vocab), before anything is written.

@@ -1,0 +1,207 @@
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include "exec/host/kernels/blas.hpp"
+#include "exec/host/kernels/families.hpp"
+#include "exec/host/kernels/operand.hpp"
+#include "exec/host/kernels/row.hpp"
+#include "exec/host/kernels/scratch.hpp"
+
+namespace stretto::host {
+namespace {
+
+// An index that another operation has made, which in a wrong schedule may be anything.
+std::int64_t checked(std::int32_t index, std::int64_t end, const char* what) {
+  if (index < 0 || index >= end)
+    throw runtime_failure(std::string("experts: ") + what + " " + std::to_string(index) + " is outside [0, " +
+                          std::to_string(end) + ")");
+  return index;
+}
+
+// First row of each group, and behind the last its end.
+struct Groups {
+  const Operand& offsets;
+  std::int64_t rows;
+  std::int64_t at(std::int64_t group) const {
+    return checked(row_of<std::int32_t>(offsets, 0)[group], rows + 1, "offset");
+  }
+  std::int64_t size(std::int64_t group) const {
+    const std::int64_t begin = at(group), end = at(group + 1);
+    if (end < begin) throw runtime_failure("experts: offsets descend");
+    return end - begin;
+  }
+};
+
+template <class T>
+void grouped_gemm(const GroupedGemm& work, std::span<const Operand> operands) {
+  const Operand &a = operands[0], &b = operands[1], &c = operands[3];
+  const Groups groups{operands[2], work.rows};
+  for (std::int64_t g = 0; g < work.groups; ++g) {
+    const std::int64_t first = groups.at(g), rows = groups.size(g);
+    if (rows == 0) continue;
+    const std::int64_t weight = g * work.n;  // first row of its weight or gradient
+    if (work.pass == Pass::forward)
+      blas_gemm(false, true, rows, work.n, work.k, T(1), row_of<T>(a, first), a.ld, row_of<T>(b, weight), b.ld, T(0),
+                row_of<T>(c, first), c.ld);
+    else if (work.pass == Pass::dgrad)
+      blas_gemm(false, false, rows, work.k, work.n, T(1), row_of<T>(a, first), a.ld, row_of<T>(b, weight), b.ld, T(0),
+                row_of<T>(c, first), c.ld);
+    else
+      blas_gemm(true, false, work.n, work.k, rows, T(1), row_of<T>(a, first), a.ld, row_of<T>(b, first), b.ld, T(1),
+                row_of<T>(c, weight), c.ld);
+  }
+}
+
+template <class T>
+void copy_to_rows(const Permute& work, const Operand& positions, const Operand& x, const Operand& rows) {
+  for (std::int64_t token = 0; token < work.tokens; ++token)
+    for (std::int64_t j = 0; j < work.copies; ++j) {
+      const std::int64_t at = checked(row_of<std::int32_t>(positions, token)[j], work.tokens * work.copies, "position");
+      std::copy_n(row_of<T>(x, token) + (work.apart ? j * work.cols : 0), work.cols, row_of<T>(rows, at));
+    }
+}
+
+// Copies of a token are added up in the order of their experts.
+template <class T>
+void sum_to_tokens(const Permute& work, const Operand& positions, const Operand& rows, const Operand& x) {
+  const bool adds = x.mode == AccessMode::accumulate;
+  for (std::int64_t token = 0; token < work.tokens; ++token)
+    for (std::int64_t j = 0; j < work.copies; ++j) {
+      const std::int64_t at = checked(row_of<std::int32_t>(positions, token)[j], work.tokens * work.copies, "position");
+      const T* from = row_of<T>(rows, at);
+      T* to = row_of<T>(x, token) + (work.apart ? j * work.cols : 0);
+      if (!adds && (j == 0 || work.apart))
+        std::copy_n(from, work.cols, to);
+      else
+        for_simd<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
+          store<T>(to + i, count, load(to + i, count) + load(from + i, count));
+        });
+    }
+}
+
+// The activation without its factor is dense MLPs' own, row by row.
+template <class T>
+struct Row {
+  Operand of(T* data, std::int64_t cols, AccessMode mode) const {
+    return {data, sizeof(T) == 8 ? Dtype::f64 : Dtype::f32, 1, cols, cols, mode};
+  }
+};
+
+template <class T>
+void weighted_activation(const WeightedActivation& work, std::span<const Operand> operands) {
+  const bool is_forward = work.pass == Pass::forward;
+  const Operand &x = operands[is_forward ? 0 : 1], &p = operands[is_forward ? 1 : 2];
+  const Row<T> row_operand;
+  T* const scratch = thread_scratch<T>(work.cols);
+  const auto apply = [&](bool backward, T* dy, T* from, T* to) {
+    const ElementwiseFn fn = work.gated ? backward ? ElementwiseFn::swiglu_backward : ElementwiseFn::swiglu
+                             : backward ? ElementwiseFn::gelu_backward
+                                        : ElementwiseFn::gelu;
+    std::array<Operand, 4> list;
+    std::size_t count = 0;
+    if (backward) list[count++] = row_operand.of(dy, work.cols, AccessMode::read);
+    list[count++] = row_operand.of(from, work.cols, AccessMode::read);
+    if (work.gated) list[count++] = row_operand.of(from + work.cols, work.cols, AccessMode::read);
+    list[count++] = row_operand.of(to, backward ? work.in_cols() : work.cols, AccessMode::write);
+    run_kernel(Elementwise{fn, 1, work.cols}, std::span<const Operand>(list.data(), count));
+  };
+  for (std::int64_t row = 0; row < work.rows; ++row) {
+    const T weight = *row_of<T>(p, row);
+    T* from = row_of<T>(x, row);
+    if (is_forward) {
+      T* to = row_of<T>(operands[2], row);
+      apply(false, nullptr, from, to);
+      row_scale(to, work.cols, weight);
+      continue;
+    }
+    T* dy = row_of<T>(operands[0], row);
+    apply(false, nullptr, from, scratch);
+    T sum = 0;
+    for (std::int64_t i = 0; i < work.cols; ++i) sum += dy[i] * scratch[i];
+    *row_of<T>(operands[4], row) = sum;
+    std::copy_n(dy, work.cols, scratch);
+    row_scale(scratch, work.cols, weight);
+    apply(true, scratch, from, row_of<T>(operands[3], row));
+  }
+}
+
+template <class T>
+void gate_rows(const GateRows& work, std::span<const Operand> operands) {
+  const bool is_forward = work.pass == Pass::forward;
+  const Operand &x = operands[is_forward ? 0 : 1], &logits = operands[is_forward ? 1 : 2];
+  for (std::int64_t row = 0; row < work.rows; ++row) {
+    const T gate = T(1) / (T(1) + std::exp(-*row_of<T>(logits, row)));
+    const T* from = row_of<T>(x, row);
+    if (is_forward) {
+      std::copy_n(from, work.cols, row_of<T>(operands[2], row));
+      row_scale(row_of<T>(operands[2], row), work.cols, gate);
+      continue;
+    }
+    const T* dy = row_of<T>(operands[0], row);
+    T sum = 0;
+    for (std::int64_t i = 0; i < work.cols; ++i) sum += dy[i] * from[i];
+    std::copy_n(dy, work.cols, row_of<T>(operands[3], row));
+    row_scale(row_of<T>(operands[3], row), work.cols, gate);
+    *row_of<T>(operands[4], row) = sum * gate * (T(1) - gate);
+  }
+}
+
+}  // namespace
+
+void run_kernel(const SortTokens& work, std::span<const Operand> operands) {
+  assert(operands.size() == 3 && has_shape(operands[0], work.rows, work.topk));
+  assert(has_shape(operands[1], 1, work.experts + 1) && has_shape(operands[2], work.rows, work.topk));
+  std::int32_t* offsets = row_of<std::int32_t>(operands[1], 0);
+  const auto expert = [&](std::int64_t row, std::int64_t j) {
+    return checked(row_of<std::int32_t>(operands[0], row)[j], work.experts, "index");
+  };
+  const auto for_each = [&](auto visit) {
+    for (std::int64_t row = 0; row < work.rows; ++row)
+      for (std::int64_t j = 0; j < work.topk; ++j) visit(row, j);
+  };
+  // Checked before anything is written.
+  for_each(expert);
+  std::fill_n(offsets, work.experts + 1, 0);
+  for_each([&](std::int64_t row, std::int64_t j) { ++offsets[expert(row, j) + 1]; });
+  for (std::int64_t e = 0; e < work.experts; ++e) offsets[e + 1] += offsets[e];
+  std::int32_t* next = thread_scratch<std::int32_t>(work.experts);
+  std::copy_n(offsets, work.experts, next);
+  for_each(
+      [&](std::int64_t row, std::int64_t j) { row_of<std::int32_t>(operands[2], row)[j] = next[expert(row, j)]++; });
+}
+
+void run_kernel(const Permute& work, std::span<const Operand> operands) {
+  const bool is_forward = work.pass == Pass::forward;
+  const Operand &x = operands[is_forward ? 1 : 2], &rows = operands[is_forward ? 2 : 1];
+  assert(operands.size() == 3 && has_shape(operands[0], work.tokens, work.copies));
+  assert(has_shape(x, work.tokens, work.x_cols()) && has_shape(rows, work.tokens * work.copies, work.cols));
+  with_compute_type(x.dtype, [&](auto type) {
+    using T = decltype(type);
+    if (is_forward)
+      copy_to_rows<T>(work, operands[0], x, rows);
+    else
+      sum_to_tokens<T>(work, operands[0], rows, x);
+  });
+}
+
+void run_kernel(const GroupedGemm& work, std::span<const Operand> operands) {
+  assert(operands.size() == 4 && has_shape(operands[2], 1, work.groups + 1));
+  assert(operands[0].dtype == operands[3].dtype && operands[1].dtype == operands[3].dtype);
+  with_compute_type(operands[3].dtype, [&](auto type) { grouped_gemm<decltype(type)>(work, operands); });
+}
+
+void run_kernel(const WeightedActivation& work, std::span<const Operand> operands) {
+  assert(operands.size() == (work.pass == Pass::forward ? 3u : 5u) && have_one_dtype(operands));
+  with_compute_type(operands[0].dtype, [&](auto type) { weighted_activation<decltype(type)>(work, operands); });
+}
+
+void run_kernel(const GateRows& work, std::span<const Operand> operands) {
+  assert(operands.size() == (work.pass == Pass::forward ? 3u : 5u) && have_one_dtype(operands));
+  with_compute_type(operands[0].dtype, [&](auto type) { gate_rows<decltype(type)>(work, operands); });
+}
+
+}  // namespace stretto::host

@@ -1,0 +1,284 @@
+#include "model/lower/expert_layers.hpp"
+
+#include <utility>
+
+namespace stretto {
+
+ExpertLayers::ExpertLayers(Schedule& schedule, BlockWriter& writer, const BlockShape& shape,
+                           const std::vector<bool>& layers)
+    : schedule_(schedule),
+      w_(writer),
+      shape_(shape),
+      model_(shape.model.experts),
+      layers_(layers),
+      experts_(model_.num_moe_experts),
+      topk_(model_.moe_router_topk),
+      hidden_(shape.model.hidden_size),
+      rows_(writer.tokens() * topk_) {
+  add_experts();
+  if (model_.has_shared()) add_shared();
+}
+
+TensorId ExpertLayers::kept(const std::string& name, std::int64_t rows, std::int64_t cols,
+                            BlockWriter::Role role) const {
+  role.layers = layers_;
+  return w_.recomputable(name, rows, cols, shape_.model.num_layers, std::move(role));
+}
+
+TensorId ExpertLayers::workspace(const std::string& name, std::int64_t rows, std::int64_t cols, Dtype dtype) const {
+  return add_tensor(schedule_, name, dtype, BufferKind::workspace, rows, cols);
+}
+
+void ExpertLayers::add_experts() {
+  const std::int64_t tokens = w_.tokens(), part = w_.residual_rows();
+  const Dtype wide = w_.statistics_type();
+  const BlockWriter::Role statistics{.is_statistics = true}, integers{.is_mask = true};
+  mlp_.width = shape_.model.expert_size() / shape_.tp.size;
+  mlp_.fc1 = shape_.model.rows_of_fc1(mlp_.width);
+  logits_ = kept("router.out", part, experts_, statistics);
+  indices_ = kept("router.indices", part, topk_, integers);
+  if (model_.has_balance_loss())
+    counts_ = kept("router.counts", balance(Pass::forward).sequences, experts_, statistics);
+  offsets_ = kept("experts.offsets", 1, experts_ + 1, integers);
+  positions_ = kept("experts.positions", tokens, topk_, integers);
+  sorted_ = kept("experts.in", rows_, hidden_);
+  weights_ = kept("experts.weights", rows_, 1, statistics);
+  mlp_.fc1_out = kept("experts.fc1.out", rows_, mlp_.fc1);
+  mlp_.act = kept("experts.act", rows_, mlp_.width);
+  probabilities_ = workspace("router.probabilities", part, topk_, wide);
+  if (cuts_tokens()) {
+    all_indices_ = workspace("router.all_indices", tokens, topk_, Dtype::i32);
+    all_probabilities_ = workspace("router.all_probabilities", tokens, topk_, wide);
+  }
+  fc2_out_ = w_.workspace("experts.fc2.out", rows_, hidden_);
+  sum_ = w_.workspace("experts.sum", tokens, hidden_);
+  if (cuts_tokens()) part_ = w_.workspace("experts.part", part, hidden_);
+  d_sorted_ = w_.workspace("d_experts.in", rows_, hidden_);
+  mlp_.d_act = w_.workspace("d_experts.act", rows_, mlp_.width);
+  mlp_.d_fc1 = w_.workspace("d_experts.fc1", rows_, mlp_.fc1);
+  d_weights_ = workspace("d_experts.weights", rows_, 1, wide);
+  d_all_probabilities_ = workspace("d_router.all_probabilities", tokens, topk_, wide);
+  if (cuts_tokens()) d_probabilities_ = workspace("d_router.probabilities", part, topk_, wide);
+  d_logits_ = workspace("d_router", part, experts_, wide);
+  d_router_ = wide == schedule_.compute_dtype ? d_logits_ : w_.workspace("d_router.rounded", part, experts_);
+}
+
+void ExpertLayers::add_shared() {
+  const std::int64_t tokens = w_.tokens(), part = w_.residual_rows();
+  shared_.width = model_.moe_shared_expert_intermediate_size / shape_.tp.size;
+  shared_.fc1 = shape_.model.rows_of_fc1(shared_.width);
+  shared_.fc1_out = kept("shared.fc1.out", tokens, shared_.fc1);
+  shared_.act = kept("shared.act", tokens, shared_.width);
+  const bool is_gated = model_.moe_shared_expert_gate;
+  if (cuts_tokens()) shared_sum_ = w_.workspace("shared.sum", tokens, hidden_);
+  shared_out_ = is_gated ? kept("shared.out", part, hidden_) : w_.workspace("shared.out", part, hidden_);
+  shared_.d_act = w_.workspace("d_shared.act", tokens, shared_.width);
+  shared_.d_fc1 = w_.workspace("d_shared.fc1", tokens, shared_.fc1);
+  d_shared_all_ = w_.workspace("d_shared.in", tokens, hidden_);
+  d_shared_part_ = cuts_tokens() ? w_.workspace("d_shared.in.part", part, hidden_) : d_shared_all_;
+  if (!is_gated) return;
+  gate_ = kept("shared.gate.out", part, 1);
+  gated_ = w_.workspace("shared.gated", part, hidden_);
+  d_shared_out_ = w_.workspace("d_shared.out", part, hidden_);
+  d_gate_ = w_.workspace("d_shared.gate", part, 1);
+}
+
+Route ExpertLayers::route(Pass pass) const {
+  return {.pass = pass,
+          .rows = w_.residual_rows(),
+          .experts = experts_,
+          .topk = topk_,
+          .score = model_.moe_router_score_function,
+          .pre_softmax = model_.moe_router_pre_softmax,
+          .scaling = model_.moe_router_topk_scaling_factor,
+          .groups = model_.moe_router_num_groups,
+          .group_topk = model_.moe_router_group_topk,
+          // The mean over the tokens of the global batch.
+          .z_scale = pass == Pass::dgrad ? model_.moe_z_loss_coeff * shape_.loss_scale : 0};
+}
+
+// Switch Transformer's loss coeff · E/(topk·n²) · Σ_e (Σ_t p[t,e]) · count[e] of the n tokens of a micro-batch, or of
+// each sequence; the mean of them all counts.
+BalanceLoss ExpertLayers::balance(Pass pass) const {
+  const bool by_sequence = model_.moe_router_load_balancing_type == LoadBalancing::seq_aux_loss;
+  const double of_micro_batch = double(shape_.micro_batch_size * shape_.model.seq_length),
+               n = by_sequence ? double(shape_.model.seq_length) : of_micro_batch;
+  return {.pass = pass,
+          .rows = w_.residual_rows(),
+          .experts = experts_,
+          .topk = topk_,
+          .score = model_.moe_router_score_function,
+          .sequences = by_sequence ? shape_.micro_batch_size : 1,
+          .seq = shape_.model.seq_length,
+          .first_row = cuts_tokens() ? shape_.tp.place * Expr(w_.residual_rows()) : Expr(0),
+          .parts = shape_.parts(),
+          .scale = pass == Pass::dgrad
+                       ? model_.moe_aux_loss_coeff * double(experts_) / (double(topk_) * n) * shape_.loss_scale
+                       : 0};
+}
+
+View ExpertLayers::gathered(const std::string& name, const View& part, TensorId whole) {
+  if (!cuts_tokens()) return part;
+  const View all = w_.work(whole);
+  w_.communicate(name, Phase::forward, shape_.tp, CollectiveKind::all_gather, all.rows * all.cols,
+                 {read(part), write(all)});
+  return all;
+}
+
+View ExpertLayers::forward(const View& x) {
+  if (model_.has_shared()) shared_forward(x);
+  const std::int64_t part = w_.residual_rows();
+  const View logits = of_layer(logits_), indices = of_layer(indices_), probabilities = w_.work(probabilities_);
+  w_.op("router.fprop", Phase::forward, Gemm{part, experts_, hidden_, false, true, false},
+        {read(x), read(weight("router.weight")), write(logits)});
+  w_.op("router.route.fprop", Phase::forward, route(Pass::forward),
+        {read(logits), write(indices), write(probabilities)});
+  if (model_.has_balance_loss()) {
+    const View counts = of_layer(counts_);
+    w_.op("router.count.fprop", Phase::forward, balance(Pass::forward), {read(logits), write(counts)});
+    if (shape_.sharing_tokens.exists())
+      w_.communicate("router.count.all_reduce", Phase::forward, shape_.sharing_tokens, CollectiveKind::all_reduce,
+                     counts.rows * counts.cols, {accumulate(counts)});
+  }
+
+  const View all_indices = gathered("router.indices.all_gather", indices, all_indices_),
+             all_probabilities = gathered("router.probabilities.all_gather", probabilities, all_probabilities_);
+  const View offsets = of_layer(offsets_), positions = of_layer(positions_), sorted = of_layer(sorted_),
+             weights = of_layer(weights_), fc1 = of_layer(mlp_.fc1_out), act = of_layer(mlp_.act);
+  w_.op("experts.sort.fprop", Phase::forward, SortTokens{w_.tokens(), topk_, experts_},
+        {read(all_indices), write(offsets), write(positions)});
+  const View tokens = w_.gathered("experts.all_gather", Phase::forward, x);
+  w_.op("experts.permute.fprop", Phase::forward, permute(Pass::forward, hidden_),
+        {read(positions), read(tokens), write(sorted)});
+  w_.op("experts.permute_weights.fprop", Phase::forward, permute(Pass::forward, 1, true),
+        {read(positions), read(all_probabilities), write(weights)});
+
+  w_.op("experts.fc1.fprop", Phase::forward, product(Pass::forward, mlp_.fc1, hidden_),
+        {read(sorted), read(weight("experts.fc1.weight")), read(offsets), write(fc1)});
+  w_.op("experts.act.fprop", Phase::forward, activation(Pass::forward), {read(fc1), read(weights), write(act)});
+  w_.op("experts.fc2.fprop", Phase::forward, product(Pass::forward, hidden_, mlp_.width),
+        {read(act), read(weight("experts.fc2.weight")), read(offsets), write(w_.work(fc2_out_))});
+  w_.op("experts.unpermute.fprop", Phase::forward, permute(Pass::backward, hidden_),
+        {read(positions), read(w_.work(fc2_out_)), write(w_.work(sum_))});
+  const View out = w_.summed("experts", Phase::forward, w_.work(sum_), w_.work(cuts_tokens() ? part_ : sum_));
+  if (model_.has_shared())
+    w_.op("shared.add.fprop", Phase::forward, Elementwise{ElementwiseFn::accumulate, part, hidden_},
+          {read(model_.moe_shared_expert_gate ? w_.work(gated_) : w_.work(shared_out_)), accumulate(out)});
+  return out;
+}
+
+void ExpertLayers::shared_activation(Pass pass) {
+  const bool is_forward = pass == Pass::forward, is_gated = shape_.model.swiglu;
+  const ElementwiseFn fn = is_gated     ? is_forward ? ElementwiseFn::swiglu : ElementwiseFn::swiglu_backward
+                           : is_forward ? ElementwiseFn::gelu
+                                        : ElementwiseFn::gelu_backward;
+  View gate = of_layer(shared_.fc1_out);
+  std::vector<Access> accesses;
+  if (!is_forward) accesses.push_back(read(w_.work(shared_.d_act)));
+  gate.cols = shared_.width;
+  accesses.push_back(read(gate));
+  if (is_gated) {
+    gate.offset = gate.offset + Expr(shared_.width);
+    accesses.push_back(read(gate));
+  }
+  accesses.push_back(write(is_forward ? of_layer(shared_.act) : w_.work(shared_.d_fc1)));
+  w_.op(is_forward ? "shared.act.fprop" : "shared.act.dgrad", is_forward ? Phase::forward : Phase::dgrad,
+        Elementwise{fn, w_.tokens(), shared_.width}, std::move(accesses));
+}
+
+void ExpertLayers::shared_forward(const View& x) {
+  const bool is_gated = model_.moe_shared_expert_gate;
+  const View out = is_gated ? of_layer(shared_out_) : w_.work(shared_out_);
+  const View sum = cuts_tokens() ? w_.work(shared_sum_) : out;
+  w_.column_forward("shared.fc1", hidden_, shared_.fc1, w_.gathered("shared.fc1.all_gather", Phase::forward, x),
+                    of_layer(shared_.fc1_out));
+  shared_activation(Pass::forward);
+  w_.row_forward("shared.fc2", shared_.width, hidden_, of_layer(shared_.act), sum);
+  w_.summed("shared.fc2", Phase::forward, sum, out);
+  if (!is_gated) return;
+  const View gate = of_layer(gate_);
+  w_.op("shared.gate.fprop", Phase::forward, Gemm{x.rows, 1, hidden_, false, true, false},
+        {read(x), read(weight("shared.gate.weight")), write(gate)});
+  w_.op("shared.gated.fprop", Phase::forward, GateRows{Pass::forward, x.rows, hidden_},
+        {read(out), read(gate), write(w_.work(gated_))});
+}
+
+void ExpertLayers::add_to_gradient(const std::string& name, const Work& work, std::vector<Access> read_by_it,
+                                   const char* weight) {
+  if (shape_.frozen_base) return;
+  read_by_it.push_back(accumulate(w_.gradient(weight, Coord::layer)));
+  w_.op(name, Phase::wgrad, work, std::move(read_by_it));
+}
+
+// Leaves the gradient of x in d_shared_part_.
+void ExpertLayers::shared_backward(const View& dy, const View& x) {
+  const bool is_gated = model_.moe_shared_expert_gate;
+  const View d_out = is_gated ? w_.work(d_shared_out_) : dy;
+  if (is_gated)
+    w_.op("shared.gated.dgrad", Phase::dgrad, GateRows{Pass::dgrad, x.rows, hidden_},
+          {read(dy), read(of_layer(shared_out_)), read(of_layer(gate_)), write(d_out), write(w_.work(d_gate_))});
+  w_.row_backward("shared.fc2", shared_.width, hidden_, d_out, of_layer(shared_.act), w_.work(shared_.d_act));
+  shared_activation(Pass::dgrad);
+  const View dx = w_.column_backward("shared.fc1", hidden_, shared_.fc1, w_.work(shared_.d_fc1), x,
+                                     w_.work(d_shared_all_), w_.work(d_shared_part_), "shared.fc1.weight");
+  if (!is_gated) return;
+  w_.op("shared.gate.dgrad", Phase::dgrad, Gemm{x.rows, hidden_, 1, false, false, false},
+        {read(w_.work(d_gate_)), read(weight("shared.gate.weight")), accumulate(dx)});
+  add_to_gradient("shared.gate.wgrad", Gemm{1, hidden_, x.rows, true, false, false}, {read(w_.work(d_gate_)), read(x)},
+                  "shared.gate.weight");
+}
+
+// Adds to the gradient of x.
+void ExpertLayers::router_backward(const View& x, const View& dx) {
+  View d_probabilities = w_.work(d_all_probabilities_);
+  w_.op("experts.permute_weights.dgrad", Phase::dgrad, permute(Pass::backward, 1, true),
+        {read(of_layer(positions_)), read(w_.work(d_weights_)), write(d_probabilities)});
+  if (cuts_tokens()) {
+    const View part = w_.work(d_probabilities_);
+    w_.communicate("router.probabilities.reduce_scatter", Phase::dgrad, shape_.tp, CollectiveKind::reduce_scatter,
+                   d_probabilities.rows * d_probabilities.cols, {read(d_probabilities), write(part)});
+    d_probabilities = part;
+  }
+  const View logits = of_layer(logits_), d_logits = w_.work(d_logits_), rounded = w_.work(d_router_);
+  w_.op("router.route.dgrad", Phase::dgrad, route(Pass::dgrad),
+        {read(logits), read(of_layer(indices_)), read(d_probabilities), write(d_logits)});
+  if (model_.has_balance_loss())
+    w_.op("router.count.dgrad", Phase::dgrad, balance(Pass::dgrad),
+          {read(logits), read(of_layer(counts_)), accumulate(d_logits)});
+  if (d_router_ != d_logits_)
+    w_.op("router.round_dgrad", Phase::dgrad, Cast{d_logits.rows * d_logits.cols}, {read(d_logits), write(rounded)});
+  w_.op("router.dgrad", Phase::dgrad, Gemm{x.rows, hidden_, experts_, false, false, false},
+        {read(rounded), read(weight("router.weight")), accumulate(dx)});
+  add_to_gradient("router.wgrad", Gemm{experts_, hidden_, x.rows, true, false, false}, {read(rounded), read(x)},
+                  "router.weight");
+}
+
+View ExpertLayers::backward(const View& dy, const View& x, const View& all, const View& part) {
+  if (model_.has_shared()) shared_backward(dy, x);
+  const View offsets = of_layer(offsets_), positions = of_layer(positions_), sorted = of_layer(sorted_),
+             d_sorted = w_.work(d_sorted_), d_act = w_.work(mlp_.d_act), d_fc1 = w_.work(mlp_.d_fc1);
+  const View d_tokens = w_.gathered("experts.all_gather_dgrad", Phase::dgrad, dy);
+  w_.op("experts.unpermute.dgrad", Phase::dgrad, permute(Pass::forward, hidden_),
+        {read(positions), read(d_tokens), write(d_sorted)});
+  w_.op("experts.fc2.dgrad", Phase::dgrad, product(Pass::dgrad, hidden_, mlp_.width),
+        {read(d_sorted), read(weight("experts.fc2.weight")), read(offsets), write(d_act)});
+  add_to_gradient("experts.fc2.wgrad", product(Pass::wgrad, hidden_, mlp_.width),
+                  {read(d_sorted), read(of_layer(mlp_.act)), read(offsets)}, "experts.fc2.weight");
+  w_.op(
+      "experts.act.dgrad", Phase::dgrad, activation(Pass::dgrad),
+      {read(d_act), read(of_layer(mlp_.fc1_out)), read(of_layer(weights_)), write(d_fc1), write(w_.work(d_weights_))});
+  w_.op("experts.fc1.dgrad", Phase::dgrad, product(Pass::dgrad, mlp_.fc1, hidden_),
+        {read(d_fc1), read(weight("experts.fc1.weight")), read(offsets), write(d_sorted)});
+  add_to_gradient("experts.fc1.wgrad", product(Pass::wgrad, mlp_.fc1, hidden_),
+                  {read(d_fc1), read(sorted), read(offsets)}, "experts.fc1.weight");
+  w_.op("experts.permute.dgrad", Phase::dgrad, permute(Pass::backward, hidden_),
+        {read(positions), read(d_sorted), write(all)});
+  const View dx = w_.summed("experts.dgrad", Phase::dgrad, all, part);
+  router_backward(x, dx);
+  if (model_.has_shared())
+    w_.op("shared.add.dgrad", Phase::dgrad, Elementwise{ElementwiseFn::accumulate, x.rows, hidden_},
+          {read(w_.work(d_shared_part_)), accumulate(dx)});
+  return dx;
+}
+
+}  // namespace stretto
