@@ -12,8 +12,9 @@ ROOMS = {
     "base": "",
     "model/schedule": "base",
     "model/verify": "base model/schedule",
-    "model/transformer": "base",
-    "model": "base model/transformer model/schedule",
+    "model/experts": "base",
+    "model/transformer": "base model/experts",
+    "model": "base model/experts model/transformer model/schedule",
     "model/lower": "base model model/transformer model/schedule",
     "model/overlap": "base model model/transformer model/schedule model/lower",
     "model/scenario.cpp": "base model model/overlap",  # reading a scenario refuses knobs whose gates are closed

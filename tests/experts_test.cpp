@@ -7,6 +7,7 @@
 
 #include "model/recompute.hpp"
 #include "model/scenario/keys.hpp"
+#include "model/training_flops.hpp"
 #include "tests/experts_reference.hpp"
 #include "tests/message_of.hpp"
 #include "tests/training.hpp"
