@@ -101,18 +101,35 @@ TEST_CASE("what a profile gets wrong is said of the profile") {
   CHECK(message_of([] { parse_scenario(scenario_with("megatron-core"), "s"); }) ==
         "no profile \"megatron-core\": expected one of aleph-alpha-scaling, fms-fsdp, fms-fsdp-compile, llm-foundry, "
         "megatron-2021, megatron-2022, "
-        "megatron-core-te, megatron-core-te-flash2, megatron-deepspeed, megatron-deepspeed-2022, "
+        "megatron-core-te, megatron-core-te-bf16-grads, megatron-core-te-flash2, megatron-deepspeed, "
+        "megatron-deepspeed-2022, "
         "megatron-deepspeed-2022-bf16, meta-llama3, "
-        "nemo-dgxc, nemo-dgxc-flash2, nemo-dgxc-lora, stretto, torchtitan, "
+        "nemo-dgxc, nemo-dgxc-flash2, nemo-dgxc-lora, nemo-fp32-grads, stretto, torchtitan, "
         "torchtitan-2024-04, torchtitan-compile; did you mean \"megatron-core-te\"?");
 }
 
 TEST_CASE("profiles that ship can be read, with the scenario of every style") {
-  for (const char* name :
-       {"aleph-alpha-scaling", "fms-fsdp", "fms-fsdp-compile", "llm-foundry", "megatron-2021", "megatron-2022",
-        "megatron-core-te", "megatron-core-te-flash2", "megatron-deepspeed", "megatron-deepspeed-2022",
-        "megatron-deepspeed-2022-bf16", "meta-llama3", "nemo-dgxc", "nemo-dgxc-flash2", "nemo-dgxc-lora", "stretto",
-        "torchtitan", "torchtitan-2024-04", "torchtitan-compile"}) {
+  for (const char* name : {"aleph-alpha-scaling",
+                           "fms-fsdp",
+                           "fms-fsdp-compile",
+                           "llm-foundry",
+                           "megatron-2021",
+                           "megatron-2022",
+                           "megatron-core-te",
+                           "megatron-core-te-bf16-grads",
+                           "megatron-core-te-flash2",
+                           "megatron-deepspeed",
+                           "megatron-deepspeed-2022",
+                           "megatron-deepspeed-2022-bf16",
+                           "meta-llama3",
+                           "nemo-dgxc",
+                           "nemo-dgxc-flash2",
+                           "nemo-dgxc-lora",
+                           "nemo-fp32-grads",
+                           "stretto",
+                           "torchtitan",
+                           "torchtitan-2024-04",
+                           "torchtitan-compile"}) {
     INFO(name);
     CHECK(read_framework_profile(data_file("profiles", name)).framework.name == name);
     for (const char* preset : {"gpt2-124m", "llama3-8b"}) {

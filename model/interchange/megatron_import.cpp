@@ -21,6 +21,7 @@ using Json = nlohmann::json;
 
 constexpr const char* kProfile = "megatron-core-te";
 constexpr const char* kFlashProfile = "megatron-core-te-flash2";
+constexpr const char* kBf16GradsProfile = "megatron-core-te-bf16-grads";
 constexpr const char* kOldProfile = "megatron-2021";
 
 class Import {
@@ -387,7 +388,7 @@ class Import {
     // The profile of 2021 describes fp16.
     if (is_old && has("--bf16")) values.emplace(key, true);
     if (!settings_.is(key, false) || is_old || settings_.values.contains("overlap.fsdp_comm_overlap")) return;
-    settings_.notes.push_back("gradients are reduced in 16 bits and kept in f32, as the profile keeps them");
+    if (settings_.profile == kProfile) settings_.profile = kBf16GradsProfile;
   }
 
   // Removes keys that Megatron-LM reads only where they act.

@@ -234,6 +234,7 @@ TEST_CASE("defaults are those of Megatron-LM at d98e8a64", "[megatron]") {
   for (const char* in_16 : {"--fp16", "--bf16 --grad-reduce-in-bf16", "--bf16 --main-grads-dtype bf16"}) {
     INFO(in_16);
     CHECK_FALSE(imported(kModel + in_16).overlap.grad_reduce_in_fp32);
+    CHECK(imported(kModel + in_16).framework.name == "megatron-core-te-bf16-grads");
   }
   CHECK(imported(kModel + "--fp16 --accumulate-allreduce-grads-in-fp32").overlap.grad_reduce_in_fp32);
   CHECK(imported(kModel + "--bf16 --DDP-impl local").overlap.grad_reduce_in_fp32);

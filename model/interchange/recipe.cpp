@@ -467,7 +467,7 @@ class Recipe {
     if (settings_.is("training.frozen_base", true))
       settings_.profile = "nemo-dgxc-lora";
     else if (settings_.is(key, true) && !is_fsdp_ && settings_.profile == "nemo-dgxc")
-      settings_.notes.push_back("gradients are reduced in f32 and kept in bf16, as profile nemo-dgxc keeps them");
+      settings_.profile = "nemo-fp32-grads";
   }
 
   void finish_model() {

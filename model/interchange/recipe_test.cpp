@@ -112,7 +112,7 @@ below:
 TEST_CASE("a configuration of NeMo is taken", "[recipe]") {
   const Scenario s = taken(kNemo);
   // grad_sync_dtype is fp32 where nothing says otherwise.
-  CHECK(s.framework.name == "nemo-dgxc");
+  CHECK(s.framework.name == "nemo-fp32-grads");
   CHECK(s.overlap.grad_reduce_in_fp32);
   CHECK(s.parallel.ranks() == 32);
   CHECK(s.parallel.data_parallel_size == 4);
