@@ -14,7 +14,7 @@ ROOMS = {
     "model/verify": "base model/schedule",
     "model/experts": "base",
     "model/transformer": "base model/experts",
-    "model": "base model/experts model/transformer model/schedule",
+    "model": "base model/transformer model/schedule",
     "model/lower": "base model model/transformer model/schedule",
     "model/overlap": "base model model/transformer model/schedule model/lower",
     "model/scenario.cpp": "base model model/overlap",  # reading a scenario refuses knobs whose gates are closed
