@@ -26,6 +26,7 @@ const std::vector<Family>& families() {
         "cp.a2a+p2p", "cp.exchange.a2a", "cp.exchange.a2a+p2p", "cp.all_gather.copy", "cp.a2a.copy",
         "cp.exchange.a2a.copy", "cp.exchange.a2a+p2p.copy"}},
       {295, 50, {"embedding"}},
+      {110, 45, {"router"}},
       {70, 60, {"all"}},
       {48, 25, {"other"}},
   };

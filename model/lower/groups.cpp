@@ -127,7 +127,7 @@ Groups add_groups(Schedule& schedule, const Scenario& scenario) {
   }
   add_context_groups(schedule, scenario, groups.cp);
   if (scenario.model.experts.has_balance_loss() && p.tensor_model_parallel_size * p.context_parallel_size > 1)
-    groups.sharing_tokens = add_with_lane("tp-cp", {Coord::tp, Coord::cp, Coord::cp_exchange});
+    groups.sharing_tokens = add_with_lane("router", {Coord::tp, Coord::cp, Coord::cp_exchange});
   return groups;
 }
 
