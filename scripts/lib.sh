@@ -14,15 +14,20 @@ fail() {
 
 say() { printf '\n== %s\n' "$*"; }
 
+# configure PRESET: the log is shown only when it fails.
+configure() {
+  mkdir -p build
+  if ! cmake --preset "$1" >"build/$1.log" 2>&1; then
+    cat "build/$1.log" >&2
+    fail "configuring $1 failed"
+  fi
+}
+
 # build PRESET [TARGET...]: configures when needed and builds; the log is shown only when it fails.
 build() {
   local preset=$1 begin=$SECONDS
   shift
-  mkdir -p build
-  if ! cmake --preset "$preset" >"build/$preset.log" 2>&1; then
-    cat "build/$preset.log" >&2
-    fail "configuring $preset failed"
-  fi
+  configure "$preset"
   if ! ninja -C "build/$preset" "$@" >"build/$preset.log" 2>&1; then
     grep -v '^\[' "build/$preset.log" | tail -n 60 >&2
     fail "building $preset failed; all of it is in build/$preset.log"
