@@ -182,6 +182,8 @@ const char* name_of(Sharding sharding) {
   return name_in({"no_shard", "optim", "optim_grads", "optim_grads_params"}, sharding);
 }
 
+const char* name_of(TokenDispatcher dispatcher) { return name_in({"allgather", "alltoall"}, dispatcher); }
+
 const char* name_of(PipelineSchedule schedule) { return name_in({"1f1b", "zb-h1", "zb-v", "dualpipev"}, schedule); }
 
 const char* name_of(CpCommType type) { return name_in({"p2p", "all_gather", "a2a", "a2a+p2p"}, type); }
@@ -247,6 +249,8 @@ std::vector<RankGroup> rank_groups(const Parallel& parallel) {
           {"tp", "tensor_model_parallel_size", parallel.tensor_model_parallel_size},
           {"cp", "context_parallel_size", parallel.context_parallel_size},
           {"pp", "pipeline_model_parallel_size", stages},
+          {"ep", "expert_model_parallel_size", parallel.expert_model_parallel_size},
+          {"edp", "ranks of a stage with equal experts", parallel.experts_apart() ? parallel.expert_dp() : 1},
           // The gradients of tied embeddings are summed on a lane of another group.
           {"embd", "pipeline_model_parallel_size", stages, false}};
 }

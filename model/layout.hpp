@@ -42,6 +42,14 @@ inline bool lies_in_v(PipelineSchedule schedule) {
   return schedule == PipelineSchedule::zb_v || schedule == PipelineSchedule::dualpipe_v;
 }
 
+// How tokens reach the ranks of their experts (Megatron-LM's moe_token_dispatcher_type).
+enum class TokenDispatcher : std::uint8_t {
+  // ranks that cut every expert between them gather all tokens, and reduce-scatter the sums
+  allgather,
+  alltoall,  // ranks send each token's copies to the ranks of its experts
+};
+const char* name_of(TokenDispatcher dispatcher);  // "allgather", "alltoall"
+
 // How many ranks cut the model along each axis, and how pipeline stages share its layers. Fields are named after
 // Megatron-LM's options; docs/scenario.md is their specification.
 struct Parallel {
@@ -88,6 +96,25 @@ struct Parallel {
   std::int64_t tensor_model_parallel_size = 1;
   // norms and residuals work on a token shard each (Korthikanti et al., arXiv 2205.05198)
   bool sequence_parallel = false;
+  // Ranks of a stage that share the experts of its layers, each with as many, and ranks that cut every expert between
+  // them; 0: as many as tensor_model_parallel_size. Experts lie on the ranks of a stage as they say, whatever cuts the
+  // other layers (Megatron-LM's folding; Liu et al., arXiv 2504.14960).
+  std::int64_t expert_model_parallel_size = 1, expert_tensor_parallel_size = 0;
+  std::int64_t expert_tp() const {
+    return expert_tensor_parallel_size > 0 ? expert_tensor_parallel_size : tensor_model_parallel_size;
+  }
+  // ranks of a stage with equal experts
+  std::int64_t expert_dp() const {
+    return replicas() * tensor_model_parallel_size / (expert_model_parallel_size * expert_tp());
+  }
+  // Experts do not lie on the ranks as dense layers do.
+  bool experts_apart() const {
+    return expert_model_parallel_size > 1 || expert_tp() != tensor_model_parallel_size;
+  }
+  TokenDispatcher moe_token_dispatcher_type = TokenDispatcher::alltoall;
+  // Rows that a rank's experts have room for, over the rows that they get when all experts have equally many; 0: room
+  // for whatever the router may say.
+  double moe_expert_rank_capacity_factor = 0;
   std::int64_t pipeline_model_parallel_size = 1;
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_f_one_b;
   std::int64_t virtual_pipeline_model_parallel_size = 1;  // model chunks a stage

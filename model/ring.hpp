@@ -26,6 +26,8 @@ inline RingCost ring_cost(CollectiveKind kind, Dtype dtype, std::int64_t element
     case CollectiveKind::all_gather:
     case CollectiveKind::reduce_scatter:
     case CollectiveKind::all_to_all:
+    case CollectiveKind::dispatch:  // as all experts have equally many rows
+    case CollectiveKind::combine:
       return half;
     case CollectiveKind::all_reduce:
       return {2 * half.steps, 2 * half.edge_bytes};

@@ -75,7 +75,7 @@ std::string beyond_groups(const Schedule& schedule, const std::vector<double>& t
     const auto* collective = std::get_if<Collective>(&schedule.operations[op].work);
     if (collective == nullptr) continue;
     const Communicator& of = schedule.communicators[collective->communicator];
-    const std::int64_t known = accelerator.collectives.most_gpus(collective->kind);
+    const std::int64_t known = accelerator.collectives.most_gpus(like_equal_slices(collective->kind));
     if (known == 0 || of.size <= known) continue;
     if (sim::span_of(schedule, of, accelerator.domain, accelerator.pod).nodes > 1) continue;
     time += times[op];

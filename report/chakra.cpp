@@ -28,6 +28,8 @@ unsigned number_of(CollectiveKind kind) {
     case CollectiveKind::all_gather:
       return 2;
     case CollectiveKind::all_to_all:
+    case CollectiveKind::dispatch:
+    case CollectiveKind::combine:
       return 6;
     case CollectiveKind::reduce_scatter:
       return 7;

@@ -222,6 +222,61 @@ TEST_CASE("experts: threads, recomputation, shards of units and mixed precision"
   }
 }
 
+TEST_CASE("experts that ranks share, and whole experts beside cut layers, equal the single rank", "[serial][experts]") {
+  struct Case {
+    Layout layout;
+    std::int64_t ep = 1;
+    Sharding sharding = Sharding::optim;
+    std::string order = "tp-cp-ep-dp-pp";
+  };
+  const Case cases[] = {
+      {{2, 1}, 2},
+      {{3, 1}, 3},
+      {{6, 1}, 3},
+      {{6, 1}, 6, Sharding::no_shard},
+      {{4, 1}, 2, Sharding::optim, "tp-cp-dp-ep-pp"},
+      {{1, 2, true}, 1},
+      {{1, 2, true}, 2},
+      {{2, 2, true}, 2},
+      {{2, 3, true}, 6},
+      {{2, 1, false, 2}, 2},
+      {{2, 2, true, 2, 2}, 2},
+      {{1, 1, false, 1, 1, "", 0, 2, {CpCommType::p2p}}, 2},
+      {{1, 2, true, 1, 1, "", 0, 2, {CpCommType::all_gather}}, 3},
+      {{4, 1}, 2, Sharding::optim_grads},
+      {{4, 1}, 2, Sharding::optim_grads_params},
+      {{2, 2, true}, 2, Sharding::optim_grads_params},
+      {{3, 1, false, 2}, 3, Sharding::optim_grads_params},
+  };
+  for (const int kind : {0, 1}) {
+    References references(kind);
+    Cases taken;
+    for (const Case& c : cases)
+      for (const OverlapMode& mode : overlap_modes()) {
+        Scenario scenario = in_layout(c.layout, mode.name, kind);
+        scenario.parallel.expert_model_parallel_size = c.ep;
+        scenario.parallel.expert_tensor_parallel_size = 1;
+        scenario.parallel.data_parallel_sharding_strategy = c.sharding;
+        scenario.parallel.order = c.order;
+        if (scenario.parallel.replicas() * c.layout.tp % c.ep != 0) continue;
+        if (!mode.applies(scenario.parallel) || !taken.takes_next()) continue;
+        INFO(c.layout.text() << ", ep " << c.ep << ", " << name_of(c.sharding) << ", " << mode.name << ", kind "
+                             << kind);
+        check_same(train_changed(scenario, mode.name == "plain"), references.of(scenario));
+      }
+  }
+}
+
+TEST_CASE("more rows than a rank's experts have room for are an error with both numbers", "[experts]") {
+  Scenario scenario = in_layout({2, 1}, "plain", 0);
+  scenario.parallel.expert_model_parallel_size = 2;
+  scenario.parallel.moe_expert_rank_capacity_factor = 2;
+  check_same(train_changed(scenario), References(0).of(scenario));
+  scenario.parallel.moe_expert_rank_capacity_factor = 1;
+  CHECK_THAT(message_of([&] { train_changed(scenario, true); }),
+             Catch::Matchers::Contains("rows, and moe_expert_rank_capacity_factor leaves room for"));
+}
+
 TEST_CASE("all tokens to one expert, and experts without any, are right", "[experts]") {
   Transformer model = mixture();
   model.experts.moe_router_topk = 1, model.experts.moe_router_pre_softmax = true;
@@ -292,7 +347,7 @@ TEST_CASE("keys of experts are checked, and what is not modelled is refused by i
         {"num_moe_experts = 4\nmoe_shared_expert_gate = true\n", "moe_shared_expert_intermediate_size as well"},
         {"num_moe_experts = 4\nmoe_router_enable_expert_bias = true\n", "not modelled yet"},
         {"num_moe_experts = 4\nmoe_expert_capacity_factor = 1.0\n", "a capacity of experts is not modelled yet"},
-        {"num_moe_experts = 4\n[parallel]\nexpert_model_parallel_size = 2\n", "expert parallelism is not modelled yet"},
+        {"num_moe_experts = 4\n[parallel]\nexpert_model_parallel_size = 2\n", "divides the 1 ranks of a stage"},
         {"num_moe_experts = 4\n[parallel]\ntensor_model_parallel_size = 2\n", "sequence_parallel"}})
     CHECK_THAT(refusal(text), Contains(says));
   CHECK_THAT(refusal("num_moe_experts = 4\n", {"model.add_bias_linear=true"}), Contains("biases of experts"));

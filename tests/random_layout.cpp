@@ -102,7 +102,8 @@ class Generator {
     instances();
     scatters_ = draw_.coin();
     parallel_.set("scatter_gather_tensors_in_pipeline", scatters_);
-    if (draw_.coin())
+    has_order_ = draw_.coin();
+    if (has_order_)
       parallel_.set("order", cp_ > 1 ? draw_.one_of<std::string>({"tp-cp-pp-dp", "dp-tp-pp-cp", "pp-cp-dp-ep-tp"})
                                      : draw_.one_of<std::string>({"tp-pp-dp", "dp-tp-pp", "pp-cp-dp-ep-tp"}));
     parallel_.set("context_parallel_size", cp_);
@@ -395,6 +396,15 @@ class Generator {
     model_.set("moe_router_load_balancing_type", others_.one_of({"none", "aux_loss", "seq_aux_loss"}));
     model_.set("moe_aux_loss_coeff", others_.one_of({0.0, 0.1}));
     model_.set("moe_z_loss_coeff", others_.one_of({0.0, 0.01}));
+    if (instances_ == 1 && !has_order_ && coin()) {
+      std::int64_t ranks = 1;  // that share the experts
+      for (const std::int64_t some : {6, 5, 4, 3, 2})
+        if (ranks == 1 && count % some == 0 && tp_ * cp_ * dp_ % some == 0 && coin()) ranks = some;
+      parallel_.set("expert_model_parallel_size", ranks);
+      parallel_.set("expert_tensor_parallel_size", 1);
+      parallel_.set("moe_token_dispatcher_type", ranks > 1 || coin() ? "alltoall" : "allgather");
+      if (ranks > 1) parallel_.set("moe_expert_rank_capacity_factor", others_.one_of({0.0, 6.0}));
+    }
     const bool is_shared = coin();
     model_.set("moe_shared_expert_intermediate_size", is_shared ? tp_ * others_.between(1, 3) : 0);
     model_.set("moe_shared_expert_gate", is_shared && coin());
@@ -429,6 +439,7 @@ class Generator {
   std::int64_t dp_ = 1, tp_ = 1, pp_ = 1, vp_ = 1, cp_ = 1, layers_ = 0;
   std::int64_t exchange_ = 1;  // ranks that exchange heads
   std::int64_t instances_ = 1;
+  bool has_order_ = false;
   bool is_bf16_ = false;
   bool has_biases_ = true, recomputes_by_op_ = false;
   bool sequence_parallel_ = false;

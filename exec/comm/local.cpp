@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/bf16.hpp"
+#include "base/error.hpp"
 #include "model/schedule/parcel.hpp"
 
 namespace stretto::local {
@@ -70,11 +71,35 @@ void reduce(Reduction reduction, Dtype dtype, std::int64_t elements, std::span<c
   assert(false && "integers and fp8 are not reduced");
 }
 
+namespace {
+
+void run_rows(const Collective& collective, Dtype dtype, int member, std::span<const Buffers> buffers) {
+  const auto members = static_cast<std::int64_t>(buffers.size());
+  const Buffers& own = buffers[static_cast<std::size_t>(member)];
+  require_fit(collective, own.offsets, members);
+  const std::int64_t bytes = bytes_of(dtype);
+  for (std::int64_t step = 1; step <= members; ++step) {
+    const std::int64_t from = (member + step) % members;
+    const Parcel parcel = parcel_of_rows(collective, own.offsets, members, from, member);
+    const auto* source = static_cast<const std::byte*>(buffers[static_cast<std::size_t>(from)].in);
+    std::memmove(static_cast<std::byte*>(own.out) + parcel.target * bytes, source + parcel.source * bytes,
+                 static_cast<std::size_t>(parcel.elements * bytes));
+  }
+}
+
+}  // namespace
+
+void require_fit(const Collective& collective, const std::int32_t* offsets, std::int64_t members) {
+  if (!fits(collective, offsets, members))
+    throw runtime_failure(std::string(name_of(collective.kind)) + ": offsets of experts' rows leave a buffer");
+}
+
 void run_share(const Collective& collective, Dtype dtype, int member, std::span<const Buffers> buffers, int phase) {
   const auto members = static_cast<std::int64_t>(buffers.size());
   const std::int64_t elements = collective.elements;
   const CollectiveRule rule = rule_of(collective.kind);
   assert(member >= 0 && member < members && phase >= 0 && phase < rule.phases);
+  if (rule.by_rows) return run_rows(collective, dtype, member, buffers);
   assert(rule.one_buffer || elements % members == 0);
   const CollectivePhase& moves = rule.phase[static_cast<std::size_t>(phase)];
   const std::int64_t bytes = bytes_of(dtype);

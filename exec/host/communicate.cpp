@@ -153,7 +153,7 @@ void HostExecutor::State::communicate(Rank& rank, std::uint32_t op, const Collec
   const int self =
       static_cast<int>(std::find(group.members.begin(), group.members.end(), rank.place) - group.members.begin());
   // All members have left the previous meeting when the last of its phases is over.
-  group.buffers[static_cast<std::size_t>(self)] = {operands.front().data, operands.back().data};
+  group.buffers[static_cast<std::size_t>(self)] = local::buffers_of(collective, operands);
   Clock::time_point end = meet(rank, op, group);
   row.transfer = at(end);
   const Dtype dtype = operands.front().dtype;

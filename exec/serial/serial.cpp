@@ -139,7 +139,7 @@ void SerialExecutor::apply_collective(const std::vector<Head>& members) {
                             " meet in different operations: " + label(schedule_, first) + " and " +
                             label(schedule_, op));
     const auto operands = member.rank->operands.of(index_of(member.rank->program, op));
-    buffers.push_back({operands.front().data, operands.back().data});
+    buffers.push_back(local::buffers_of(collective, operands));
     dtype = operands.front().dtype;
   }
   for (int phase = 0; phase < local::phases(collective.kind); ++phase)

@@ -11,9 +11,7 @@ constexpr std::string_view kOff = "0|None|none|null|false|False";
 std::vector<FlagRule> make_rules() {
   return {
       // ---- what is not modelled at all ----
-      {"--expert-model-parallel-size", kRefused, "expert parallelism", "1|0|None"},
       {"--moe-expert-capacity-factor", kRefused, "a capacity of experts", "None|-1|-1.0"},
-      {"--moe-expert-rank-capacity-factor", kRefused, "a capacity of experts", "None"},
       {"--fp8-format", kRefused, "fp8", kOff},
       {"--fp8-hybrid", kRefused, "fp8"},
       {"--fp8-e4m3", kRefused, "fp8"},

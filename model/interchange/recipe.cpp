@@ -279,8 +279,6 @@ class Recipe {
     const auto has = [&](const char* part) { return word.find(part) != std::string::npos; };
     if (key == "num_experts") {
       if (is_on) values["model.num_moe_experts"] = value;
-    } else if (key == "expert_model_parallel_size") {
-      if (is_on && word != "1") refuse_here("expert parallelism", path);
     } else if (key == "fp8" || key == "fp4") {
       if (is_on) refuse_here(key, path);
     } else if (key == "multi_latent_attention") {

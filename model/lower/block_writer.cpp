@@ -81,7 +81,12 @@ void BlockWriter::collective(const std::string& name, Phase phase, CollectiveKin
 
 void BlockWriter::communicate(const std::string& name, Phase phase, const Group& group, CollectiveKind kind,
                               std::int64_t elements, std::vector<Access> accesses) {
-  add(block_, collective_operation(name + suffix_, group, kind, elements, phase, std::move(accesses)));
+  communicate(collective_operation(name, group, kind, elements, phase, std::move(accesses)));
+}
+
+void BlockWriter::communicate(Operation operation) {
+  operation.name += suffix_;
+  add(block_, std::move(operation));
 }
 
 void BlockWriter::exchange(const std::string& name, const std::string& suffix, Phase phase, const Group& ring,

@@ -30,6 +30,7 @@ class BlockWriter {
   void op(const std::string& name, Phase phase, Work work, std::vector<Access> accesses);
   void communicate(const std::string& name, Phase phase, const Group& group, CollectiveKind kind, std::int64_t elements,
                    std::vector<Access> accesses);
+  void communicate(Operation operation);
   // Sends a message `offset` places on round the ring of context parallelism and receives the one that arrives. Both
   // are concurrent, so that no rank waits for another to receive.
   void exchange(const std::string& name, const std::string& suffix, Phase phase, const Group& ring, int offset,

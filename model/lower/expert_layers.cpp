@@ -1,8 +1,23 @@
 #include "model/lower/expert_layers.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace stretto {
+
+namespace {
+
+// Returns the rows of buffers for the rows of a rank's experts: what the key leaves room for, and at most as many as may
+// come, when all ranks' tokens go to these experts.
+std::int64_t capacity_of(const BlockShape& shape, std::int64_t tokens, std::int64_t local) {
+  const std::int64_t topk = shape.model.experts.moe_router_topk,
+                     most = shape.ep.size * tokens * std::min(topk, local);
+  if (shape.expert_capacity == 0) return most;
+  return std::min(most, static_cast<std::int64_t>(std::ceil(double(tokens * topk) * shape.expert_capacity)));
+}
+
+}  // namespace
 
 ExpertLayers::ExpertLayers(Schedule& schedule, BlockWriter& writer, const BlockShape& shape,
                            const std::vector<bool>& layers)
@@ -14,7 +29,10 @@ ExpertLayers::ExpertLayers(Schedule& schedule, BlockWriter& writer, const BlockS
       experts_(model_.num_moe_experts),
       topk_(model_.moe_router_topk),
       hidden_(shape.model.hidden_size),
-      rows_(writer.tokens() * topk_) {
+      tokens_(gathers() ? writer.tokens() : writer.residual_rows()),
+      rows_(tokens_ * topk_),
+      local_(experts_ / shape.ep.size),
+      capacity_(exchanges() ? capacity_of(shape, tokens_, local_) : rows_) {
   add_experts();
   if (model_.has_shared()) add_shared();
 }
@@ -30,37 +48,45 @@ TensorId ExpertLayers::workspace(const std::string& name, std::int64_t rows, std
 }
 
 void ExpertLayers::add_experts() {
-  const std::int64_t tokens = w_.tokens(), part = w_.residual_rows();
+  const std::int64_t part = w_.residual_rows();
   const Dtype wide = w_.statistics_type();
   const BlockWriter::Role statistics{.is_statistics = true}, integers{.is_mask = true};
-  mlp_.width = shape_.model.expert_size() / shape_.tp.size;
+  mlp_.width = shape_.model.expert_size() / (shape_.experts_apart ? 1 : shape_.tp.size);
   mlp_.fc1 = shape_.model.rows_of_fc1(mlp_.width);
   logits_ = kept("router.out", part, experts_, statistics);
   indices_ = kept("router.indices", part, topk_, integers);
   if (model_.has_balance_loss())
     counts_ = kept("router.counts", balance(Pass::forward).sequences, experts_, statistics);
-  offsets_ = kept("experts.offsets", 1, experts_ + 1, integers);
-  positions_ = kept("experts.positions", tokens, topk_, integers);
-  sorted_ = kept("experts.in", rows_, hidden_);
-  weights_ = kept("experts.weights", rows_, 1, statistics);
-  mlp_.fc1_out = kept("experts.fc1.out", rows_, mlp_.fc1);
-  mlp_.act = kept("experts.act", rows_, mlp_.width);
+  offsets_ = kept("experts.offsets", 1, local_ + 1, integers);
+  positions_ = kept("experts.positions", tokens_, topk_, integers);
+  sorted_ = kept("experts.in", capacity_, hidden_);
+  weights_ = kept("experts.weights", capacity_, 1, statistics);
+  mlp_.fc1_out = kept("experts.fc1.out", capacity_, mlp_.fc1);
+  mlp_.act = kept("experts.act", capacity_, mlp_.width);
   probabilities_ = workspace("router.probabilities", part, topk_, wide);
-  if (cuts_tokens()) {
-    all_indices_ = workspace("router.all_indices", tokens, topk_, Dtype::i32);
-    all_probabilities_ = workspace("router.all_probabilities", tokens, topk_, wide);
+  if (gathers()) {
+    all_indices_ = workspace("router.all_indices", tokens_, topk_, Dtype::i32);
+    all_probabilities_ = workspace("router.all_probabilities", tokens_, topk_, wide);
   }
-  fc2_out_ = w_.workspace("experts.fc2.out", rows_, hidden_);
-  sum_ = w_.workspace("experts.sum", tokens, hidden_);
-  if (cuts_tokens()) part_ = w_.workspace("experts.part", part, hidden_);
-  d_sorted_ = w_.workspace("d_experts.in", rows_, hidden_);
-  mlp_.d_act = w_.workspace("d_experts.act", rows_, mlp_.width);
-  mlp_.d_fc1 = w_.workspace("d_experts.fc1", rows_, mlp_.fc1);
-  d_weights_ = workspace("d_experts.weights", rows_, 1, wide);
-  d_all_probabilities_ = workspace("d_router.all_probabilities", tokens, topk_, wide);
-  if (cuts_tokens()) d_probabilities_ = workspace("d_router.probabilities", part, topk_, wide);
+  fc2_out_ = w_.workspace("experts.fc2.out", capacity_, hidden_);
+  sum_ = w_.workspace("experts.sum", tokens_, hidden_);
+  if (gathers()) part_ = w_.workspace("experts.part", part, hidden_);
+  d_sorted_ = w_.workspace("d_experts.in", capacity_, hidden_);
+  mlp_.d_act = w_.workspace("d_experts.act", capacity_, mlp_.width);
+  mlp_.d_fc1 = w_.workspace("d_experts.fc1", capacity_, mlp_.fc1);
+  d_weights_ = workspace("d_experts.weights", capacity_, 1, wide);
+  d_all_probabilities_ = workspace("d_router.all_probabilities", tokens_, topk_, wide);
+  if (gathers()) d_probabilities_ = workspace("d_router.probabilities", part, topk_, wide);
   d_logits_ = workspace("d_router", part, experts_, wide);
   d_router_ = wide == schedule_.compute_dtype ? d_logits_ : w_.workspace("d_router.rounded", part, experts_);
+  if (!exchanges()) return;
+  all_offsets_ = kept("experts.all_offsets", shape_.ep.size, experts_ + 1, integers);
+  own_offsets_ = workspace("experts.own_offsets", 1, experts_ + 1, Dtype::i32);
+  sent_ = w_.workspace("experts.sent", rows_, hidden_);
+  sent_weights_ = workspace("experts.sent_weights", rows_, 1, wide);
+  if (local_ == 1) return;
+  received_ = w_.workspace("experts.received", capacity_, hidden_);
+  received_weights_ = workspace("experts.received_weights", capacity_, 1, wide);
 }
 
 void ExpertLayers::add_shared() {
@@ -118,7 +144,7 @@ BalanceLoss ExpertLayers::balance(Pass pass) const {
 }
 
 View ExpertLayers::gathered(const std::string& name, const View& part, TensorId whole) {
-  if (!cuts_tokens()) return part;
+  if (!gathers()) return part;
   const View all = w_.work(whole);
   w_.communicate(name, Phase::forward, shape_.tp, CollectiveKind::all_gather, all.rows * all.cols,
                  {read(part), write(all)});
@@ -145,26 +171,91 @@ View ExpertLayers::forward(const View& x) {
              all_probabilities = gathered("router.probabilities.all_gather", probabilities, all_probabilities_);
   const View offsets = of_layer(offsets_), positions = of_layer(positions_), sorted = of_layer(sorted_),
              weights = of_layer(weights_), fc1 = of_layer(mlp_.fc1_out), act = of_layer(mlp_.act);
-  w_.op("experts.sort.fprop", Phase::forward, SortTokens{w_.tokens(), topk_, experts_},
-        {read(all_indices), write(offsets), write(positions)});
-  const View tokens = w_.gathered("experts.all_gather", Phase::forward, x);
+  const View own_offsets = exchanges() ? w_.work(own_offsets_) : offsets;
+  w_.op("experts.sort.fprop", Phase::forward, SortTokens{tokens_, topk_, experts_},
+        {read(all_indices), write(own_offsets), write(positions)});
+  if (exchanges()) {
+    const View all = of_layer(all_offsets_);
+    w_.communicate("experts.offsets.all_gather", Phase::forward, shape_.ep, CollectiveKind::all_gather,
+                   all.rows * all.cols, {read(own_offsets), write(all)});
+    w_.op("experts.count.fprop", Phase::forward,
+          CountRows{shape_.ep.size, experts_, local_, capacity_, shape_.ep.place * Expr(local_)},
+          {read(all), write(offsets)});
+  }
+  const View tokens = gathers() ? w_.gathered("experts.all_gather", Phase::forward, x) : x;
+  const View rows = exchanges() ? w_.work(sent_) : sorted, of_rows = exchanges() ? w_.work(sent_weights_) : weights;
   w_.op("experts.permute.fprop", Phase::forward, permute(Pass::forward, hidden_),
-        {read(positions), read(tokens), write(sorted)});
+        {read(positions), read(tokens), write(rows)});
   w_.op("experts.permute_weights.fprop", Phase::forward, permute(Pass::forward, 1, true),
-        {read(positions), read(all_probabilities), write(weights)});
+        {read(positions), read(all_probabilities), write(of_rows)});
+  dispatch("experts", Phase::forward, rows, received_, sorted);
+  dispatch("experts.weights", Phase::forward, of_rows, received_weights_, weights);
 
   w_.op("experts.fc1.fprop", Phase::forward, product(Pass::forward, mlp_.fc1, hidden_),
         {read(sorted), read(weight("experts.fc1.weight")), read(offsets), write(fc1)});
-  w_.op("experts.act.fprop", Phase::forward, activation(Pass::forward), {read(fc1), read(weights), write(act)});
+  activate("experts.act.fprop", Pass::forward, {read(fc1), read(weights), write(act)});
+  const View results = w_.work(fc2_out_);
   w_.op("experts.fc2.fprop", Phase::forward, product(Pass::forward, hidden_, mlp_.width),
-        {read(act), read(weight("experts.fc2.weight")), read(offsets), write(w_.work(fc2_out_))});
+        {read(act), read(weight("experts.fc2.weight")), read(offsets), write(results)});
+  const View back = exchanges() ? w_.work(sent_) : results;
+  combine("experts", Phase::forward, results, received_, back);
   w_.op("experts.unpermute.fprop", Phase::forward, permute(Pass::backward, hidden_),
-        {read(positions), read(w_.work(fc2_out_)), write(w_.work(sum_))});
-  const View out = w_.summed("experts", Phase::forward, w_.work(sum_), w_.work(cuts_tokens() ? part_ : sum_));
+        {read(positions), read(back), write(w_.work(sum_))});
+  const View out = gathers() || !cuts_tokens()
+                       ? w_.summed("experts", Phase::forward, w_.work(sum_), w_.work(gathers() ? part_ : sum_))
+                       : w_.work(sum_);
   if (model_.has_shared())
     w_.op("shared.add.fprop", Phase::forward, Elementwise{ElementwiseFn::accumulate, part, hidden_},
           {read(model_.moe_shared_expert_gate ? w_.work(gated_) : w_.work(shared_out_)), accumulate(out)});
   return out;
+}
+
+void ExpertLayers::activate(const std::string& name, Pass pass, std::vector<Access> accesses) {
+  WeightedActivation work{pass, rows_, mlp_.width, shape_.model.swiglu};
+  if (exchanges()) {
+    work.groups = local_;
+    work.capacity = capacity_;
+    accesses.insert(accesses.begin(), read(of_layer(offsets_)));
+  }
+  w_.op(name, pass == Pass::forward ? Phase::forward : Phase::dgrad, work, std::move(accesses));
+}
+
+SortByExpert ExpertLayers::sort(Pass pass, std::int64_t cols) const {
+  return {pass, shape_.ep.size, experts_, local_, rows_, capacity_, cols, shape_.ep.place * Expr(local_)};
+}
+
+void ExpertLayers::exchange(const std::string& name, Phase phase, CollectiveKind kind, const View& from,
+                            const View& to) {
+  Operation operation = collective_operation(name, shape_.ep, kind, rows_ * from.cols, phase,
+                                             {read(from), read(of_layer(all_offsets_)), write(to)});
+  auto& collective = std::get<Collective>(operation.work);
+  collective.experts = experts_;
+  collective.cols = from.cols;
+  collective.capacity = capacity_ * from.cols;
+  w_.communicate(std::move(operation));
+}
+
+// Rows of one expert have come in order.
+void ExpertLayers::dispatch(const std::string& name, Phase phase, const View& rows, TensorId received,
+                            const View& sorted) {
+  if (!exchanges()) return;
+  const char* pass = phase == Phase::forward ? ".fprop" : ".dgrad";
+  const View came = local_ > 1 ? w_.work(received) : sorted;
+  exchange(name + ".dispatch" + pass, phase, CollectiveKind::dispatch, rows, came);
+  if (local_ > 1)
+    w_.op(name + ".sort_by_expert" + pass, phase, sort(Pass::forward, rows.cols),
+          {read(of_layer(all_offsets_)), read(came), write(sorted)});
+}
+
+void ExpertLayers::combine(const std::string& name, Phase phase, const View& sorted, TensorId received,
+                           const View& rows) {
+  if (!exchanges()) return;
+  const char* pass = phase == Phase::forward ? ".fprop" : ".dgrad";
+  const View back = local_ > 1 ? w_.work(received) : sorted;
+  if (local_ > 1)
+    w_.op(name + ".sort_by_rank" + pass, phase, sort(Pass::backward, rows.cols),
+          {read(of_layer(all_offsets_)), read(sorted), write(back)});
+  exchange(name + ".combine" + pass, phase, CollectiveKind::combine, back, rows);
 }
 
 void ExpertLayers::shared_activation(Pass pass) {
@@ -231,9 +322,11 @@ void ExpertLayers::shared_backward(const View& dy, const View& x) {
 // Adds to the gradient of x.
 void ExpertLayers::router_backward(const View& x, const View& dx) {
   View d_probabilities = w_.work(d_all_probabilities_);
+  const View d_weights = w_.work(exchanges() ? sent_weights_ : d_weights_);
+  combine("experts.weights", Phase::dgrad, w_.work(d_weights_), received_weights_, d_weights);
   w_.op("experts.permute_weights.dgrad", Phase::dgrad, permute(Pass::backward, 1, true),
-        {read(of_layer(positions_)), read(w_.work(d_weights_)), write(d_probabilities)});
-  if (cuts_tokens()) {
+        {read(of_layer(positions_)), read(d_weights), write(d_probabilities)});
+  if (gathers()) {
     const View part = w_.work(d_probabilities_);
     w_.communicate("router.probabilities.reduce_scatter", Phase::dgrad, shape_.tp, CollectiveKind::reduce_scatter,
                    d_probabilities.rows * d_probabilities.cols, {read(d_probabilities), write(part)});
@@ -257,23 +350,28 @@ View ExpertLayers::backward(const View& dy, const View& x, const View& all, cons
   if (model_.has_shared()) shared_backward(dy, x);
   const View offsets = of_layer(offsets_), positions = of_layer(positions_), sorted = of_layer(sorted_),
              d_sorted = w_.work(d_sorted_), d_act = w_.work(mlp_.d_act), d_fc1 = w_.work(mlp_.d_fc1);
-  const View d_tokens = w_.gathered("experts.all_gather_dgrad", Phase::dgrad, dy);
+  const View d_tokens = gathers() ? w_.gathered("experts.all_gather_dgrad", Phase::dgrad, dy) : dy;
+  const View d_rows = exchanges() ? w_.work(sent_) : d_sorted;
   w_.op("experts.unpermute.dgrad", Phase::dgrad, permute(Pass::forward, hidden_),
-        {read(positions), read(d_tokens), write(d_sorted)});
+        {read(positions), read(d_tokens), write(d_rows)});
+  dispatch("experts", Phase::dgrad, d_rows, received_, d_sorted);
   w_.op("experts.fc2.dgrad", Phase::dgrad, product(Pass::dgrad, hidden_, mlp_.width),
         {read(d_sorted), read(weight("experts.fc2.weight")), read(offsets), write(d_act)});
   add_to_gradient("experts.fc2.wgrad", product(Pass::wgrad, hidden_, mlp_.width),
                   {read(d_sorted), read(of_layer(mlp_.act)), read(offsets)}, "experts.fc2.weight");
-  w_.op(
-      "experts.act.dgrad", Phase::dgrad, activation(Pass::dgrad),
+  activate(
+      "experts.act.dgrad", Pass::dgrad,
       {read(d_act), read(of_layer(mlp_.fc1_out)), read(of_layer(weights_)), write(d_fc1), write(w_.work(d_weights_))});
   w_.op("experts.fc1.dgrad", Phase::dgrad, product(Pass::dgrad, mlp_.fc1, hidden_),
         {read(d_fc1), read(weight("experts.fc1.weight")), read(offsets), write(d_sorted)});
   add_to_gradient("experts.fc1.wgrad", product(Pass::wgrad, mlp_.fc1, hidden_),
                   {read(d_fc1), read(sorted), read(offsets)}, "experts.fc1.weight");
+  combine("experts", Phase::dgrad, d_sorted, received_, d_rows);
+  const bool is_whole = gathers() || !cuts_tokens();
+  const View sum = is_whole ? all : part;
   w_.op("experts.permute.dgrad", Phase::dgrad, permute(Pass::backward, hidden_),
-        {read(positions), read(d_sorted), write(all)});
-  const View dx = w_.summed("experts.dgrad", Phase::dgrad, all, part);
+        {read(positions), read(d_rows), write(sum)});
+  const View dx = is_whole ? w_.summed("experts.dgrad", Phase::dgrad, all, part) : part;
   router_backward(x, dx);
   if (model_.has_shared())
     w_.op("shared.add.dgrad", Phase::dgrad, Elementwise{ElementwiseFn::accumulate, x.rows, hidden_},

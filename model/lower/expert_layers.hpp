@@ -6,11 +6,18 @@
 
 namespace stretto {
 
-// Writes the MLP of layers with experts, as Megatron-LM's MoELayer with its all-gather dispatcher: a shared expert on
-// its own; the router, on this rank's tokens; tokens, indices and probabilities gathered over tp; copies of tokens
-// sorted by expert; fc1, the activation times the probability, and fc2 of every expert, cut over tp like dense ones;
-// and the sum of a token's copies, reduce-scattered over tp. T·topk rows whatever the router says. References are
-// borrowed and must outlive this.
+// Writes the MLP of layers with experts, as Megatron-LM's MoELayer: a shared expert on its own; the router, on this
+// rank's tokens; copies of tokens sorted by expert; fc1, the activation times the probability, and fc2 of every expert;
+// and the sum of a token's copies.
+//
+// Where tp cuts every expert like dense MLPs, tokens, indices and probabilities are gathered over tp first, and sums
+// reduce-scattered over tp (the all-gather dispatcher). T·topk rows whatever the router says.
+//
+// Where experts are whole, each rank sorts the copies of its R tokens. Where ranks share them (`ep`), ranks exchange the
+// offsets of their rows, the rows and their probabilities, and sort by expert those that come (the all-to-all
+// dispatcher). How many come depends on the router: buffers have room for `capacity_` rows.
+//
+// References are borrowed and must outlive this.
 class ExpertLayers {
  public:
   // Adds activations and workspaces. `layers`: [layer] whether it has experts; empty: all have.
@@ -38,12 +45,22 @@ class ExpertLayers {
   void shared_backward(const View& dy, const View& x);
   void router_backward(const View& x, const View& dx);
   void shared_activation(Pass pass);
-  GroupedGemm product(Pass pass, std::int64_t n, std::int64_t k) const { return {pass, experts_, rows_, n, k}; }
-  Permute permute(Pass pass, std::int64_t cols, bool apart = false) const {
-    return {pass, w_.tokens(), topk_, cols, apart};
+  GroupedGemm product(Pass pass, std::int64_t n, std::int64_t k) const {
+    return {pass, local_, rows_, n, k, exchanges() ? capacity_ : 0};
   }
-  WeightedActivation activation(Pass pass) const { return {pass, rows_, mlp_.width, shape_.model.swiglu}; }
-  // All-gathers [R,cols] of tensor-parallel ranks; `part` itself when R = T.
+  Permute permute(Pass pass, std::int64_t cols, bool apart = false) const {
+    return {pass, tokens_, topk_, cols, apart};
+  }
+  void activate(const std::string& name, Pass pass, std::vector<Access> accesses);
+  // Sends `rows`, sorted by expert, to the ranks that have the experts. Those that come are `sorted` by expert; before
+  // that they lie in `received`.
+  void dispatch(const std::string& name, Phase phase, const View& rows, TensorId received, const View& sorted);
+  // The way back.
+  void combine(const std::string& name, Phase phase, const View& sorted, TensorId received, const View& rows);
+  void exchange(const std::string& name, Phase phase, CollectiveKind kind, const View& from, const View& to);
+  SortByExpert sort(Pass pass, std::int64_t cols) const;
+  bool exchanges() const { return shape_.ep.exists(); }
+  // All-gathers [R,cols] of tensor-parallel ranks that cut every expert; otherwise `part` itself.
   View gathered(const std::string& name, const View& part, TensorId whole);
   TensorId kept(const std::string& name, std::int64_t rows, std::int64_t cols, BlockWriter::Role role = {}) const;
   TensorId workspace(const std::string& name, std::int64_t rows, std::int64_t cols, Dtype dtype) const;
@@ -51,17 +68,23 @@ class ExpertLayers {
   View weight(const char* name) const { return w_.parameter(name, Coord::layer); }
   void add_to_gradient(const std::string& name, const Work& work, std::vector<Access> read_by_it, const char* weight);
   bool cuts_tokens() const { return shape_.sequence_parallel; }
+  bool gathers() const { return cuts_tokens() && !shape_.experts_apart; }
 
   Schedule& schedule_;
   BlockWriter& w_;
   const BlockShape& shape_;
   const Experts& model_;
   const std::vector<bool> layers_;
-  const std::int64_t experts_, topk_, hidden_, rows_;  // rows_: T·topk
+  const std::int64_t experts_, topk_, hidden_;
+  // Tokens that this rank sorts, and their copies; its experts; room for the rows of these experts. Where ranks share
+  // experts, this rank's experts get rows_ rows when all have equally many.
+  const std::int64_t tokens_, rows_, local_, capacity_;
   Mlp mlp_, shared_;
   TensorId logits_ = 0, indices_ = 0, counts_ = 0, offsets_ = 0, positions_ = 0, sorted_ = 0, weights_ = 0;
+  TensorId all_offsets_ = 0;  // of the ranks that share experts
   // Workspaces forward.
   TensorId probabilities_ = 0, all_indices_ = 0, all_probabilities_ = 0, fc2_out_ = 0, sum_ = 0, part_ = 0;
+  TensorId own_offsets_ = 0, sent_ = 0, received_ = 0, sent_weights_ = 0, received_weights_ = 0;
   TensorId shared_sum_ = 0, shared_out_ = 0, gate_ = 0, gated_ = 0;  // shared_out_ and gate_ are kept with a gate
   // Workspaces backward.
   TensorId d_sorted_ = 0, d_weights_ = 0, d_all_probabilities_ = 0, d_probabilities_ = 0, d_logits_ = 0;

@@ -21,6 +21,16 @@ void add_mesh(Schedule& schedule, const Scenario& scenario) {
     if (size > 1 || axis == Coord::dp) axes.insert(axes.begin(), {axis, size});
   }
   schedule.mesh = Mesh(axes);
+  if (scenario.model.experts.any() && p.experts_apart()) {
+    // Megatron-LM numbers the ranks of experts by the same order. Stages are the same ranks: pp comes last in it.
+    Mesh::Decomposition of_experts;
+    if (p.pipeline_model_parallel_size > 1) of_experts.push_back({Coord::pp, p.pipeline_model_parallel_size});
+    of_experts.push_back({Coord::edp, p.expert_dp()});
+    of_experts.push_back({Coord::ep, p.expert_model_parallel_size});
+    const std::size_t ep = p.order.find("ep"), dp = p.order.find("dp");
+    if (ep != std::string::npos && dp < ep) std::swap(of_experts[of_experts.size() - 2], of_experts.back());
+    schedule.mesh.add_decomposition(std::move(of_experts));
+  }
   const std::int64_t ranks = p.ranks();
   schedule.placement.ranks_per_device =
       scenario.cluster.ranks_per_device > 0 ? std::min(scenario.cluster.ranks_per_device, ranks) : ranks;
@@ -126,6 +136,11 @@ Groups add_groups(Schedule& schedule, const Scenario& scenario) {
     schedule.communicators[groups.tp.communicator].joins_tokens = true;
   }
   add_context_groups(schedule, scenario, groups.cp);
+  if (scenario.model.experts.any() && p.experts_apart()) {
+    if (p.expert_dp() > 1) groups.edp = add_with_lane("edp", {Coord::edp});
+    if (p.expert_dp() > 1 && shards_units(scenario)) groups.edp_gather = add_with_lane("edp.gather", {Coord::edp});
+    if (p.expert_model_parallel_size > 1) groups.ep = add_with_lane("ep", {Coord::ep});
+  }
   if (scenario.model.experts.has_balance_loss() && p.tensor_model_parallel_size * p.context_parallel_size > 1)
     groups.sharing_tokens = add_with_lane("router", {Coord::tp, Coord::cp, Coord::cp_exchange});
   return groups;

@@ -30,7 +30,18 @@ std::vector<ParameterClass> parameter_classes(Schedule&, const Scenario& scenari
     return ties && (p.name == "wte.weight" || p.name == kTiedHeadWeight);
   };
   tied.is_tied = true;
-  return {std::move(own), std::move(replicated), std::move(of_heads), std::move(tied)};
+  std::vector<ParameterClass> classes = {own, std::move(replicated), std::move(of_heads), std::move(tied)};
+  if (!scenario.model.experts.any() || !parallel.experts_apart()) return classes;
+  // Gradients of experts are sums over the tokens of all ranks that send them some; other ranks have equal experts.
+  ParameterClass experts = own;
+  experts.suffix = ".experts";
+  experts.holds = [](const Parameter& p) { return p.experts > 0; };
+  experts.data = groups.edp;
+  experts.gather = groups.edp_gather;
+  experts.instances = {};
+  experts.shards = parallel.shards_optimizer() ? parallel.expert_dp() : 1;
+  classes.push_back(std::move(experts));
+  return classes;
 }
 
 std::size_t class_of(const std::vector<ParameterClass>& classes, const Parameter& parameter) {

@@ -76,7 +76,7 @@ std::vector<StatePiece> add_model_arrays(StateMap& state, const std::vector<Para
     if (!is_new) continue;
     const Initial initial = initial_of(p, scenario);
     state.arrays.push_back({p.name, saved[i].rows, saved[i].cols, initial.mean, initial.deviation});
-    state.arrays.back().cuts = cuts_of(p, scenario.parallel.tensor_model_parallel_size);
+    state.arrays.back().cuts = cuts_of(p, scenario.parallel);
   }
   return pieces;
 }
@@ -112,11 +112,11 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Low
       const std::size_t begin = result.parts.size();
       const ModelChunk& chunk = chunks[static_cast<std::size_t>(piece)];
       for (const std::size_t i : parameters_of(all, chunk)) {
-        result.parts.push_back(part_of(all[i], parallel.tensor_model_parallel_size));
+        result.parts.push_back(part_of(all[i], parallel));
         whole.push_back(i);
       }
       if (is_tied && chunk.has_head) {
-        result.parts.push_back(part_of(all.front(), parallel.tensor_model_parallel_size));
+        result.parts.push_back(part_of(all.front(), parallel));
         result.parts.back().name = kTiedHeadWeight;
         whole.push_back(0);
       }

@@ -4,8 +4,18 @@
 
 namespace stretto {
 
-Parameter part_of(const Parameter& whole, std::int64_t tp) {
+Parameter part_of(const Parameter& whole, const Parallel& parallel) {
+  const std::int64_t tp = parallel.tensor_model_parallel_size;
   Parameter part = whole;
+  if (whole.experts > 0 && parallel.experts_apart()) {
+    const std::int64_t ranks = parallel.expert_model_parallel_size;
+    assert(whole.experts % ranks == 0 && parallel.expert_tp() == 1);
+    part.experts /= ranks;
+    part.rows /= ranks;
+    part.segments.resize(part.segments.size() / static_cast<std::size_t>(ranks));
+    part.shard = Shard::none;
+    return part;
+  }
   if (whole.shard == Shard::none || tp == 1) return part;
   // The bias of a column-parallel layer is one row, cut along its elements.
   std::int64_t& extent = whole.shard == Shard::rows && whole.rows > 1 ? part.rows : part.cols;
@@ -18,7 +28,12 @@ Parameter part_of(const Parameter& whole, std::int64_t tp) {
   return part;
 }
 
-std::vector<ArrayCut> cuts_of(const Parameter& whole, std::int64_t tp) {
+std::vector<ArrayCut> cuts_of(const Parameter& whole, const Parallel& parallel) {
+  const std::int64_t tp = parallel.tensor_model_parallel_size;
+  if (whole.experts > 0 && parallel.experts_apart()) {
+    const std::int64_t part = whole.elements() / parallel.expert_model_parallel_size;
+    return {{Expr(Coord::ep) * Expr(part), 1, part, part}};
+  }
   if (whole.shard == Shard::none || tp == 1) return {{0, 1, whole.elements(), whole.elements()}};
   if (whole.shard == Shard::columns) {
     assert(whole.segments.empty());

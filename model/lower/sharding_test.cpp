@@ -16,12 +16,18 @@ Parameter make(std::int64_t rows, std::int64_t cols, Shard shard, std::vector<st
   return p;
 }
 
+Parallel over(std::int64_t tp) {
+  Parallel parallel;
+  parallel.tensor_model_parallel_size = tp;
+  return parallel;
+}
+
 // Returns the indices in the whole of the elements of rank t's part.
 std::vector<std::int64_t> numbers_of(const Parameter& whole, std::int64_t tp, std::int64_t t) {
   Coordinates at;
   at[Coord::tp] = t;
   std::vector<std::int64_t> numbers;
-  for (const ArrayCut& cut : cuts_of(whole, tp))
+  for (const ArrayCut& cut : cuts_of(whole, over(tp)))
     for (std::int64_t i = 0; i < cut.rows; ++i)
       for (std::int64_t j = 0; j < cut.cols; ++j) numbers.push_back(cut.begin.eval(at) + i * cut.ld + j);
   return numbers;
@@ -36,7 +42,7 @@ TEST_CASE("the parts of a parameter are the whole, each element once", "[lower]"
     for (const std::int64_t tp : {1, 2, 3}) {
       CAPTURE(whole.rows, whole.cols, tp);
       if ((whole.shard == Shard::columns ? whole.cols : std::max(whole.rows, whole.cols)) % tp != 0) continue;
-      const Parameter part = part_of(whole, tp);
+      const Parameter part = part_of(whole, over(tp));
       CHECK(part.elements() * tp == whole.elements());
       std::set<std::int64_t> seen;
       for (std::int64_t t = 0; t < tp; ++t) {
@@ -61,7 +67,7 @@ TEST_CASE("columns are cut row by row", "[lower]") {
 
 TEST_CASE("what is not cut is the same everywhere", "[lower]") {
   const Parameter norm = make(1, 7, Shard::none);
-  CHECK(part_of(norm, 4).elements() == 7);
+  CHECK(part_of(norm, over(4)).elements() == 7);
   CHECK(numbers_of(norm, 4, 3) == numbers_of(norm, 1, 0));
   CHECK(is_replicated(norm, 4));
   CHECK_FALSE(is_replicated(norm, 1));

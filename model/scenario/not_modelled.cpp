@@ -14,17 +14,19 @@ struct Names {
   std::string_view names;
 };
 
-// Keys that Stretto has are left out (fp8_param_gather), and those of [model] are skipped below. Names are those of
+// Keys that Stretto has are skipped below. Names are those of
 // Megatron-LM d98e8a64
 // (megatron/training/arguments.py, megatron/core/transformer/transformer_config.py), whose keys NeMo and
 // Megatron-Bridge have too; of torchtitan (config/job_config.py); and of Hugging Face's configurations of Mixtral,
 // Qwen-MoE, DeepSeek, DBRX, OLMoE, Granite-MoE, gpt-oss and Llama 4. Precisions are those of Megatron-Bridge's recipes.
 constexpr Names kNotModelled[] = {
     {"expert parallelism is not modelled yet",
-     "expert_model_parallel_* expert_tensor_* expert_parallel_* overlap_moe_* moe_token_dispatcher_type "
-     "moe_flex_dispatcher_* moe_enable_deepep moe_shared_expert_overlap"},
-    {"a capacity of experts is not modelled yet",
-     "moe_expert_capacity_* moe_expert_rank_capacity_* moe_pad_expert_* moe_token_drop_*"},
+     "expert_parallel_*"},
+    {"this overlap of expert parallelism is not modelled yet",
+     "overlap_moe_* moe_shared_expert_overlap overlap_dispatch_backward_* ep_overlap_* delay_wgrad_compute"},
+    {"this dispatcher of experts is not modelled yet", "moe_flex_dispatcher_* moe_enable_deepep"},
+    {"a capacity of experts that drops tokens is not modelled yet",
+     "moe_expert_capacity_* moe_pad_expert_* moe_token_drop_*"},
     {"this of experts is not modelled yet",
      "num_experts num_experts_per_* num_local_experts num_shared_experts n_routed_experts n_shared_experts "
      "experts_per_token moe moe_* shared_expert_* router_aux_loss_coef router_jitter_noise first_k_dense_replace "
@@ -59,8 +61,9 @@ std::string not_modelled(std::string_view name) {
   while (name.starts_with('-')) name.remove_prefix(1);
   std::string key;
   for (const unsigned char letter : name) key += letter == '-' ? '_' : static_cast<char>(std::tolower(letter));
-  for (const ScenarioKey& row : scenario_keys_of("model"))
-    if (key == row.name) return "";
+  for (const char* section : kSectionsOfKeys)
+    for (const ScenarioKey& row : scenario_keys_of(section))
+      if (key == row.name) return "";
   for (const Names& list : kNotModelled)
     if (holds(list.names, key)) return list.why;
   return "";

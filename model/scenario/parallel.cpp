@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 
@@ -158,6 +160,47 @@ Parallel read_parallel(TomlTable table) {
   return parallel;
 }
 
+// How experts lie on the ranks of a stage (Megatron-LM, core/parallel_state.py).
+void check_ranks_of_experts(const TomlTable& table, const Transformer& model, const Parallel& parallel) {
+  const std::int64_t ep = parallel.expert_model_parallel_size, etp = parallel.expert_tp(),
+                     tp = parallel.tensor_model_parallel_size, ranks = parallel.replicas() * tp,
+                     count = model.experts.num_moe_experts;
+  if (count == 0) {
+    for (const auto& [key, is_asked] : {std::pair{"expert_model_parallel_size", ep > 1},
+                                        {"expert_tensor_parallel_size", etp != tp},
+                                        {"moe_expert_rank_capacity_factor",
+                                         parallel.moe_expert_rank_capacity_factor > 0}})
+      if (is_asked) throw table.failure(key, "expected num_moe_experts as well, got a model of dense MLPs");
+    return;
+  }
+  if (count % ep != 0)
+    throw table.failure("expert_model_parallel_size",
+                        "expected a divisor of num_moe_experts " + number(count) + ", got " + number(ep));
+  if (ranks % (ep * etp) != 0)
+    throw table.failure("expert_model_parallel_size",
+                        "expected a number that times expert_tensor_parallel_size " + number(etp) + " divides the " +
+                            number(ranks) + " ranks of a stage, got " + number(ep));
+  if (ep > 1 ? etp != 1 : etp != 1 && etp != tp)
+    throw table.failure("expert_tensor_parallel_size",
+                        std::string("expected 1") + (ep > 1 ? "" : " or tensor_model_parallel_size " + number(tp)) +
+                            ", got " + number(etp) + ": experts that are shared and cut are not modelled yet");
+  if (parallel.moe_token_dispatcher_type == TokenDispatcher::allgather && ep > 1)
+    throw table.failure("moe_token_dispatcher_type",
+                        "expected \"alltoall\" with expert_model_parallel_size " + number(ep) +
+                            ", got \"allgather\", which is not modelled yet for experts that ranks share");
+  if (const double factor = parallel.moe_expert_rank_capacity_factor; factor != 0 && factor < 1)
+    throw table.failure("moe_expert_rank_capacity_factor",
+                        "expected 0, or 1 or more, got " + fmt::format("{:g}", factor) + ": no token is dropped");
+  if (!parallel.experts_apart()) return;
+  if (parallel.num_distributed_optimizer_instances > 1)
+    throw table.failure("num_distributed_optimizer_instances",
+                        "expected 1 where experts have ranks of their own, got " +
+                            number(parallel.num_distributed_optimizer_instances) + ", which is not modelled yet");
+  if (parallel.pipeline_model_parallel_size > 1 && axes_in_order(parallel).back() != Coord::pp)
+    throw table.failure("order", "expected pp last where experts have ranks of their own, got \"" + parallel.order +
+                                     "\", which is not modelled yet");
+}
+
 // Dimensions that tensor parallelism cuts must be divisible, as in Megatron-LM; the vocabulary is padded.
 void check_layout(const TomlTable& table, const Transformer& model, const Parallel& parallel) {
   const std::int64_t tp = parallel.tensor_model_parallel_size;
@@ -169,11 +212,12 @@ void check_layout(const TomlTable& table, const Transformer& model, const Parall
   divide("num_attention_heads", model.num_attention_heads);
   divide("num_query_groups", model.kv_heads());
   divide("ffn_hidden_size", model.ffn_hidden_size);
-  if (model.experts.any()) divide("moe_ffn_hidden_size", model.expert_size());
+  if (model.experts.any() && !parallel.experts_apart()) divide("moe_ffn_hidden_size", model.expert_size());
   divide("moe_shared_expert_intermediate_size", model.experts.moe_shared_expert_intermediate_size);
   if (model.experts.any() && tp > 1 && !parallel.sequence_parallel)
     throw table.failure("sequence_parallel", "expected true with num_moe_experts and tensor_model_parallel_size " +
                                                  number(tp) + ", as Megatron-LM trains experts, got false");
+  check_ranks_of_experts(table, model, parallel);
   const std::int64_t cp = parallel.context_parallel_size;
   if (cp > 1 && model.seq_length % (2 * cp) != 0)
     throw table.failure("context_parallel_size", "expected a seq_length that 2 x context_parallel_size " +

@@ -5,6 +5,9 @@ namespace stretto {
 namespace {
 
 using S = Scenario&;
+using CS = const Scenario&;
+
+bool has_ranks_of_experts(CS s) { return s.model.experts.any(); }
 
 }  // namespace
 
@@ -46,6 +49,46 @@ std::vector<ScenarioKey> parallel_keys() {
        .meaning = "between the cut layers, norms and residuals work on a share of the tokens each; all-reduces become "
                   "reduce-scatters and all-gathers",
        .megatron = {.name = "--sequence-parallel", .given = true, .absent = false},
+       .record = Record::none},
+      {.name = "expert_model_parallel_size",
+       .field = [](S s) -> Field { return &s.parallel.expert_model_parallel_size; },
+       .bounds = up_to(kMaxRanks),
+       .range = "divides `num_moe_experts`, and with `expert_tensor_parallel_size` the ranks of a stage; above 1 "
+                "needs `expert_tensor_parallel_size = 1`, an `order` that ends in pp, and one instance of the optimizer",
+       .meaning = "ranks that share the experts of every layer: each has as many, and gets the rows of their tokens from "
+                  "the others. They are neighbours, whatever cuts the dense layers (unless `order` has dp before ep); "
+                  "the other ranks of the stage have equal experts, whose gradients are summed over those alone, and "
+                  "the optimizer's shards go over them",
+       .megatron = {"--expert-model-parallel-size"},
+       .acts = has_ranks_of_experts,
+       .record = Record::none},
+      {.name = "expert_tensor_parallel_size",
+       .field = [](S s) -> Field { return &s.parallel.expert_tensor_parallel_size; },
+       .bounds = {.min = 0, .max = double(kMaxTensorParallel)},
+       .get = [](CS s) -> KeyValue { return s.parallel.expert_tp(); },
+       .by_default = "`tensor_model_parallel_size`",
+       .range = "1, or `tensor_model_parallel_size`",
+       .meaning = "ranks that cut every expert between them",
+       .megatron = {"--expert-tensor-parallel-size"},
+       .acts = has_ranks_of_experts,
+       .record = Record::none},
+      {.name = "moe_token_dispatcher_type",
+       .field = [](S s) -> Field { return WordField::of(s.parallel.moe_token_dispatcher_type); },
+       .range = "`\"allgather\"` needs `expert_model_parallel_size = 1`",
+       .meaning = "how tokens reach the ranks of their experts: ranks that cut every expert gather all tokens; or each "
+                  "token's copies go to the ranks of its experts (Megatron-LM's default is `\"allgather\"`)",
+       .megatron = {"--moe-token-dispatcher-type"},
+       .acts = [](CS s) { return has_ranks_of_experts(s) && s.parallel.expert_model_parallel_size > 1; },
+       .record = Record::none},
+      {.name = "moe_expert_rank_capacity_factor",
+       .field = [](S s) -> Field { return &s.parallel.moe_expert_rank_capacity_factor; },
+       .bounds = {.min = 0, .max = 1e6},
+       .by_default = "0: for whatever the router says",
+       .range = "0, or 1 or more; with `expert_model_parallel_size` above 1",
+       .meaning = "rows that a rank's experts have room for, over the tokens of a rank times `moe_router_topk`, which they "
+                  "get when all experts have equally many. More rows are an error: no token is dropped",
+       .megatron = {"--moe-expert-rank-capacity-factor"},
+       .acts = [](CS s) { return has_ranks_of_experts(s) && s.parallel.expert_model_parallel_size > 1; },
        .record = Record::none},
       {.name = "cp_comm_type",
        .field = nullptr,

@@ -36,6 +36,10 @@ const char* name_of(Coord coord) {
       return "cp";
     case Coord::cp_exchange:
       return "cp_exchange";
+    case Coord::edp:
+      return "edp";
+    case Coord::ep:
+      return "ep";
     case Coord::tp:
       return "tp";
   }

@@ -280,12 +280,33 @@ struct ListOperands {
     return {{positions, rows, x}, ""};
   }
 
+  OperandList operator()(const CountRows& c) const {
+    if (c.ranks < 1 || c.local < 1 || c.capacity < 1) return bad("dimensions must be positive");
+    if (c.experts != c.ranks * c.local) return bad("every rank must have equally many experts");
+    return {{vector_of("all", "R", c.ranks * (c.experts + 1), Type::i32),
+             vector_of("offsets", "W", c.local + 1, Type::i32)},
+            ""};
+  }
+
+  OperandList operator()(const SortByExpert& s) const {
+    if (s.ranks < 1 || s.local < 1 || s.rows < 1 || s.cols < 1) return bad("dimensions must be positive");
+    if (s.experts != s.ranks * s.local) return bad("every rank must have equally many experts");
+    if (s.capacity < s.rows) return bad("capacity must be at least rows");
+    if (s.pass != Pass::forward && s.pass != Pass::backward) return bad("it has a way there and a way back");
+    const bool is_forward = s.pass == Pass::forward;
+    return {{vector_of("all", "R", s.ranks * (s.experts + 1), Type::i32),
+             {is_forward ? "received" : "sorted", "R", s.capacity, s.cols},
+             {is_forward ? "sorted" : "received", "W", s.capacity, s.cols}},
+            ""};
+  }
+
   OperandList operator()(const GroupedGemm& g) const {
     if (g.groups < 1 || g.rows < 1 || g.n < 1 || g.k < 1) return bad("dimensions must be positive");
     if (g.pass == Pass::backward) return bad("its gradients are two products");
+    if (g.capacity != 0 && g.capacity < g.rows) return bad("capacity must be at least rows");
     const OperandSpec offsets = vector_of("offsets", "R", g.groups + 1, Type::i32);
     const auto rows = [&](const char* name, const char* modes, std::int64_t cols) {
-      return OperandSpec{name, modes, g.rows, cols};
+      return OperandSpec{name, modes, g.matrix_rows(), cols};
     };
     const auto weights = [&](const char* name, const char* modes) {
       return OperandSpec{name, modes, g.groups * g.n, g.k};
@@ -300,14 +321,18 @@ struct ListOperands {
   OperandList operator()(const WeightedActivation& w) const {
     if (w.rows < 1 || w.cols < 1) return bad("dimensions must be positive");
     if (has_wgrad(w.pass)) return bad("an activation has no weights");
+    if (w.capacity != 0 && (w.capacity < w.rows || w.groups < 1)) return bad("capacity must be at least rows");
     const bool is_forward = w.pass == Pass::forward;
-    OperandList list{{{"x", "R", w.rows, w.in_cols()},
-                      {"p", "R", w.rows, 1},
-                      {is_forward ? "y" : "dx", "W", w.rows, is_forward ? w.cols : w.in_cols()}},
+    const std::int64_t rows = w.matrix_rows();
+    OperandList list{{{"x", "R", rows, w.in_cols()},
+                      {"p", "R", rows, 1},
+                      {is_forward ? "y" : "dx", "W", rows, is_forward ? w.cols : w.in_cols()}},
                      ""};
-    if (is_forward) return list;
-    list.operands.insert(list.operands.begin(), {"dy", "R", w.rows, w.cols});
-    list.operands.push_back({"dp", "W", w.rows, 1});
+    if (!is_forward) {
+      list.operands.insert(list.operands.begin(), {"dy", "R", rows, w.cols});
+      list.operands.push_back({"dp", "W", rows, 1});
+    }
+    if (w.capacity > 0) list.operands.insert(list.operands.begin(), vector_of("offsets", "R", w.groups + 1, Type::i32));
     return list;
   }
 
@@ -409,6 +434,16 @@ struct ListOperands {
     if (c.reduction != Reduction::sum && !rule.reduces())
       return bad(std::string("the reduction is ") + name_of(c.reduction) + ", and nothing is reduced");
     if (rule.one_buffer) return {{vector_of("buffer", "A", c.elements)}, ""};
+    if (rule.by_rows) {
+      if (c.experts < 1 || c.cols < 1 || c.capacity < 1) return bad("dimensions must be positive");
+      if (c.experts % group_size != 0) return bad("every member must have equally many experts");
+      if (c.elements % c.cols != 0 || c.capacity % c.cols != 0) return bad("buffers must be whole rows");
+      const bool is_dispatch = c.kind == CollectiveKind::dispatch;
+      return {{vector_of(is_dispatch ? "rows" : "received", "R", is_dispatch ? c.elements : c.capacity, Type::any),
+               vector_of("offsets", "R", group_size * (c.experts + 1), Type::i32),
+               vector_of(is_dispatch ? "received" : "rows", "W", is_dispatch ? c.capacity : c.elements, Type::any)},
+              ""};
+    }
     if (c.elements % group_size != 0)
       return bad(std::to_string(c.elements) + " elements do not divide by the group's " + std::to_string(group_size) +
                  " members");

@@ -32,4 +32,41 @@ inline Parcel parcel_of(const CollectiveRule& rule, int phase, std::int64_t elem
           rule.gets_shard ? 0 : begin(moves.target, 0), begin(moves.source, 1) - source};
 }
 
+// Returns the rows that a member gives to another in a dispatch or a combine, in elements. `offsets` are those of
+// Collective; the caller has checked that they leave no buffer (fits()).
+inline Parcel parcel_of_rows(const Collective& collective, const std::int32_t* offsets, std::int64_t members,
+                             std::int64_t giver, std::int64_t getter) {
+  const std::int64_t each = collective.experts / members;
+  const bool is_dispatch = collective.kind == CollectiveKind::dispatch;
+  const std::int64_t owner = is_dispatch ? giver : getter, holder = is_dispatch ? getter : giver;
+  const auto begin = [&](std::int64_t member, std::int64_t of) -> std::int64_t {
+    return offsets[member * (collective.experts + 1) + of * each];
+  };
+  std::int64_t before = 0;  // rows of members before the owner
+  for (std::int64_t member = 0; member < owner; ++member) before += begin(member, holder + 1) - begin(member, holder);
+  const std::int64_t first = begin(owner, holder) * collective.cols, received = before * collective.cols,
+                     elements = (begin(owner, holder + 1) - begin(owner, holder)) * collective.cols;
+  return is_dispatch ? Parcel{first, received, elements} : Parcel{received, first, elements};
+}
+
+// Returns whether no parcel of a dispatch or a combine leaves a buffer.
+inline bool fits(const Collective& collective, const std::int32_t* offsets, std::int64_t members) {
+  const std::int64_t each = collective.experts / members, rows = collective.elements / collective.cols;
+  for (std::int64_t member = 0; member < members; ++member) {
+    const std::int32_t* own = offsets + member * (collective.experts + 1);
+    if (own[0] < 0 || own[collective.experts] > rows) return false;
+    for (std::int64_t e = 0; e < collective.experts; ++e)
+      if (own[e] > own[e + 1]) return false;
+  }
+  for (std::int64_t holder = 0; holder < members; ++holder) {
+    std::int64_t received = 0;
+    for (std::int64_t member = 0; member < members; ++member) {
+      const std::int32_t* own = offsets + member * (collective.experts + 1);
+      received += own[(holder + 1) * each] - own[holder * each];
+    }
+    if (received * collective.cols > collective.capacity) return false;
+  }
+  return true;
+}
+
 }  // namespace stretto

@@ -188,8 +188,16 @@ CollectiveRule rule_of(CollectiveKind kind) {
       return {.name = "all_reduce", .one_buffer = true, .phases = 2, .phase = {sum, gather_sums}};
     case CollectiveKind::all_to_all:
       return {.name = "all_to_all", .phases = 1, .phase = {exchange}};
+    case CollectiveKind::dispatch:
+      return {.name = "dispatch", .by_rows = true, .phases = 1, .phase = {exchange}};
+    case CollectiveKind::combine:
+      return {.name = "combine", .by_rows = true, .phases = 1, .phase = {exchange}};
   }
   return {};
+}
+
+CollectiveKind like_equal_slices(CollectiveKind kind) {
+  return rule_of(kind).by_rows ? CollectiveKind::all_to_all : kind;
 }
 
 const char* name_of(CollectiveKind kind) { return rule_of(kind).name; }
@@ -261,6 +269,14 @@ std::string describe(const Work& work) {
                  [](const Permute& p) {
                    return std::string(name_of(p.pass)) + " " + dims(p.tokens, p.cols) + " by " +
                           std::to_string(p.copies) + (p.apart ? " apart" : "");
+                 },
+                 [](const CountRows& c) {
+                   return std::to_string(c.local) + " of " + std::to_string(c.experts) + " experts from " +
+                          std::to_string(c.ranks) + " ranks";
+                 },
+                 [](const SortByExpert& s) {
+                   return std::string(name_of(s.pass)) + " " + dims(s.rows, s.cols) + " of " +
+                          std::to_string(s.local) + " experts from " + std::to_string(s.ranks) + " ranks";
                  },
                  [](const GroupedGemm& g) {
                    return std::string(name_of(g.pass)) + " " + dims(g.rows, g.n) + "x" + std::to_string(g.k) + " in " +

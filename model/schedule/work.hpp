@@ -432,31 +432,64 @@ struct Permute {
   bool operator==(const Permute&) const = default;
 };
 
+// The rows that a rank's experts get from all ranks that share the experts: the first of each of its `local` experts'
+// rows, from expert `first` on, when all are sorted by expert, and then all of them, which must be at most `capacity`.
+// all[ranks,experts + 1] i32 R: each rank's offsets. offsets[1,local + 1] i32 W.
+struct CountRows {
+  std::int64_t ranks = 0, experts = 0, local = 0, capacity = 0;
+  Expr first = 0;
+
+  static constexpr const char* kKind = "count_rows";
+  static constexpr std::array kFields = {"ranks", "experts", "local", "capacity", "first"};
+  bool operator==(const CountRows&) const = default;
+};
+
+// Sorts the rows that have come, which lie by rank and then by expert, by expert and then by rank. `rows` come when all
+// experts have equally many, and there is room for `capacity`.
+// forward: all[ranks,experts + 1] i32 R, received[capacity,cols] R, sorted[capacity,cols] W.
+// backward, the way back: all R, sorted R, received W.
+struct SortByExpert {
+  Pass pass = Pass::forward;
+  std::int64_t ranks = 0, experts = 0, local = 0, rows = 0, capacity = 0, cols = 0;
+  Expr first = 0;
+
+  static constexpr const char* kKind = "sort_by_expert";
+  static constexpr std::array kFields = {"pass", "ranks", "experts", "local", "rows", "capacity", "cols", "first"};
+  bool operator==(const SortByExpert&) const = default;
+};
+
 // A product for each group of rows with a weight of its own, [n,k], one below the other. Rows of group g are
-// [offsets[g], offsets[g + 1]).
+// [offsets[g], offsets[g + 1]). Where the number of rows depends on data, `rows` are those of equal groups, and matrices
+// have room for `capacity`.
 // forward: x[rows,k] R, weights[groups·n,k] R, offsets[1,groups + 1] i32 R, y[rows,n] W.   y = x · Wᵀ
 // dgrad:   dy[rows,n] R, weights R, offsets R, dx[rows,k] W.                               dx = dy · W
 // wgrad:   dy R, x R, offsets R, dweights[groups·n,k] A.                                   dW += dyᵀ · x
 struct GroupedGemm {
   Pass pass = Pass::forward;
   std::int64_t groups = 0, rows = 0, n = 0, k = 0;
+  std::int64_t capacity = 0;  // 0: rows
 
+  std::int64_t matrix_rows() const { return capacity > 0 ? capacity : rows; }
   static constexpr const char* kKind = "grouped_gemm";
-  static constexpr std::array kFields = {"pass", "groups", "rows", "n", "k"};
+  static constexpr std::array kFields = {"pass", "groups", "rows", "n", "k", "capacity"};
   bool operator==(const GroupedGemm&) const = default;
 };
 
-// An expert's activation times the probability of its row: SwiGLU of [gate, up] when `gated`, else GELU.
-// forward: x[rows,in_cols()] R, p[rows,1] R, y[rows,cols] W.
-// dgrad:   dy R, x R, p R, dx W, dp[rows,1] W.
+// An expert's activation times the probability of its row: SwiGLU of [gate, up] when `gated`, else GELU. With
+// `capacity`, as in GroupedGemm, the first operand is offsets[1,groups + 1] i32, whose last says how many rows there
+// are.
+// forward: (offsets R), x[rows,in_cols()] R, p[rows,1] R, y[rows,cols] W.
+// dgrad:   (offsets R), dy R, x R, p R, dx W, dp[rows,1] W.
 struct WeightedActivation {
   Pass pass = Pass::forward;
   std::int64_t rows = 0, cols = 0;
   bool gated = true;
+  std::int64_t groups = 0, capacity = 0;
 
+  std::int64_t matrix_rows() const { return capacity > 0 ? capacity : rows; }
   std::int64_t in_cols() const { return gated ? 2 * cols : cols; }
   static constexpr const char* kKind = "weighted_activation";
-  static constexpr std::array kFields = {"pass", "rows", "cols", "gated"};
+  static constexpr std::array kFields = {"pass", "rows", "cols", "gated", "groups", "capacity"};
   bool operator==(const WeightedActivation&) const = default;
 };
 
@@ -559,8 +592,13 @@ struct AdamW {
 //                 element type (bf16: in f32, rounded once), so results do not depend on timing. Or the maximum.
 // all_reduce:     whole buffer A.                  Sum in rank order, or the maximum.
 // all_to_all:     whole buffer R, whole buffer W.  Slice j of rank i becomes slice i of rank j.
-enum class CollectiveKind : std::uint8_t { all_gather, reduce_scatter, all_reduce, all_to_all };
+// dispatch:       rows R, offsets R, received W.   An all-to-all whose slices are as long as `offsets` says: rows of
+//                 experts, sorted by expert, go to the ranks that have the experts, and lie there by rank (see Rows).
+// combine:        received R, offsets R, rows W.   The way back.
+enum class CollectiveKind : std::uint8_t { all_gather, reduce_scatter, all_reduce, all_to_all, dispatch, combine };
 const char* name_of(CollectiveKind kind);  // "all_gather", …
+// Returns the kind that moves as many bytes between the same members: all_to_all of dispatch and combine.
+CollectiveKind like_equal_slices(CollectiveKind kind);
 
 // One phase of a collective's data movement, which all members must have ended before the next phase begins. Every
 // member gets one slice of the whole from every member, itself included: the giver's own slice, or the getter's. The
@@ -578,6 +616,7 @@ struct CollectiveRule {
   const char* name = "?";
   bool gives_shard = false, gets_shard = false;
   bool one_buffer = false;  // input and result are one operand, A
+  bool by_rows = false;     // data says how much goes where: dispatch and combine
   int phases = 0;
   std::array<CollectivePhase, 2> phase = {};
 
@@ -598,8 +637,13 @@ struct Collective {
   std::uint32_t communicator = 0;        // index into Schedule::communicators
   std::int64_t elements = 0;             // elements of the whole buffer; divisible by the group size unless all_reduce
   Reduction reduction = Reduction::sum;  // max only for kinds that reduce
+  // For dispatch and combine, whose `elements` are those of a member's rows of `cols` elements, sorted by expert.
+  // Member m has as many of the `experts` as every other, from m · experts / members on, and room for `capacity`
+  // elements of the rows of all members that go there, by member and then by expert. offsets[members, experts + 1] i32:
+  // the first of each member's rows of each expert, then all.
+  std::int64_t experts = 0, cols = 0, capacity = 0;
 
-  static constexpr std::array kFields = {"kind", "communicator", "elements", "reduction"};
+  static constexpr std::array kFields = {"kind", "communicator", "elements", "reduction", "experts", "cols", "capacity"};
   bool operator==(const Collective&) const = default;
 };
 
@@ -619,14 +663,14 @@ struct PointToPoint {
 
 using Work = std::variant<Gemm, Attention, AttentionProduct, Softmax, AttentionMerge, SplitHeads, PackKv, JoinQkv, Rope,
                           LayerNorm, RmsNorm, Elementwise, Dropout, Route, BalanceLoss, SortTokens, Permute,
-                          GroupedGemm, WeightedActivation, GateRows, Embedding, CrossEntropy, VocabStats, Fill, Cast,
+                          CountRows, SortByExpert, GroupedGemm, WeightedActivation, GateRows, Embedding, CrossEntropy, VocabStats, Fill, Cast,
                           ScaledCast, LocalReduce, SumSquares, AdamW, Collective, PointToPoint>;
 
 // A work of the router or of experts.
 template <class W>
 concept OfExperts = std::is_same_v<W, Route> || std::is_same_v<W, BalanceLoss> || std::is_same_v<W, SortTokens> ||
-    std::is_same_v<W, Permute> || std::is_same_v<W, GroupedGemm> || std::is_same_v<W, WeightedActivation> ||
-    std::is_same_v<W, GateRows>;
+    std::is_same_v<W, Permute> || std::is_same_v<W, CountRows> || std::is_same_v<W, SortByExpert> ||
+    std::is_same_v<W, GroupedGemm> || std::is_same_v<W, WeightedActivation> || std::is_same_v<W, GateRows>;
 inline bool is_of_experts(const Work& work) {
   return std::visit([]<class W>(const W&) { return OfExperts<W>; }, work);
 }

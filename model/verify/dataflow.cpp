@@ -243,6 +243,7 @@ class Tracer {
     const CollectiveRule rule = rule_of(work.kind);
     std::vector<Runs> given;
     for (std::size_t m = 0; m < group.members.size(); ++m) given.push_back(read(group.members[m], instance(m), 0));
+    if (rule.by_rows) return exchange_rows(group, index, step, work, given);
     const std::int64_t elements = rule.gets_shard ? work.elements / members : work.elements;
     std::vector<Runs> got(given.size(), {{elements, 0, Run::kUniform}});
     for (int phase = 0; phase < rule.phases; ++phase) {
@@ -260,6 +261,19 @@ class Tracer {
       }
     }
     for (std::size_t m = 0; m < got.size(); ++m) write(group.members[m], instance(m), rule.one_buffer ? 0 : 1, got[m]);
+  }
+
+  // Data says which rows go where: every result depends on all that all members give.
+  void exchange_rows(const CollectiveGroup& group, std::uint32_t index, std::uint32_t step, const Collective& work,
+                     const std::vector<Runs>& given) {
+    const auto instance = [&](std::size_t m) { return UnrolledOp{group.sequence[m][index], step}; };
+    std::uint64_t all = hash_of_work(work);
+    for (std::size_t m = 0; m < given.size(); ++m) {
+      all = mix(all, fingerprint(given[m]));
+      all = mix(all, fingerprint(read(group.members[m], instance(m), 1)));
+    }
+    const std::int64_t elements = work.kind == CollectiveKind::dispatch ? work.capacity : work.elements;
+    for (std::size_t m = 0; m < given.size(); ++m) write(group.members[m], instance(m), 2, {{elements, mix(all, m), 0}});
   }
 
   // Returns every copy of a learnable array, with each element as the rank that updates it has it.

@@ -145,6 +145,8 @@ class KernelClock {
       return double(work.elements);
     else if constexpr (std::is_same_v<W, BalanceLoss>)
       return double(work.rows) * double(work.experts);
+    else if constexpr (std::is_same_v<W, CountRows>)
+      return double(work.ranks) * double(work.experts);
     else if constexpr (std::is_same_v<W, SortTokens>)
       return double(work.rows) * double(work.topk);
     else if constexpr (std::is_same_v<W, AttentionMerge>)
@@ -153,14 +155,21 @@ class KernelClock {
       return double(work.rows) * double((work.heads + work.kv_heads) * work.head_dim);
   }
 
-  // Returns the bytes of all operands: each is read or written once, an accumulated one both. Of an embedding table
-  // only the used rows count. Elements in f32 that are added to have the given size.
+  // Returns the bytes of all operands: each is read or written once, an accumulated one both. Of an embedding table and
+  // of matrices with room for more rows only the used rows count. Elements in f32 that are added to have the given size.
   double operand_bytes(std::optional<double> added_to = std::nullopt) const {
     double bytes = 0;
     const auto* embedding = std::get_if<Embedding>(&operation_.work);
+    const auto [used, capacity] = std::visit(
+        [](const auto& work) -> std::pair<double, std::int64_t> {
+          if constexpr (requires { work.capacity, work.rows; }) return {double(work.rows), work.capacity};
+          return {0, 0};
+        },
+        operation_.work);
     for (const Access& access : operation_.accesses) {
       const Dtype dtype = schedule_.dtype_of(access.view);
       double elements = double(access.view.rows) * double(access.view.cols);
+      if (access.view.rows == capacity) elements *= used / double(capacity);
       if (embedding) elements = std::min(elements, double(embedding->rows) * double(embedding->cols));
       const bool adds = access.mode == AccessMode::accumulate;
       const double size = adds && added_to && dtype == Dtype::f32 ? *added_to : double(bytes_of(dtype));
@@ -213,6 +222,7 @@ double kernel_us(const Accelerator& accelerator, const Framework& framework, con
 GroupTime collective_time(const Accelerator& a, const Framework& framework, CollectiveKind kind, double bytes,
                           const GroupSpan& span) {
   if (span.members <= 1) return {};
+  kind = like_equal_slices(kind);
   const double in_step = value_of(framework.collective_in_step_us, a.collective_in_step_us);
   if (span.nodes > 1) {
     const double cards = static_cast<double>(span.cards()) * a.card_GBps(span.leaving);

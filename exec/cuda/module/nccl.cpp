@@ -327,6 +327,9 @@ class Nccl final : public Communication {
         result = copied_.contains(found->first) ? nccl().AlltoAll(in, out, share, type, group.comm(), stream)
                                                 : all_to_all(in, out, share, dtype, group, stream);
         break;
+      case CollectiveKind::dispatch:
+      case CollectiveKind::combine:
+        throw runtime_failure("expert parallelism does not run on GPUs yet");
     }
     group.require(result, "starting a collective");
     if (result == ncclInProgress) group.settle("starting a collective");

@@ -39,7 +39,7 @@ struct Groups {
 template <class T>
 void grouped_gemm(const GroupedGemm& work, std::span<const Operand> operands) {
   const Operand &a = operands[0], &b = operands[1], &c = operands[3];
-  const Groups groups{operands[2], work.rows};
+  const Groups groups{operands[2], work.matrix_rows()};
   for (std::int64_t g = 0; g < work.groups; ++g) {
     const std::int64_t first = groups.at(g), rows = groups.size(g);
     if (rows == 0) continue;
@@ -94,6 +94,11 @@ struct Row {
 template <class T>
 void weighted_activation(const WeightedActivation& work, std::span<const Operand> operands) {
   const bool is_forward = work.pass == Pass::forward;
+  std::int64_t rows = work.rows;
+  if (work.capacity > 0) {
+    rows = Groups{operands.front(), work.capacity}.at(work.groups);
+    operands = operands.subspan(1);
+  }
   const Operand &x = operands[is_forward ? 0 : 1], &p = operands[is_forward ? 1 : 2];
   const Row<T> row_operand;
   T* const scratch = thread_scratch<T>(work.cols);
@@ -109,7 +114,7 @@ void weighted_activation(const WeightedActivation& work, std::span<const Operand
     list[count++] = row_operand.of(to, backward ? work.in_cols() : work.cols, AccessMode::write);
     run_kernel(Elementwise{fn, 1, work.cols}, std::span<const Operand>(list.data(), count));
   };
-  for (std::int64_t row = 0; row < work.rows; ++row) {
+  for (std::int64_t row = 0; row < rows; ++row) {
     const T weight = *row_of<T>(p, row);
     T* from = row_of<T>(x, row);
     if (is_forward) {
@@ -150,7 +155,71 @@ void gate_rows(const GateRows& work, std::span<const Operand> operands) {
   }
 }
 
+// Rows of one rank for one expert: their number, and where they begin by rank and by expert.
+struct Chunk {
+  std::int64_t rows = 0, received = 0, sorted = 0;
+};
+
+// Calls visit(expert, chunk) for each of the local experts and each rank, expert by expert.
+template <class Work, class Visit>
+void for_each_chunk(const Work& work, const Operand& all, const Visit& visit) {
+  const std::int64_t first = work.first.value();
+  const auto begin = [&](std::int64_t rank, std::int64_t expert) -> std::int64_t {
+    const std::int32_t* offsets = static_cast<const std::int32_t*>(all.data) + rank * (work.experts + 1);
+    return checked(offsets[expert], std::int64_t{1} << 31, "offset");
+  };
+  const auto size = [&](std::int64_t rank, std::int64_t from, std::int64_t to) {
+    const std::int64_t rows = begin(rank, to) - begin(rank, from);
+    if (rows < 0) throw runtime_failure("experts: offsets descend");
+    return rows;
+  };
+  std::int64_t sorted = 0;
+  for (std::int64_t expert = 0; expert < work.local; ++expert) {
+    std::int64_t before = 0;  // rows of ranks before this one, for all local experts
+    for (std::int64_t rank = 0; rank < work.ranks; ++rank) {
+      const Chunk chunk{size(rank, first + expert, first + expert + 1), before + size(rank, first, first + expert),
+                        sorted};
+      visit(expert, chunk);
+      sorted += chunk.rows;
+      before += size(rank, first, first + work.local);
+    }
+  }
+}
+
 }  // namespace
+
+void run_kernel(const CountRows& work, std::span<const Operand> operands) {
+  assert(operands.size() == 2 && operands[0].rows * operands[0].cols == work.ranks * (work.experts + 1));
+  std::int64_t rows = 0;
+  for_each_chunk(work, operands[0], [&](std::int64_t, const Chunk& chunk) { rows += chunk.rows; });
+  if (rows > work.capacity)
+    throw runtime_failure("experts of this rank get " + std::to_string(rows) +
+                          " rows, and moe_expert_rank_capacity_factor leaves room for " +
+                          std::to_string(work.capacity));
+  auto* offsets = static_cast<std::int32_t*>(operands[1].data);
+  std::fill_n(offsets, work.local + 1, 0);
+  for_each_chunk(work, operands[0], [&](std::int64_t expert, const Chunk& chunk) {
+    offsets[expert + 1] = static_cast<std::int32_t>(chunk.sorted + chunk.rows);
+  });
+}
+
+void run_kernel(const SortByExpert& work, std::span<const Operand> operands) {
+  const bool is_forward = work.pass == Pass::forward;
+  const Operand &received = operands[is_forward ? 1 : 2], &sorted = operands[is_forward ? 2 : 1];
+  assert(operands.size() == 3 && have_one_dtype(operands.subspan(1)));
+  assert(has_shape(received, work.capacity, work.cols) && has_shape(sorted, work.capacity, work.cols));
+  with_compute_type(received.dtype, [&](auto type) {
+    using T = decltype(type);
+    for_each_chunk(work, operands[0], [&](std::int64_t, const Chunk& chunk) {
+      if (std::max(chunk.received, chunk.sorted) + chunk.rows > work.capacity)
+        throw runtime_failure("experts: rows leave their buffer");
+      for (std::int64_t row = 0; row < chunk.rows; ++row) {
+        T *there = row_of<T>(received, chunk.received + row), *here = row_of<T>(sorted, chunk.sorted + row);
+        std::copy_n(is_forward ? there : here, work.cols, is_forward ? here : there);
+      }
+    });
+  });
+}
 
 void run_kernel(const SortTokens& work, std::span<const Operand> operands) {
   assert(operands.size() == 3 && has_shape(operands[0], work.rows, work.topk));
@@ -195,8 +264,9 @@ void run_kernel(const GroupedGemm& work, std::span<const Operand> operands) {
 }
 
 void run_kernel(const WeightedActivation& work, std::span<const Operand> operands) {
-  assert(operands.size() == (work.pass == Pass::forward ? 3u : 5u) && have_one_dtype(operands));
-  with_compute_type(operands[0].dtype, [&](auto type) { weighted_activation<decltype(type)>(work, operands); });
+  const std::span<const Operand> values = operands.subspan(work.capacity > 0 ? 1 : 0);
+  assert(values.size() == (work.pass == Pass::forward ? 3u : 5u) && have_one_dtype(values));
+  with_compute_type(values[0].dtype, [&](auto type) { weighted_activation<decltype(type)>(work, operands); });
 }
 
 void run_kernel(const GateRows& work, std::span<const Operand> operands) {

@@ -26,6 +26,9 @@ void run_kernel(const BalanceLoss& work, std::span<const Operand> operands);
 // These throw Error(runtime) for an index, position or offset outside its range: who reads one may be a wrong schedule.
 void run_kernel(const SortTokens& work, std::span<const Operand> operands);
 void run_kernel(const Permute& work, std::span<const Operand> operands);
+// Throws where more rows come than there is room for, too.
+void run_kernel(const CountRows& work, std::span<const Operand> operands);
+void run_kernel(const SortByExpert& work, std::span<const Operand> operands);
 void run_kernel(const GroupedGemm& work, std::span<const Operand> operands);
 void run_kernel(const WeightedActivation& work, std::span<const Operand> operands);
 void run_kernel(const GateRows& work, std::span<const Operand> operands);
