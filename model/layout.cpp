@@ -182,7 +182,8 @@ const char* name_of(Sharding sharding) {
   return name_in({"no_shard", "optim", "optim_grads", "optim_grads_params"}, sharding);
 }
 
-const char* name_of(TokenDispatcher dispatcher) { return name_in({"allgather", "alltoall"}, dispatcher); }
+const char* name_of(TokenDispatcher dispatcher) { return name_in({"allgather", "alltoall", "flex"}, dispatcher); }
+const char* name_of(FlexBackend backend) { return name_in({"deepep", "hybridep"}, backend); }
 
 const char* name_of(PipelineSchedule schedule) { return name_in({"1f1b", "zb-h1", "zb-v", "dualpipev"}, schedule); }
 

@@ -47,8 +47,11 @@ enum class TokenDispatcher : std::uint8_t {
   // ranks that cut every expert between them gather all tokens, and reduce-scatter the sums
   allgather,
   alltoall,  // ranks send each token's copies to the ranks of its experts
+  flex,      // the same by a library of its own (FlexBackend)
 };
-const char* name_of(TokenDispatcher dispatcher);  // "allgather", "alltoall"
+const char* name_of(TokenDispatcher dispatcher);  // "allgather", "alltoall", "flex"
+enum class FlexBackend : std::uint8_t { deepep, hybridep };
+const char* name_of(FlexBackend backend);  // "deepep", "hybridep"
 
 // How many ranks cut the model along each axis, and how pipeline stages share its layers. Fields are named after
 // Megatron-LM's options; docs/scenario.md is their specification.
@@ -112,6 +115,7 @@ struct Parallel {
     return expert_model_parallel_size > 1 || expert_tp() != tensor_model_parallel_size;
   }
   TokenDispatcher moe_token_dispatcher_type = TokenDispatcher::alltoall;
+  FlexBackend moe_flex_dispatcher_backend = FlexBackend::deepep;
   // Rows that a rank's experts have room for, over the rows that they get when all experts have equally many; 0: room
   // for whatever the router may say.
   double moe_expert_rank_capacity_factor = 0;

@@ -83,7 +83,11 @@ struct Issue {
     std::uint32_t segment = 0;
   };
   std::vector<At> at;               // [operation of the program]
-  std::vector<std::uint32_t> ends;  // [segment but the last] the operation for which the host waits
+  struct End {
+    std::uint32_t op = 0;     // the operation of the program for which the host waits
+    Picoseconds awaited = 0;  // time at which it begins to wait, after the segment began
+  };
+  std::vector<End> ends;  // [segment but the last]
 };
 
 Issue issue_of(const Schedule& schedule, const BoundProgram& program, const HostCosts& host) {
@@ -95,23 +99,32 @@ Issue issue_of(const Schedule& schedule, const BoundProgram& program, const Host
   std::vector<bool> has_begun;  // [micro-batch]
   bool receives = false;        // the group of messages that is being issued has a receive
   const std::vector<bool> is_batched = lanes_of_batches(program);
+  const auto wait_for = [&](std::uint32_t op) {
+    issue.ends.push_back({op, now});
+    ++segment;
+    now = 0;
+  };
+  std::map<OpId, std::uint32_t> counted;  // last instance of an operation for which the host will wait
+  for (const auto& [before, on] : host.waits_before) counted[on] = 0;
   for (std::uint32_t i = 0; i < program.ops.size(); ++i) {
     const BoundOp& op = program.ops[i];
     const bool is_forward = schedule.operations[op.op].phase == Phase::forward;
     const auto micro_batch = static_cast<std::size_t>(op.micro_batch);
     if (has_begun.size() <= micro_batch) has_begun.resize(micro_batch + 1);
     if (is_forward && !has_begun[micro_batch]) now += host.micro_batch, has_begun[micro_batch] = true;
+    if (const auto wait = host.waits_before.find(op.op); wait != host.waits_before.end())
+      // An earlier wait may have been for the same instance.
+      if (const std::uint32_t on = counted.at(wait->second); issue.at[on].segment == segment) wait_for(on);
     now += host.issue[op.op];
     issue.at.push_back({now, segment});
+    if (const auto last = counted.find(op.op); last != counted.end()) last->second = i;
     const auto* message = std::get_if<PointToPoint>(&program.works[op.op]);
     if (!host.waits_for_messages || message == nullptr || !is_batched[op.lane]) continue;
     receives = (op.joined && receives) || !message->is_send;
     const bool is_last = i + 1 == program.ops.size() || !program.ops[i + 1].joined;
     if (!is_last || !receives) continue;
     receives = false;
-    issue.ends.push_back(i);
-    ++segment;
-    now = 0;
+    wait_for(i);
   }
   return issue;
 }
@@ -172,9 +185,10 @@ FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const
       if (!issue.at.empty()) {
         op.issued = issue.at[index].issued;
         op.segment = issue.at[index].segment;
-        op.ends_segment = op.segment < issue.ends.size() && issue.ends[op.segment] == index;
+        op.ends_segment = op.segment < issue.ends.size() && issue.ends[op.segment].op == index;
+        if (op.ends_segment) op.awaited = issue.ends[op.segment].awaited;
         if (bound.position == 0) wait_for_step(program, static_cast<LaneId>(lane), flat.waits);
-        if (op.segment != segment) wait_for_segment(program, issue.ends[op.segment - 1], bound.lane, flat.waits);
+        if (op.segment != segment) wait_for_segment(program, issue.ends[op.segment - 1].op, bound.lane, flat.waits);
         segment = op.segment;
       }
       for (std::uint32_t i = bound.wait_begin; i < bound.wait_end; ++i) {

@@ -21,6 +21,7 @@ struct FlatOp {
   Picoseconds issued = 0;
   std::uint32_t segment = 0;     // how often the host has waited in this step before it issues the operation
   bool ends_segment = false;     // the host waits for it
+  Picoseconds awaited = 0;       // then: the time at which the host begins to wait, after its segment began
   std::uint32_t wait_begin = 0;  // into FlatProgram::waits
   std::uint32_t op = 0;          // index into BoundProgram::ops
   OpId id = 0;                   // template

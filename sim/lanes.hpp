@@ -64,7 +64,7 @@ struct HostClock {
 
   void end_segment(const FlatOp& op, Picoseconds now) {
     begins.resize(op.segment + 2);
-    begins.back() = std::max(begins[op.segment] + op.issued, now);
+    begins.back() = std::max(begins[op.segment] + op.awaited, now);
   }
   void lane_done(Picoseconds now) {
     end = std::max(end, now);

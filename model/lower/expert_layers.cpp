@@ -221,7 +221,8 @@ void ExpertLayers::activate(const std::string& name, Pass pass, std::vector<Acce
 }
 
 SortByExpert ExpertLayers::sort(Pass pass, std::int64_t cols) const {
-  return {pass, shape_.ep.size, experts_, local_, rows_, capacity_, cols, shape_.ep.place * Expr(local_)};
+  return {pass, shape_.ep.size, experts_, local_, rows_, capacity_, cols, shape_.ep.place * Expr(local_),
+          transport() != TokenTransport::nccl};
 }
 
 void ExpertLayers::exchange(const std::string& name, Phase phase, CollectiveKind kind, const View& from,
@@ -232,6 +233,7 @@ void ExpertLayers::exchange(const std::string& name, Phase phase, CollectiveKind
   collective.experts = experts_;
   collective.cols = from.cols;
   collective.capacity = capacity_ * from.cols;
+  collective.copies = topk_;
   w_.communicate(std::move(operation));
 }
 

@@ -49,7 +49,10 @@ class ExpertLayers {
     return {pass, local_, rows_, n, k, exchanges() ? capacity_ : 0};
   }
   Permute permute(Pass pass, std::int64_t cols, bool apart = false) const {
-    return {pass, tokens_, topk_, cols, apart};
+    return {pass, tokens_, topk_, cols, apart, transport() != TokenTransport::nccl};
+  }
+  TokenTransport transport() const {
+    return exchanges() ? schedule_.communicators[shape_.ep.communicator].transport : TokenTransport::nccl;
   }
   void activate(const std::string& name, Pass pass, std::vector<Access> accesses);
   // Sends `rows`, sorted by expert, to the ranks that have the experts. Those that come are `sorted` by expert; before

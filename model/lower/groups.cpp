@@ -139,7 +139,13 @@ Groups add_groups(Schedule& schedule, const Scenario& scenario) {
   if (scenario.model.experts.any() && p.experts_apart()) {
     if (p.expert_dp() > 1) groups.edp = add_with_lane("edp", {Coord::edp});
     if (p.expert_dp() > 1 && shards_units(scenario)) groups.edp_gather = add_with_lane("edp.gather", {Coord::edp});
-    if (p.expert_model_parallel_size > 1) groups.ep = add_with_lane("ep", {Coord::ep});
+    if (p.expert_model_parallel_size > 1) {
+      groups.ep = add_with_lane("ep", {Coord::ep});
+      schedule.communicators[groups.ep.communicator].transport =
+          p.moe_token_dispatcher_type != TokenDispatcher::flex       ? TokenTransport::nccl
+          : p.moe_flex_dispatcher_backend == FlexBackend::hybridep ? TokenTransport::hybridep
+                                                                     : TokenTransport::deepep;
+    }
   }
   if (scenario.model.experts.has_balance_loss() && p.tensor_model_parallel_size * p.context_parallel_size > 1)
     groups.sharing_tokens = add_with_lane("router", {Coord::tp, Coord::cp, Coord::cp_exchange});

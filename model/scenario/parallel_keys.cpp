@@ -76,9 +76,20 @@ std::vector<ScenarioKey> parallel_keys() {
        .field = [](S s) -> Field { return WordField::of(s.parallel.moe_token_dispatcher_type); },
        .range = "`\"allgather\"` needs `expert_model_parallel_size = 1`",
        .meaning = "how tokens reach the ranks of their experts: ranks that cut every expert gather all tokens; or each "
-                  "token's copies go to the ranks of its experts (Megatron-LM's default is `\"allgather\"`)",
+                  "token's copies go to the ranks of its experts, by NCCL's messages, or with `\"flex\"` by the library "
+                  "that `moe_flex_dispatcher_backend` names (Megatron-LM's default is `\"allgather\"`)",
        .megatron = {"--moe-token-dispatcher-type"},
        .acts = [](CS s) { return has_ranks_of_experts(s) && s.parallel.expert_model_parallel_size > 1; },
+       .record = Record::none},
+      {.name = "moe_flex_dispatcher_backend",
+       .field = [](S s) -> Field { return WordField::of(s.parallel.moe_flex_dispatcher_backend); },
+       .range = "with `moe_token_dispatcher_type = \"flex\"`",
+       .meaning = "DeepEP or HybridEP, which send a token once to every rank, and once to every node, that has some of its "
+                  "experts. On the host they run as `\"alltoall\"`; simulated GPUs have their costs",
+       .megatron = {"--moe-flex-dispatcher-backend"},
+       .acts = [](CS s) {
+         return has_ranks_of_experts(s) && s.parallel.moe_token_dispatcher_type == TokenDispatcher::flex;
+       },
        .record = Record::none},
       {.name = "moe_expert_rank_capacity_factor",
        .field = [](S s) -> Field { return &s.parallel.moe_expert_rank_capacity_factor; },

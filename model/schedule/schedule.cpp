@@ -2,7 +2,11 @@
 
 #include <algorithm>
 
+#include "base/values_of.hpp"
+
 namespace stretto {
+
+const char* name_of(TokenTransport transport) { return name_in({"nccl", "deepep", "hybridep"}, transport); }
 
 const char* name_of(BufferKind kind) {
   switch (kind) {

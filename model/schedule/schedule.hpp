@@ -197,6 +197,12 @@ struct Lane {
 // wait for their peers; the device's copy engines; or the network card, whose kernels are too small to count.
 enum class CommEngine : std::uint8_t { sm, copy_engine, nic };
 
+// The library that dispatches and combines rows of experts between GPUs: NCCL's messages; or kernels that send a token
+// once to a rank, and once to a node, whichever of its experts are there (DeepEP; NVIDIA's HybridEP, which also sorts the
+// rows). Results are the same, and ranks of a host have one way to do it.
+enum class TokenTransport : std::uint8_t { nccl, deepep, hybridep };
+const char* name_of(TokenTransport transport);  // "nccl", …
+
 // A family of process groups: one for each set of ranks that differ only on `axes` of the mesh. Operations of one
 // communicator are serialised, and every member issues them in the same order.
 struct Communicator {
@@ -211,6 +217,7 @@ struct Communicator {
   // Its all-gathers and reduce-scatters join and cut the tokens of a micro-batch (tensor parallelism). Frameworks may
   // hold tokens as the second dimension, and then they copy.
   bool joins_tokens = false;
+  TokenTransport transport = TokenTransport::nccl;
 };
 
 // The map from ranks to devices: rank r is on device r / ranks_per_device and may use any of the device's `cores`

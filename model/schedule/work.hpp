@@ -425,10 +425,11 @@ struct Permute {
   Pass pass = Pass::forward;
   std::int64_t tokens = 0, copies = 0, cols = 0;
   bool apart = false;
+  bool in_transport = false;  // on GPUs the kernel that exchanges rows does this too (TokenTransport)
 
   std::int64_t x_cols() const { return apart ? copies * cols : cols; }
   static constexpr const char* kKind = "permute";
-  static constexpr std::array kFields = {"pass", "tokens", "copies", "cols", "apart"};
+  static constexpr std::array kFields = {"pass", "tokens", "copies", "cols", "apart", "in_transport"};
   bool operator==(const Permute&) const = default;
 };
 
@@ -452,9 +453,11 @@ struct SortByExpert {
   Pass pass = Pass::forward;
   std::int64_t ranks = 0, experts = 0, local = 0, rows = 0, capacity = 0, cols = 0;
   Expr first = 0;
+  bool in_transport = false;  // as in Permute
 
   static constexpr const char* kKind = "sort_by_expert";
-  static constexpr std::array kFields = {"pass", "ranks", "experts", "local", "rows", "capacity", "cols", "first"};
+  static constexpr std::array kFields = {"pass",     "ranks", "experts", "local",       "rows",
+                                         "capacity", "cols",  "first",   "in_transport"};
   bool operator==(const SortByExpert&) const = default;
 };
 
@@ -642,8 +645,10 @@ struct Collective {
   // elements of the rows of all members that go there, by member and then by expert. offsets[members, experts + 1] i32:
   // the first of each member's rows of each expert, then all.
   std::int64_t experts = 0, cols = 0, capacity = 0;
+  std::int64_t copies = 0;  // rows that a token has, of which some may go to one member
 
-  static constexpr std::array kFields = {"kind", "communicator", "elements", "reduction", "experts", "cols", "capacity"};
+  static constexpr std::array kFields = {"kind",    "communicator", "elements", "reduction",
+                                         "experts", "cols",         "capacity", "copies"};
   bool operator==(const Collective&) const = default;
 };
 

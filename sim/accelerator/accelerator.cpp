@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <filesystem>
 
 #include "base/read_file.hpp"
@@ -113,22 +114,20 @@ Accelerator read_accelerator(TomlTable table, const std::string& folder) {
       throw input_error(path + ": expected at most " + std::to_string(a.domain) +
                         " GPUs on a node, the platform's domain, got " + std::to_string(time.span.members) + " on " +
                         std::to_string(time.span.nodes));
-  TomlTable nvlink = table.section("nvlink"), network = table.section("network"),
-            beside = table.section("beside_communication");
-  const auto section_of = [&](const AcceleratorNumber& number) -> TomlTable& {
-    const std::string section = number.section;
-    return section.empty() ? table : section == "nvlink" ? nvlink : section == "network" ? network : beside;
-  };
   const std::vector<AcceleratorNumber> numbers = numbers_of(a);
+  std::map<std::string, TomlTable> sections;
+  for (const AcceleratorNumber& number : numbers)
+    if (*number.section != '\0') sections.try_emplace(number.section, table.section(number.section));
+  const auto section_of = [&](const AcceleratorNumber& number) -> TomlTable& {
+    return *number.section == '\0' ? table : sections.at(number.section);
+  };
   for (const AcceleratorNumber& number : numbers)
     if (number.of_data_sheet) *number.quantity = read_quantity(section_of(number).section(number.key), number.limits);
   set_defaults(a);
   for (const AcceleratorNumber& number : numbers)
     if (!number.of_data_sheet && section_of(number).has(number.key))
       *number.quantity = read_quantity(section_of(number).section(number.key), number.limits);
-  nvlink.finish();
-  network.finish();
-  beside.finish();
+  for (auto& [name, section] : sections) section.finish();
   if (table.has("attention")) {
     a.attention.clear();
     TomlTable attention = table.section("attention");

@@ -37,6 +37,15 @@ struct BesideCommunication {
   Quantity communication;                  // NCCL's kernels, concurrent with any of these
 };
 
+// What exchanges rows of experts: NCCL's messages, and the libraries of TokenTransport. Rates are of one GPU in one
+// direction, of the bytes that leave it.
+struct TokenExchange {
+  Quantity network_share;    // share of the cards' rate that NCCL's all-to-all reaches
+  Quantity us;               // what NCCL's exchange takes besides
+  Quantity flex_nvlink_GBps, flex_network_GBps, flex_us;  // DeepEP's and HybridEP's kernels
+  Quantity hybridep_us;      // HybridEP's scan of what goes where, once for dispatch and combine
+};
+
 // A GPU of a cluster, from its data sheet and published measurements. The models of sim/accelerator derive all costs
 // that no calibration has measured. Every number has a source.
 struct Accelerator {
@@ -72,6 +81,7 @@ struct Accelerator {
   // Returns the rate of a GPU while all GPUs of the domain, and a share `leaving` of its pod, send.
   double card_GBps(double leaving) const;
   BesideCommunication beside_communication;
+  TokenExchange token_exchange;
   Quantity reserved_bytes;  // bytes of a GPU's memory: code of libraries, fragmentation
 
   // Returns whether products of this operand type have times: bf16 always, other types when the table has them.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/overloaded.hpp"
 #include "model/ring.hpp"
@@ -110,10 +111,23 @@ class KernelClock {
     return memory_us(bytes * elements) + kKernelsOfRouter * kernel_gap();
   }
 
+  // A kernel that exchanges rows may sort them, and DeepEP leaves their sorting to the receiver, as one pass: SortByExpert
+  // stands for it, or its permutation where a rank has one expert.
+  double us(const Permute& permute) const { return permute.in_transport ? 0 : memory_bound_us(permute); }
+  double us(const SortByExpert& sort) const {
+    return sort.in_transport && transport_of_rows() == TokenTransport::hybridep ? 0 : memory_bound_us(sort);
+  }
+
   double us(const Collective&) const { return 0; }
   double us(const PointToPoint&) const { return 0; }
   template <class W>
   double us(const W& work) const {
+    return memory_bound_us(work);
+  }
+
+ private:
+  template <class W>
+  double memory_bound_us(const W& work) const {
     std::optional<double> own = own_bytes(kind_of(work));
     if constexpr (requires { work.pass; })
       if (const auto of_pass = own_bytes(std::string(kind_of(work)) + "_" + name_of(work.pass))) own = of_pass;
@@ -121,7 +135,13 @@ class KernelClock {
     return memory_us(bytes) + kernel_gap();
   }
 
- private:
+  // The library that exchanges rows of experts; one for the schedule.
+  TokenTransport transport_of_rows() const {
+    for (const Communicator& communicator : schedule_.communicators)
+      if (communicator.transport != TokenTransport::nccl) return communicator.transport;
+    return TokenTransport::nccl;
+  }
+
   // Returns the framework's bytes of an element for this kind of work.
   std::optional<double> own_bytes(const std::string& kind) const {
     const auto own = f_.element_bytes.find(kind);
@@ -195,11 +215,11 @@ class KernelClock {
 // Every member sends each other member its slice directly: to other nodes over its share of the cards, and within its
 // node over NVLink, concurrently.
 GroupTime all_to_all_across(const Accelerator& a, double bytes, const GroupSpan& span, double nvlink_GBps,
-                            double in_step_us) {
+                            double in_step_us, double slower = 1) {
   const double members = double(span.members), here = double(span.cards());
   const double away = bytes * (members - here) / members, near = bytes * (here - 1) / members;
   const double latency = a.network.latency_us.value + in_step_us;
-  return {latency + std::max(away / (a.card_GBps(span.leaving) * 1e3), near / (nvlink_GBps * 1e3)), latency};
+  return {latency + std::max(slower * away / (a.card_GBps(span.leaving) * 1e3), near / (nvlink_GBps * 1e3)), latency};
 }
 
 }  // namespace
@@ -240,6 +260,36 @@ GroupTime collective_time(const Accelerator& a, const Framework& framework, Coll
   const RingCost ring = ring_cost(kind, Dtype::bf16, static_cast<std::int64_t>(bytes / 2), span.members);
   const double latency = double(ring.steps) * a.nvlink.latency_us.value + in_step;
   return {latency + double(ring.edge_bytes) / (a.nvlink.GBps.value * 1e3), latency};
+}
+
+GroupTime token_exchange_time(const Accelerator& a, const Framework& framework, const Collective& work,
+                              double element_bytes, TokenTransport transport, const GroupSpan& span) {
+  if (span.members <= 1) return {};
+  const TokenExchange& exchange = a.token_exchange;
+  const double bytes = double(work.elements) * element_bytes;
+  if (transport == TokenTransport::nccl) {
+    GroupTime time = collective_time(a, framework, work.kind, bytes, span);
+    if (span.nodes > 1) {
+      const double nvlink = a.collectives.has(CollectiveKind::all_to_all)
+                                ? a.collectives.bus_GBps(CollectiveKind::all_to_all)
+                                : a.nvlink.GBps.value;
+      // The card's rate has the share that rings reach; an exchange reaches another.
+      const double slower = a.network_share.value / exchange.network_share.value;
+      time = all_to_all_across(a, bytes, span, nvlink, value_of(framework.collective_in_step_us, a.collective_in_step_us),
+                               slower);
+    }
+    return {time.us + exchange.us.value, time.latency_us + exchange.us.value};
+  }
+  if (work.cols == 1) return {};
+  const double copies = double(std::max<std::int64_t>(1, work.copies)), tokens = bytes / copies,
+               ranks = double(span.members), nodes = double(span.nodes);
+  const auto met = [&](double places) { return places * (1 - std::pow(1 - 1 / places, copies)); };
+  const double near = tokens * met(ranks) * (ranks - 1) / ranks / (exchange.flex_nvlink_GBps.value * 1e3);
+  const double far =
+      span.nodes > 1 ? tokens * met(nodes) * (nodes - 1) / nodes / (exchange.flex_network_GBps.value * 1e3) : 0;
+  const bool scans = transport == TokenTransport::hybridep && work.kind == CollectiveKind::dispatch;
+  const double latency = exchange.flex_us.value + (scans ? exchange.hybridep_us.value : 0);
+  return {latency + std::max(near, far), latency};
 }
 
 double tensor_parallel_copy_us(const Accelerator& a, const Framework& framework, const Collective& work) {

@@ -72,7 +72,13 @@ std::vector<AcceleratorNumber> numbers_of(Accelerator& a) {
           {"beside_communication", "gemm", &a.beside_communication.gemm, kAtLeastOne},
           {"beside_communication", "attention", &a.beside_communication.attention, kAtLeastOne},
           {"beside_communication", "memory_bound", &a.beside_communication.memory_bound, kAtLeastOne},
-          {"beside_communication", "communication", &a.beside_communication.communication, kAtLeastOne}};
+          {"beside_communication", "communication", &a.beside_communication.communication, kAtLeastOne},
+          {"token_exchange", "network_share", &a.token_exchange.network_share, kShare},
+          {"token_exchange", "us", &a.token_exchange.us, kTime},
+          {"token_exchange", "flex_nvlink_GBps", &a.token_exchange.flex_nvlink_GBps, kRate},
+          {"token_exchange", "flex_network_GBps", &a.token_exchange.flex_network_GBps, kRate},
+          {"token_exchange", "flex_us", &a.token_exchange.flex_us, kTime},
+          {"token_exchange", "hybridep_us", &a.token_exchange.hybridep_us, kTime}};
 }
 
 void set_defaults(Accelerator& a) {
@@ -94,6 +100,15 @@ void set_defaults(Accelerator& a) {
   for (Quantity* quantity : {&a.beside_communication.gemm, &a.beside_communication.attention,
                              &a.beside_communication.memory_bound, &a.beside_communication.communication})
     *quantity = assumed(1, 1, 1.2, "not measured on this GPU; gemm_sustained is of steps, and has some of it");
+  TokenExchange& t = a.token_exchange;
+  t.network_share = {0.74, {"fitted", "Qwen3-30B-A3B on 16 H100 with the all-to-all dispatcher, one step (Megatron-Bridge)", 0}, 0.6, 0.92};
+  t.us = {40, {"fitted", "one MoE layer on 8 H100 (Megatron-LM moe_perf) over the nccl-tests table", 0}, 0, 80};
+  t.flex_nvlink_GBps = assumed(0.62 * a.nvlink.GBps.value, 0.5 * a.nvlink.GBps.value, 0.7 * a.nvlink.GBps.value,
+                               "as H100's share of NVLink: 281 of 450 GB/s, DeepEP's combine with 20 to 24 SMs");
+  t.flex_network_GBps = assumed(0.66 * a.network.GBps.value, 0.6 * a.network.GBps.value, 0.8 * a.network.GBps.value,
+                                "as H100's share of its card: 33 of 50 GB/s, DeepEP's combine over 2 nodes");
+  t.flex_us = assumed(45, 20, 80, "what DeepEP's kernels take besides, on H100");
+  t.hybridep_us = assumed(250, 100, 400, "its scan of what goes where runs on all SMs");
   const double peak = a.peak_TFLOPs.value;
   a.attention = {{"cudnn", derived(1.1 * peak, "1.1 of peak_TFLOPs; H100 1.13"),
                   derived(0.9 * peak, "0.9 of peak_TFLOPs; H100 0.91")},

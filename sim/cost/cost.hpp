@@ -80,6 +80,9 @@ struct HostCosts {
   // The process waits for every message that it receives on a lane that also sends (a batch of the pipeline), and for
   // the sends of the same group, before it issues another operation.
   bool waits_for_messages = false;
+  // Operation → the operation for whose last instance the process waits before it issues this one: the dispatch of rows
+  // needs their number on the host, which another operation has counted on the device.
+  std::map<OpId, OpId> waits_before = {};
   bool operator==(const HostCosts&) const = default;
 };
 

@@ -56,7 +56,11 @@ CollectiveCost group_cost(const Accelerator& accelerator, const Framework& frame
   GroupTime time;
   double card_bytes = 0;
   if (const auto* c = std::get_if<Collective>(&operation.work)) {
-    time = collective_time(accelerator, framework, c->kind, double(c->elements) * double(bytes_of(dtype)), span);
+    const double element_bytes = double(bytes_of(dtype));
+    time = rule_of(c->kind).by_rows
+               ? token_exchange_time(accelerator, framework, *c, element_bytes,
+                                     schedule.communicators[c->communicator].transport, span)
+               : collective_time(accelerator, framework, c->kind, double(c->elements) * element_bytes, span);
     card_bytes = double(ring_cost(c->kind, dtype, c->elements, span.members).edge_bytes) / double(span.cards());
     if (schedule.communicators[c->communicator].joins_tokens) {
       const double copied_us = tensor_parallel_copy_us(accelerator, framework, *c);
@@ -97,6 +101,17 @@ HostCosts host_costs(const Schedule& schedule, const Framework& framework) {
   host.micro_batch = from_us(framework.micro_batch_us.value);
   host.step = from_us(framework.step_us.value);
   host.waits_for_messages = framework.host_waits_for_messages;
+  // Megatron-LM copies the counts of rows to the host in the forward pass, and waits for them before it starts the
+  // exchange (core/transformer/moe/token_dispatcher.py, cuda_sync_point "before_ep_alltoall"); the gradient's exchange
+  // has the same counts.
+  std::map<TensorId, OpId> counts;  // offsets of all ranks → the operation that counts by them
+  for (OpId id = 0; id < schedule.operations.size(); ++id) {
+    const Operation& operation = schedule.operations[id];
+    if (std::holds_alternative<CountRows>(operation.work)) counts[operation.accesses.front().view.tensor] = id;
+    const auto* rows = std::get_if<Collective>(&operation.work);
+    if (rows == nullptr || rows->kind != CollectiveKind::dispatch || operation.phase != Phase::forward) continue;
+    host.waits_before[id] = counts.at(operation.accesses[1].view.tensor);
+  }
   return host;
 }
 
