@@ -82,11 +82,14 @@ void ExpertLayers::add_experts() {
   if (!exchanges()) return;
   all_offsets_ = kept("experts.all_offsets", shape_.ep.size, experts_ + 1, integers);
   own_offsets_ = workspace("experts.own_offsets", 1, experts_ + 1, Dtype::i32);
-  sent_ = w_.workspace("experts.sent", rows_, hidden_);
-  sent_weights_ = workspace("experts.sent_weights", rows_, 1, wide);
-  if (local_ == 1) return;
-  received_ = w_.workspace("experts.received", capacity_, hidden_);
-  received_weights_ = workspace("experts.received_weights", capacity_, 1, wide);
+  for (const auto& [prefix, way] : {std::pair{"experts.", &way_}, {"d_experts.", &d_way_}}) {
+    const std::string name = prefix;
+    way->sent = w_.workspace(name + "sent", rows_, hidden_);
+    way->sent_weights = workspace(name + "sent_weights", rows_, 1, wide);
+    if (local_ == 1) continue;
+    way->received = w_.workspace(name + "received", capacity_, hidden_);
+    way->received_weights = workspace(name + "received_weights", capacity_, 1, wide);
+  }
 }
 
 void ExpertLayers::add_shared() {
@@ -176,20 +179,20 @@ View ExpertLayers::forward(const View& x) {
         {read(all_indices), write(own_offsets), write(positions)});
   if (exchanges()) {
     const View all = of_layer(all_offsets_);
-    w_.communicate("experts.offsets.all_gather", Phase::forward, shape_.ep, CollectiveKind::all_gather,
+    w_.communicate("experts.offsets.all_gather", Phase::forward, shape_.ep_counts, CollectiveKind::all_gather,
                    all.rows * all.cols, {read(own_offsets), write(all)});
     w_.op("experts.count.fprop", Phase::forward,
           CountRows{shape_.ep.size, experts_, local_, capacity_, shape_.ep.place * Expr(local_)},
           {read(all), write(offsets)});
   }
   const View tokens = gathers() ? w_.gathered("experts.all_gather", Phase::forward, x) : x;
-  const View rows = exchanges() ? w_.work(sent_) : sorted, of_rows = exchanges() ? w_.work(sent_weights_) : weights;
+  const View rows = exchanges() ? w_.work(way_.sent) : sorted, of_rows = exchanges() ? w_.work(way_.sent_weights) : weights;
   w_.op("experts.permute.fprop", Phase::forward, permute(Pass::forward, hidden_),
         {read(positions), read(tokens), write(rows)});
   w_.op("experts.permute_weights.fprop", Phase::forward, permute(Pass::forward, 1, true),
         {read(positions), read(all_probabilities), write(of_rows)});
-  dispatch("experts", Phase::forward, rows, received_, sorted);
-  dispatch("experts.weights", Phase::forward, of_rows, received_weights_, weights);
+  dispatch(Phase::forward, {{"experts", rows, came(way_.received, sorted), sorted},
+                            {"experts.weights", of_rows, came(way_.received_weights, weights), weights}});
 
   w_.op("experts.fc1.fprop", Phase::forward, product(Pass::forward, mlp_.fc1, hidden_),
         {read(sorted), read(weight("experts.fc1.weight")), read(offsets), write(fc1)});
@@ -197,8 +200,8 @@ View ExpertLayers::forward(const View& x) {
   const View results = w_.work(fc2_out_);
   w_.op("experts.fc2.fprop", Phase::forward, product(Pass::forward, hidden_, mlp_.width),
         {read(act), read(weight("experts.fc2.weight")), read(offsets), write(results)});
-  const View back = exchanges() ? w_.work(sent_) : results;
-  combine("experts", Phase::forward, results, received_, back);
+  const View back = exchanges() ? w_.work(way_.sent) : results;
+  combine(Phase::forward, {{"experts", back, came(way_.received, results), results}});
   w_.op("experts.unpermute.fprop", Phase::forward, permute(Pass::backward, hidden_),
         {read(positions), read(back), write(w_.work(sum_))});
   const View out = gathers() || !cuts_tokens()
@@ -237,27 +240,26 @@ void ExpertLayers::exchange(const std::string& name, Phase phase, CollectiveKind
   w_.communicate(std::move(operation));
 }
 
-// Rows of one expert have come in order.
-void ExpertLayers::dispatch(const std::string& name, Phase phase, const View& rows, TensorId received,
-                            const View& sorted) {
+void ExpertLayers::dispatch(Phase phase, const std::vector<Exchanged>& all) {
   if (!exchanges()) return;
   const char* pass = phase == Phase::forward ? ".fprop" : ".dgrad";
-  const View came = local_ > 1 ? w_.work(received) : sorted;
-  exchange(name + ".dispatch" + pass, phase, CollectiveKind::dispatch, rows, came);
-  if (local_ > 1)
-    w_.op(name + ".sort_by_expert" + pass, phase, sort(Pass::forward, rows.cols),
-          {read(of_layer(all_offsets_)), read(came), write(sorted)});
+  for (const Exchanged& one : all)
+    exchange(one.name + ".dispatch" + pass, phase, CollectiveKind::dispatch, one.rows, one.came);
+  if (local_ == 1) return;
+  for (const Exchanged& one : all)
+    w_.op(one.name + ".sort_by_expert" + pass, phase, sort(Pass::forward, one.rows.cols),
+          {read(of_layer(all_offsets_)), read(one.came), write(one.sorted)});
 }
 
-void ExpertLayers::combine(const std::string& name, Phase phase, const View& sorted, TensorId received,
-                           const View& rows) {
+void ExpertLayers::combine(Phase phase, const std::vector<Exchanged>& all) {
   if (!exchanges()) return;
   const char* pass = phase == Phase::forward ? ".fprop" : ".dgrad";
-  const View back = local_ > 1 ? w_.work(received) : sorted;
   if (local_ > 1)
-    w_.op(name + ".sort_by_rank" + pass, phase, sort(Pass::backward, rows.cols),
-          {read(of_layer(all_offsets_)), read(sorted), write(back)});
-  exchange(name + ".combine" + pass, phase, CollectiveKind::combine, back, rows);
+    for (const Exchanged& one : all)
+      w_.op(one.name + ".sort_by_rank" + pass, phase, sort(Pass::backward, one.rows.cols),
+            {read(of_layer(all_offsets_)), read(one.sorted), write(one.came)});
+  for (const Exchanged& one : all)
+    exchange(one.name + ".combine" + pass, phase, CollectiveKind::combine, one.came, one.rows);
 }
 
 void ExpertLayers::shared_activation(Pass pass) {
@@ -324,8 +326,7 @@ void ExpertLayers::shared_backward(const View& dy, const View& x) {
 // Adds to the gradient of x.
 void ExpertLayers::router_backward(const View& x, const View& dx) {
   View d_probabilities = w_.work(d_all_probabilities_);
-  const View d_weights = w_.work(exchanges() ? sent_weights_ : d_weights_);
-  combine("experts.weights", Phase::dgrad, w_.work(d_weights_), received_weights_, d_weights);
+  const View d_weights = w_.work(exchanges() ? d_way_.sent_weights : d_weights_);
   w_.op("experts.permute_weights.dgrad", Phase::dgrad, permute(Pass::backward, 1, true),
         {read(of_layer(positions_)), read(d_weights), write(d_probabilities)});
   if (gathers()) {
@@ -353,10 +354,10 @@ View ExpertLayers::backward(const View& dy, const View& x, const View& all, cons
   const View offsets = of_layer(offsets_), positions = of_layer(positions_), sorted = of_layer(sorted_),
              d_sorted = w_.work(d_sorted_), d_act = w_.work(mlp_.d_act), d_fc1 = w_.work(mlp_.d_fc1);
   const View d_tokens = gathers() ? w_.gathered("experts.all_gather_dgrad", Phase::dgrad, dy) : dy;
-  const View d_rows = exchanges() ? w_.work(sent_) : d_sorted;
+  const View d_rows = exchanges() ? w_.work(d_way_.sent) : d_sorted;
   w_.op("experts.unpermute.dgrad", Phase::dgrad, permute(Pass::forward, hidden_),
         {read(positions), read(d_tokens), write(d_rows)});
-  dispatch("experts", Phase::dgrad, d_rows, received_, d_sorted);
+  dispatch(Phase::dgrad, {{"experts", d_rows, came(d_way_.received, d_sorted), d_sorted}});
   w_.op("experts.fc2.dgrad", Phase::dgrad, product(Pass::dgrad, hidden_, mlp_.width),
         {read(d_sorted), read(weight("experts.fc2.weight")), read(offsets), write(d_act)});
   add_to_gradient("experts.fc2.wgrad", product(Pass::wgrad, hidden_, mlp_.width),
@@ -368,7 +369,10 @@ View ExpertLayers::backward(const View& dy, const View& x, const View& all, cons
         {read(d_fc1), read(weight("experts.fc1.weight")), read(offsets), write(d_sorted)});
   add_to_gradient("experts.fc1.wgrad", product(Pass::wgrad, mlp_.fc1, hidden_),
                   {read(d_fc1), read(sorted), read(offsets)}, "experts.fc1.weight");
-  combine("experts", Phase::dgrad, d_sorted, received_, d_rows);
+  const View d_weights = w_.work(d_weights_);
+  combine(Phase::dgrad, {{"experts", d_rows, came(d_way_.received, d_sorted), d_sorted},
+                         {"experts.weights", exchanges() ? w_.work(d_way_.sent_weights) : d_weights,
+                          came(d_way_.received_weights, d_weights), d_weights}});
   const bool is_whole = gathers() || !cuts_tokens();
   const View sum = is_whole ? all : part;
   w_.op("experts.permute.dgrad", Phase::dgrad, permute(Pass::backward, hidden_),

@@ -55,13 +55,18 @@ class ExpertLayers {
     return exchanges() ? schedule_.communicators[shape_.ep.communicator].transport : TokenTransport::nccl;
   }
   void activate(const std::string& name, Pass pass, std::vector<Access> accesses);
-  // Sends `rows`, sorted by expert, to the ranks that have the experts. Those that come are `sorted` by expert; before
-  // that they lie in `received`.
-  void dispatch(const std::string& name, Phase phase, const View& rows, TensorId received, const View& sorted);
-  // The way back.
-  void combine(const std::string& name, Phase phase, const View& sorted, TensorId received, const View& rows);
+  // What ranks exchange of each copy of a token: `rows` by expert, at the token's rank; and at the expert's rank `came`,
+  // by rank and then by expert, and `sorted` by expert. A rank with one expert has `sorted` for both.
+  struct Exchanged {
+    std::string name;
+    View rows, came, sorted;
+  };
+  // Sends rows to the ranks that have the experts, and sorts those that come.
+  void dispatch(Phase phase, const std::vector<Exchanged>& all);
+  void combine(Phase phase, const std::vector<Exchanged>& all);  // the way back
   void exchange(const std::string& name, Phase phase, CollectiveKind kind, const View& from, const View& to);
   SortByExpert sort(Pass pass, std::int64_t cols) const;
+  View came(TensorId received, const View& sorted) const { return exchanges() && local_ > 1 ? w_.work(received) : sorted; }
   bool exchanges() const { return shape_.ep.exists(); }
   // All-gathers [R,cols] of tensor-parallel ranks that cut every expert; otherwise `part` itself.
   View gathered(const std::string& name, const View& part, TensorId whole);
@@ -87,7 +92,11 @@ class ExpertLayers {
   TensorId all_offsets_ = 0;  // of the ranks that share experts
   // Workspaces forward.
   TensorId probabilities_ = 0, all_indices_ = 0, all_probabilities_ = 0, fc2_out_ = 0, sum_ = 0, part_ = 0;
-  TensorId own_offsets_ = 0, sent_ = 0, received_ = 0, sent_weights_ = 0, received_weights_ = 0;
+  TensorId own_offsets_ = 0;
+  // Rows on the way, forward and backward, which may be concurrent.
+  struct OnTheWay {
+    TensorId sent = 0, received = 0, sent_weights = 0, received_weights = 0;
+  } way_, d_way_;
   TensorId shared_sum_ = 0, shared_out_ = 0, gate_ = 0, gated_ = 0;  // shared_out_ and gate_ are kept with a gate
   // Workspaces backward.
   TensorId d_sorted_ = 0, d_weights_ = 0, d_all_probabilities_ = 0, d_probabilities_ = 0, d_logits_ = 0;

@@ -141,6 +141,7 @@ Groups add_groups(Schedule& schedule, const Scenario& scenario) {
     if (p.expert_dp() > 1 && shards_units(scenario)) groups.edp_gather = add_with_lane("edp.gather", {Coord::edp});
     if (p.expert_model_parallel_size > 1) {
       groups.ep = add_with_lane("ep", {Coord::ep});
+      groups.ep_counts = add_with_lane("ep.counts", {Coord::ep});
       schedule.communicators[groups.ep.communicator].transport =
           p.moe_token_dispatcher_type != TokenDispatcher::flex       ? TokenTransport::nccl
           : p.moe_flex_dispatcher_backend == FlexBackend::hybridep ? TokenTransport::hybridep

@@ -40,9 +40,9 @@ struct Groups {
   Group gather;     // the ranks of `dp`, for gathers concurrent with reductions (ZeRO-2 and ZeRO-3)
   Group tp;
   ContextShape cp;
-  // Where experts do not lie on the ranks as dense layers do: the ranks that share them, the ranks with equal ones, and
-  // these for gathers.
-  Group ep, edp, edp_gather;
+  // Where experts do not lie on the ranks as dense layers do: the ranks that share them, these for the counts of their
+  // rows, which do not queue behind rows; the ranks with equal experts, and these for gathers.
+  Group ep, ep_counts, edp, edp_gather;
   Group sharing_tokens;  // ranks of tp and cp, for the counts of a router's balance loss, if the model has one
 };
 

@@ -112,6 +112,7 @@ BlockShape shape_of(const Scenario& scenario, const Groups& groups, const std::v
   shape.sharing_tokens = groups.sharing_tokens;
   shape.experts_apart = parallel.experts_apart();
   shape.ep = groups.ep;
+  shape.ep_counts = groups.ep_counts;
   shape.expert_capacity = parallel.moe_expert_rank_capacity_factor;
   shape.residual_fusion = scenario.training.residual_fusion && scenario.model.hidden_dropout == 0 && !shape.tp.exists();
   shape.norm_gradient_fusion = scenario.training.norm_gradient_fusion;
