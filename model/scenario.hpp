@@ -54,6 +54,9 @@ struct TpGemm {
 };
 
 struct Overlap {
+  // A forward and a backward pass of different micro-batches run concurrently: one computes while the other's rows of
+  // experts are on the way.
+  bool overlap_moe_expert_parallel_comm = false;
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;
   bool align_grad_reduce = false;   // all pipeline stages reduce a chunk's gradients at the same moment

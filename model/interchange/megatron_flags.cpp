@@ -41,7 +41,6 @@ std::vector<FlagRule> make_rules() {
       {"--moe-", kNo},
       {"--moe-shared-expert-overlap", kNear, "the shared expert runs by itself, before the router"},
       {"--expert-", kNo},
-      {"--overlap-moe-expert-parallel-comm", kNo},
       {"--overlap-dispatch-backward-with-experts-wgrad", kNo},
       {"--ep-overlap-early-attn-memory-release", kNo},
       {"--use-grouped-gemm-for-", kNo},

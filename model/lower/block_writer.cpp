@@ -14,7 +14,9 @@ BlockWriter::BlockWriter(Schedule& schedule, const BlockShape& shape, const Para
       lane_(compute),
       dtype_(schedule.compute_dtype),
       slot_(Coord::slot) {
-  if (shape.sequence_parallel) gathered_ = workspace("gathered", tokens(), shape.model.hidden_size);
+  if (shape.sequence_parallel) gathered_ = d_gathered_ = workspace("gathered", tokens(), shape.model.hidden_size);
+  if (shape.sequence_parallel && shape.pairs_passes)
+    d_gathered_ = workspace("d_gathered", tokens(), shape.model.hidden_size);
   if (shape.model.hidden_dropout > 0 || shape.model.attention_dropout > 0) add_dropout_keys();
 }
 
@@ -232,7 +234,7 @@ View BlockWriter::gradient(const std::string& name, const Expr& layer) const {
 
 View BlockWriter::gathered(const std::string& name, Phase phase, View part) {
   if (!shape_.sequence_parallel) return part;
-  const View all = work(gathered_);
+  const View all = work(phase == Phase::forward ? gathered_ : d_gathered_);
   collective(name, phase, CollectiveKind::all_gather, all.rows * all.cols, {read(std::move(part)), write(all)});
   return all;
 }

@@ -169,7 +169,8 @@ class BlockWriter {
   std::vector<bool> is_beside_;          // [operation of the block] is concurrent with the previous one
   bool weights_apart_ = false;
   std::vector<WeightGradient> put_off_;
-  TensorId gathered_ = 0;     // [T,H] with sequence parallelism
+  // [T,H] with sequence parallelism, for the forward pass and for the backward pass
+  TensorId gathered_ = 0, d_gathered_ = 0;
   TensorId dropout_key_ = 0;  // [layer][micro-batch], where any dropout is on
 };
 

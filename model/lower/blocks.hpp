@@ -45,6 +45,7 @@ struct BlockShape {
   StageMap map;                              // the stages of these chunks
   // micro-batches whose head.wgrad waits for the flush; 0: head.wgrad is part of backward
   std::int64_t deferred = 0;
+  bool pairs_passes = false;       // passes of different micro-batches run concurrently, and share no workspace
   bool weights_apart = false;      // weight gradients of all linear layers are blocks of their own, called by W units
   std::string head_weight;         // parameter of the head's GEMM
   std::int64_t micro_batches = 1;  // per step and rank; the inputs of all of them exist when the step starts

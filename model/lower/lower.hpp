@@ -64,6 +64,12 @@ struct Lowered {
   ExchangedAttention cp_exchanged;  // where the model has such layers
 };
 
+// Returns whether overlap_moe_expert_parallel_comm acts: ranks share experts.
+inline bool overlaps_experts(const Scenario& scenario) {
+  return scenario.overlap.overlap_moe_expert_parallel_comm && scenario.model.experts.any() &&
+         scenario.parallel.expert_model_parallel_size > 1;
+}
+
 // Returns the plain schedule of one training step: gradient accumulation over micro-batches, then gradient
 // reduce-scatter, global norm, AdamW on the shard, parameter all-gather. Nothing overlaps (ZeRO-1: Rajbhandari et al.,
 // arXiv 1910.02054; Megatron's distributed optimizer). The overlap settings decide the buckets: without

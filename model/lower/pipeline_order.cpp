@@ -27,7 +27,8 @@ class Writer {
     }
     total_ = static_cast<std::int64_t>(table_[0].size());
     const std::int64_t behind = s_.stages - 1 - stage_;  // later stages
-    warmup_ = std::min(s_.chunks == 1 ? behind : 2 * behind + (s_.chunks - 1) * s_.group, total_);
+    const std::int64_t ahead = s_.chunks == 1 ? behind : 2 * behind + (s_.chunks - 1) * s_.group;
+    warmup_ = std::min(ahead + s_.pairs_passes, total_);
   }
 
   std::vector<PipelineItem> run() {
@@ -110,6 +111,7 @@ class Writer {
     if (steady > 0) receive(kForward, warmup_ - 1);
     for (std::int64_t i = 0; i < steady; ++i) {
       compute(kForward, warmup_ + i);
+      items_.back().begins_pair = s_.pairs_passes;
       exchange_both(kForward, warmup_ + i, kBackward, i - 1);
       compute(kBackward, i);
       if (i + 1 < steady)
@@ -137,6 +139,7 @@ class Writer {
     }
     for (std::int64_t i = 0; i < steady; ++i) {
       compute(kForward, warmup_ + i);
+      items_.back().begins_pair = s_.pairs_passes;
       compute(kBackward, i);
       Messages messages;
       add_send(messages, kForward, warmup_ + i);
@@ -157,6 +160,7 @@ class Writer {
     const auto step = [&](UnitKind direction, std::int64_t k, bool early) {
       if (early) receive(direction, k);
       compute(direction, k);
+      items_.back().begins_pair = s_.pairs_passes && direction == kForward && k >= warmup_;
       send(direction, k);
       if (!early) receive(direction, k);
     };

@@ -41,6 +41,7 @@ std::vector<PipelineOrder> order_stages(const Scenario& scenario) {
   shape.overlap = scenario.overlap.overlap_p2p_comm;
   shape.overlap_warmup_flush = scenario.overlap.overlap_p2p_comm_warmup_flush;
   shape.deferred = deferred_of(scenario);
+  shape.pairs_passes = overlaps_experts(scenario);
   if (is_zero_bubble(parallel.pipeline_schedule)) shape.schedule = parallel.pipeline_schedule;
   return pipeline_orders(shape);
 }
@@ -122,6 +123,7 @@ BlockShape shape_of(const Scenario& scenario, const Groups& groups, const std::v
   shape.map = stage_map(parallel);
   shape.chunks = model_chunks(scenario.model, parallel);
   shape.deferred = deferred_of(scenario);
+  shape.pairs_passes = overlaps_experts(scenario);
   shape.weights_apart = is_zero_bubble(parallel.pipeline_schedule);
   shape.head_weight = ties_across_stages(scenario) ? kTiedHeadWeight : scenario.model.head_weight();
   add_slots(shape, orders);

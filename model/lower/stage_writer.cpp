@@ -1,6 +1,8 @@
 #include "model/lower/stage_writer.hpp"
 
+#include <algorithm>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -16,8 +18,16 @@ class StageWriter {
       : schedule_(schedule), blocks_(blocks), messages_(messages), shape_(shape), stage_(stage), calls_(calls) {}
 
   void run(const PipelineOrder& order) {
-    for (const PipelineItem& item : order.items) {
-      if (item.is_compute)
+    for (std::size_t i = 0; i < order.items.size(); ++i) {
+      const PipelineItem& item = order.items[i];
+      if (item.begins_pair) {
+        const auto other = std::find_if(order.items.begin() + std::ptrdiff_t(i) + 1, order.items.end(),
+                                        [](const PipelineItem& next) { return next.is_compute; });
+        pair(item.unit, other->unit);
+        paired_with_ = &*other;
+      } else if (&item == paired_with_)
+        continue;
+      else if (item.is_compute)
         compute(item.unit);
       else if (messages_.overlap)
         for (const PipelineMessage& message : item.messages) issue(message);
@@ -27,7 +37,7 @@ class StageWriter {
   }
 
  private:
-  static constexpr std::uint8_t kDeferredSequence = kSequence + 1;
+  static constexpr std::uint8_t kDeferredSequence = kSequence + 1, kBackwardSequence = kSequence + 2;
   LaneId lane_of(const Call& call) const {
     return schedule_.operations[schedule_.blocks[call.block].ops[call.first]].lane;
   }
@@ -49,6 +59,100 @@ class StageWriter {
     return calls_.back();
   }
 
+  // ---- pairs ----
+
+  // A layer's calls, cut where rows of experts are on the way: the computation before they leave, the dispatch, the
+  // experts, the combine, and the computation behind it. Other blocks have only the first.
+  struct Cut {
+    Call before, dispatch, experts, combine, behind;
+  };
+  Cut cut(const Call& call) const {
+    const std::vector<OpId>& ops = schedule_.blocks[call.block].ops;
+    const auto next = [&](std::uint32_t from, CollectiveKind kind, bool is_kind) {
+      while (from < call.first + call.count) {
+        const auto* collective = std::get_if<Collective>(&schedule_.operations[ops[from]].work);
+        if ((collective != nullptr && collective->kind == kind) == is_kind) break;
+        ++from;
+      }
+      return from;
+    };
+    const std::uint32_t end = call.first + call.count, leave = next(call.first, CollectiveKind::dispatch, true),
+                        came = next(leave, CollectiveKind::dispatch, false),
+                        turn = next(came, CollectiveKind::combine, true),
+                        back = next(turn, CollectiveKind::combine, false);
+    const auto part = [&](std::uint32_t from, std::uint32_t to) {
+      Call one = call;
+      one.first = from;
+      one.count = to - from;
+      return one;
+    };
+    return {part(call.first, leave), part(leave, came), part(came, turn), part(turn, back), part(back, end)};
+  }
+
+  // Returns the calls of a pass, which it takes from the end of the program.
+  std::vector<Call> calls_of(const PipelineUnit& unit) {
+    const std::size_t first = calls_.size();
+    if (unit.kind == UnitKind::forward)
+      forward(unit);
+    else
+      backward(unit);
+    std::vector<Call> calls(calls_.begin() + std::ptrdiff_t(first), calls_.end());
+    calls_.resize(first);
+    if (const auto received = received_.find(key_of(unit)); received != received_.end()) {
+      calls.front().waits.push_back({EdgeKind::finish_start, received->second});
+      received_.erase(received);
+    }
+    return calls;
+  }
+
+  // Writes two passes as concurrent sequences. Of layer i of the forward pass and of the i-th layer from the end of the
+  // backward pass, the host issues first what must leave, and then the other pass's computation, which hides it:
+  //   backward: before, dispatch   forward: before   backward: experts   forward: dispatch
+  //   backward: combine   forward: experts, combine   backward: behind   forward: behind
+  // This is Megatron-LM's order (core/models/common/model_chunk_schedule_plan.py), where `behind` of a forward pass is on
+  // the communication stream.
+  void pair(const PipelineUnit& ahead, const PipelineUnit& back) {
+    std::vector<Call> forward = calls_of(ahead), backward = calls_of(back);
+    for (Call& call : backward) call.sequence = kBackwardSequence;
+    const auto wait = [](Call& call, const OpAddress& on) { call.waits.push_back({EdgeKind::finish_start, on}); };
+    // The forward pass takes the slot of an earlier backward pass.
+    if (paired_) wait(forward.front(), *paired_);
+    wait(backward.front(), forward_ends_.at({back.chunk, back.micro_batch}));
+    forward_ends_[{ahead.chunk, ahead.micro_batch}] = last_of(forward.back());
+    paired_ = last_of(backward.back());
+    const auto is_layer = [&](const Call& call) {
+      return std::any_of(blocks_.layers.begin(), blocks_.layers.end(), [&](const LayerBlocks& layer) {
+        return call.block == layer.forward || call.block == layer.backward;
+      });
+    };
+    const auto put = [&](const Call& call, bool is_first) {
+      if (call.count == 0) return;
+      calls_.push_back(call);
+      if (!is_first) calls_.back().waits.clear();
+    };
+    const auto put_ends = [&](std::vector<Call>& calls, std::size_t& next) {
+      while (next < calls.size() && !is_layer(calls[next])) put(calls[next++], true);
+    };
+    std::size_t f = 0, b = 0;
+    put_ends(forward, f);
+    put_ends(backward, b);
+    while (f < forward.size() || b < backward.size()) {
+      std::optional<Cut> there, here;  // of the forward and of the backward pass
+      if (f < forward.size()) there = cut(forward[f++]);
+      if (b < backward.size()) here = cut(backward[b++]);
+      if (here) put(here->before, true), put(here->dispatch, false);
+      if (there) put(there->before, true);
+      if (here) put(here->experts, false);
+      if (there) put(there->dispatch, false);
+      if (here) put(here->combine, false);
+      if (there) put(there->experts, false), put(there->combine, false);
+      if (here) put(here->behind, false);
+      if (there) put(there->behind, false);
+      put_ends(forward, f);
+      put_ends(backward, b);
+    }
+  }
+
   // ---- compute ----
 
   void compute(const PipelineUnit& unit) {
@@ -63,6 +167,9 @@ class StageWriter {
       backward(unit);
     if (calls_.size() == first) return;  // the backward pass of a frozen embedding is empty
     computed_ = last_of(calls_.back());
+    if (unit.kind == UnitKind::forward) forward_ends_[{unit.chunk, unit.micro_batch}] = computed_;
+    // All that follows pairs waits for them.
+    if (paired_) calls_[first].waits.push_back({EdgeKind::finish_start, *std::exchange(paired_, std::nullopt)});
     if (received == received_.end()) return;
     if (messages_.overlap) calls_[first].waits.push_back({EdgeKind::finish_start, received->second});
     received_.erase(received);
@@ -165,6 +272,9 @@ class StageWriter {
   const BlockShape& shape_;
   const std::int64_t stage_;
   std::vector<Call>& calls_;
+  const PipelineItem* paired_with_ = nullptr;  // the second item of the last pair
+  std::optional<OpAddress> paired_;            // the end of its backward pass
+  std::map<std::pair<std::int64_t, std::int64_t>, OpAddress> forward_ends_;  // (chunk, micro-batch)
   OpAddress computed_;                                                              // the last compute operation
   std::map<std::tuple<UnitKind, std::int64_t, std::int64_t>, OpAddress> received_;  // receives that are not used yet
 };

@@ -11,6 +11,7 @@ OverlapMode tp_flash_overlap_mode();
 OverlapMode overlap_p2p_comm_mode();
 OverlapMode cp_comm_overlap_mode(), cp_flash_overlap_mode();
 OverlapMode fsdp_comm_overlap_mode();
+OverlapMode overlap_moe_expert_parallel_comm_mode();
 
 const std::vector<OverlapMode>& overlap_modes() {
   static const std::vector<OverlapMode> kModes = {
@@ -26,6 +27,7 @@ const std::vector<OverlapMode>& overlap_modes() {
       cp_comm_overlap_mode(),
       cp_flash_overlap_mode(),
       fsdp_comm_overlap_mode(),
+      overlap_moe_expert_parallel_comm_mode(),
   };
   return kModes;
 }

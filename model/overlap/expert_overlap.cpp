@@ -1,0 +1,74 @@
+// overlap_moe_expert_parallel_comm (Megatron-LM's combined 1F1B): a forward and a backward pass of different micro-batches
+// run concurrently, layer by layer, each in a sequence of its own, so that rows of experts of one are on the way while
+// the other computes. model/lower/pipeline_order has one forward pass more ahead, and model/lower/stage_writer writes the
+// pairs.
+//
+// Edges:   backward pass  ->  forward pass that takes its slot;  forward pass of a micro-batch  ->  its backward pass
+// Exposed: of a pair of layers, with a_f, m_f the forward pass's computation around its experts and of them, d_f, c_f its
+//          dispatch and combine, b for backward:
+//          max(a_f, c_b) + max(d_f, m_b) + max(m_f, d_b) + max(c_f, a_b)
+#include "model/overlap/mode.hpp"
+
+namespace stretto {
+namespace {
+
+std::string shown(bool value) { return value ? "true" : "false"; }
+
+void add_gates(const Scenario& scenario, Gates& gates) {
+  const Parallel& p = scenario.parallel;
+  const Training& t = scenario.training;
+  const bool asked = scenario.overlap.overlap_moe_expert_parallel_comm;
+  const char* knob = "overlap_moe_expert_parallel_comm";
+  const std::string config = "core/transformer/transformer_config.py:";
+  const auto require = [&](const std::string& needs, const std::string& source, bool open, const std::string& got,
+                           const std::string& why = "") {
+    gates.add({.knob = knob,
+               .needs = needs,
+               .kind = GateKind::error,
+               .source = source,
+               .asked = asked,
+               .open = open,
+               .got = got,
+               .why = why});
+  };
+  gates.add({.knob = knob,
+             .needs = "expert_model_parallel_size above 1",
+             .kind = GateKind::error,
+             .source = megatron(config + "3013"),
+             .asked = asked,
+             .open = p.expert_model_parallel_size > 1 && scenario.model.experts.any(),
+             .got = std::to_string(p.expert_model_parallel_size)});
+  require("recompute_granularity none", megatron(config + "3027"), !t.recompute.repeats_layers(), "another",
+          "a recomputed layer would send its rows again");
+  require("virtual_pipeline_model_parallel_size above 1 with several stages", megatron(config + "3010"),
+          p.pipeline_model_parallel_size == 1 || p.virtual_pipeline_model_parallel_size > 1,
+          std::to_string(p.virtual_pipeline_model_parallel_size));
+  require("overlap_p2p_comm = true with several stages", kOwnGate,
+          p.pipeline_model_parallel_size == 1 || scenario.overlap.overlap_p2p_comm,
+          shown(scenario.overlap.overlap_p2p_comm), "messages of two concurrent passes wait for their data alone");
+  require("no overlap of tensor or context parallelism", kOwnGate,
+          !scenario.overlap.tp_comm_overlap && p.context_parallel_size == 1,
+          shown(scenario.overlap.tp_comm_overlap) + " and context_parallel_size " +
+              std::to_string(p.context_parallel_size),
+          "not modelled together yet");
+  require("data_parallel_sharding_strategy no_shard or optim", megatron(config + "3071"), !p.shards_gradients(),
+          std::string("\"") + name_of(p.data_parallel_sharding_strategy) + "\"", "not modelled together yet");
+}
+
+}  // namespace
+
+OverlapMode overlap_moe_expert_parallel_comm_mode() {
+  return {.name = "overlap_moe_expert_parallel_comm",
+          .meaning = "rows of experts of one micro-batch are on the way while another micro-batch computes",
+          .memory = "activations of one more micro-batch",
+          .knob = "overlap_moe_expert_parallel_comm",
+          .on = &Overlap::overlap_moe_expert_parallel_comm,
+          .applies =
+              [](const Parallel& p) {
+                return p.expert_model_parallel_size > 1 && p.context_parallel_size == 1 && !p.shards_gradients() &&
+                       p.pipeline_model_parallel_size == 1;
+              },
+          .gates = add_gates};
+}
+
+}  // namespace stretto
