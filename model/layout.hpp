@@ -111,9 +111,7 @@ struct Parallel {
     return replicas() * tensor_model_parallel_size / (expert_model_parallel_size * expert_tp());
   }
   // Experts do not lie on the ranks as dense layers do.
-  bool experts_apart() const {
-    return expert_model_parallel_size > 1 || expert_tp() != tensor_model_parallel_size;
-  }
+  bool experts_apart() const { return expert_model_parallel_size > 1 || expert_tp() != tensor_model_parallel_size; }
   TokenDispatcher moe_token_dispatcher_type = TokenDispatcher::alltoall;
   FlexBackend moe_flex_dispatcher_backend = FlexBackend::deepep;
   // Rows that a rank's experts have room for, over the rows that they get when all experts have equally many; 0: room

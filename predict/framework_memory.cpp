@@ -172,7 +172,8 @@ class Role {
         add_loss(life);
         continue;
       }
-      add(storage.bytes(), start_of(life.first), end_of(life.last), 0);
+      // A framework allocates the rows that come, where the schedule leaves room for more.
+      add(storage.filled_bytes(), start_of(life.first), end_of(life.last), 0);
       if (const auto kept = memory_.kept.find(tensor); kept != memory_.kept.end()) {
         const std::int64_t bytes = bytes_of(double(storage.elements), kept->second);
         add(bytes, start_of(life.first), end_of(life.last), part("kept beside " + tensor, kept->second.source));

@@ -82,7 +82,7 @@ struct Issue {
     Picoseconds issued = 0;  // time after its segment began
     std::uint32_t segment = 0;
   };
-  std::vector<At> at;               // [operation of the program]
+  std::vector<At> at;  // [operation of the program]
   struct End {
     std::uint32_t op = 0;     // the operation of the program for which the host waits
     Picoseconds awaited = 0;  // time at which it begins to wait, after the segment began

@@ -233,7 +233,9 @@ Translation scenario_of(Settings settings, const ImportOptions& options) {
   // Without experts their settings say nothing, and with 0 of them neither.
   if (settings.whole("model.num_moe_experts", 0) == 0)
     std::erase_if(settings.values, [](const auto& one) {
-      return one.first.starts_with("model.moe_") || one.first == "model.num_moe_experts";
+      return one.first.starts_with("model.moe_") || one.first == "model.num_moe_experts" ||
+             one.first.starts_with("parallel.moe_") || one.first.starts_with("parallel.expert_") ||
+             one.first == "overlap.overlap_moe_expert_parallel_comm";
     });
   find_vocabulary(settings);
   require_sizes(settings, overrides);

@@ -64,7 +64,7 @@ struct BlockShape {
   bool experts_apart = false;  // experts are whole, and `ep` shares them; otherwise tp cuts them
   Group ep, ep_counts;         // the ranks that share the experts of a layer; for rows, and for their counts
   double expert_capacity = 0;  // Parallel::moe_expert_rank_capacity_factor
-  Group sharing_tokens;        // ranks that share the tokens of a micro-batch, where a loss of the router sums over them
+  Group sharing_tokens;  // ranks that share the tokens of a micro-batch, where a loss of the router sums over them
   const LayerKind& kind(std::int64_t layer) const { return kinds[kind_of_layer[static_cast<std::size_t>(layer)]]; }
   // The tokens of every sequence that this rank has.
   SequenceParts parts() const { return {cp.size, cp.place, 1}; }

@@ -8,11 +8,10 @@ namespace stretto {
 
 namespace {
 
-// Returns the rows of buffers for the rows of a rank's experts: what the key leaves room for, and at most as many as may
-// come, when all ranks' tokens go to these experts.
+// Returns the rows of buffers for the rows of a rank's experts: what the key leaves room for, and at most as many as
+// may come, when all ranks' tokens go to these experts.
 std::int64_t capacity_of(const BlockShape& shape, std::int64_t tokens, std::int64_t local) {
-  const std::int64_t topk = shape.model.experts.moe_router_topk,
-                     most = shape.ep.size * tokens * std::min(topk, local);
+  const std::int64_t topk = shape.model.experts.moe_router_topk, most = shape.ep.size * tokens * std::min(topk, local);
   if (shape.expert_capacity == 0) return most;
   return std::min(most, static_cast<std::int64_t>(std::ceil(double(tokens * topk) * shape.expert_capacity)));
 }
@@ -45,6 +44,12 @@ TensorId ExpertLayers::kept(const std::string& name, std::int64_t rows, std::int
 
 TensorId ExpertLayers::workspace(const std::string& name, std::int64_t rows, std::int64_t cols, Dtype dtype) const {
   return add_tensor(schedule_, name, dtype, BufferKind::workspace, rows, cols);
+}
+
+// The rank's experts get rows_ of the capacity_ rows when all experts have equally many.
+void ExpertLayers::leave_room(TensorId tensor) {
+  for (const TensorPlace& place : schedule_.tensors[tensor].places)
+    schedule_.storages[place.storage].filled = rows_ * schedule_.tensors[tensor].cols;
 }
 
 void ExpertLayers::add_experts() {
@@ -80,6 +85,9 @@ void ExpertLayers::add_experts() {
   d_logits_ = workspace("d_router", part, experts_, wide);
   d_router_ = wide == schedule_.compute_dtype ? d_logits_ : w_.workspace("d_router.rounded", part, experts_);
   if (!exchanges()) return;
+  for (const TensorId tensor :
+       {sorted_, weights_, mlp_.fc1_out, mlp_.act, fc2_out_, d_sorted_, mlp_.d_act, mlp_.d_fc1, d_weights_})
+    leave_room(tensor);
   all_offsets_ = kept("experts.all_offsets", shape_.ep.size, experts_ + 1, integers);
   own_offsets_ = workspace("experts.own_offsets", 1, experts_ + 1, Dtype::i32);
   for (const auto& [prefix, way] : {std::pair{"experts.", &way_}, {"d_experts.", &d_way_}}) {
@@ -89,6 +97,8 @@ void ExpertLayers::add_experts() {
     if (local_ == 1) continue;
     way->received = w_.workspace(name + "received", capacity_, hidden_);
     way->received_weights = workspace(name + "received_weights", capacity_, 1, wide);
+    leave_room(way->received);
+    leave_room(way->received_weights);
   }
 }
 
@@ -186,7 +196,8 @@ View ExpertLayers::forward(const View& x) {
           {read(all), write(offsets)});
   }
   const View tokens = gathers() ? w_.gathered("experts.all_gather", Phase::forward, x) : x;
-  const View rows = exchanges() ? w_.work(way_.sent) : sorted, of_rows = exchanges() ? w_.work(way_.sent_weights) : weights;
+  const View rows = exchanges() ? w_.work(way_.sent) : sorted,
+             of_rows = exchanges() ? w_.work(way_.sent_weights) : weights;
   w_.op("experts.permute.fprop", Phase::forward, permute(Pass::forward, hidden_),
         {read(positions), read(tokens), write(rows)});
   w_.op("experts.permute_weights.fprop", Phase::forward, permute(Pass::forward, 1, true),
@@ -224,7 +235,14 @@ void ExpertLayers::activate(const std::string& name, Pass pass, std::vector<Acce
 }
 
 SortByExpert ExpertLayers::sort(Pass pass, std::int64_t cols) const {
-  return {pass, shape_.ep.size, experts_, local_, rows_, capacity_, cols, shape_.ep.place * Expr(local_),
+  return {pass,
+          shape_.ep.size,
+          experts_,
+          local_,
+          rows_,
+          capacity_,
+          cols,
+          shape_.ep.place * Expr(local_),
           transport() != TokenTransport::nccl};
 }
 

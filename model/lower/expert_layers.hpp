@@ -13,8 +13,8 @@ namespace stretto {
 // Where tp cuts every expert like dense MLPs, tokens, indices and probabilities are gathered over tp first, and sums
 // reduce-scattered over tp (the all-gather dispatcher). T·topk rows whatever the router says.
 //
-// Where experts are whole, each rank sorts the copies of its R tokens. Where ranks share them (`ep`), ranks exchange the
-// offsets of their rows, the rows and their probabilities, and sort by expert those that come (the all-to-all
+// Where experts are whole, each rank sorts the copies of its R tokens. Where ranks share them (`ep`), ranks exchange
+// the offsets of their rows, the rows and their probabilities, and sort by expert those that come (the all-to-all
 // dispatcher). How many come depends on the router: buffers have room for `capacity_` rows.
 //
 // References are borrowed and must outlive this.
@@ -38,6 +38,7 @@ class ExpertLayers {
     TensorId d_fc1 = 0, d_act = 0;
   };
   void add_experts();
+  void leave_room(TensorId tensor);
   void add_shared();
   Route route(Pass pass) const;
   BalanceLoss balance(Pass pass) const;
@@ -55,8 +56,8 @@ class ExpertLayers {
     return exchanges() ? schedule_.communicators[shape_.ep.communicator].transport : TokenTransport::nccl;
   }
   void activate(const std::string& name, Pass pass, std::vector<Access> accesses);
-  // What ranks exchange of each copy of a token: `rows` by expert, at the token's rank; and at the expert's rank `came`,
-  // by rank and then by expert, and `sorted` by expert. A rank with one expert has `sorted` for both.
+  // What ranks exchange of each copy of a token: `rows` by expert, at the token's rank; and at the expert's rank
+  // `came`, by rank and then by expert, and `sorted` by expert. A rank with one expert has `sorted` for both.
   struct Exchanged {
     std::string name;
     View rows, came, sorted;
@@ -66,7 +67,9 @@ class ExpertLayers {
   void combine(Phase phase, const std::vector<Exchanged>& all);  // the way back
   void exchange(const std::string& name, Phase phase, CollectiveKind kind, const View& from, const View& to);
   SortByExpert sort(Pass pass, std::int64_t cols) const;
-  View came(TensorId received, const View& sorted) const { return exchanges() && local_ > 1 ? w_.work(received) : sorted; }
+  View came(TensorId received, const View& sorted) const {
+    return exchanges() && local_ > 1 ? w_.work(received) : sorted;
+  }
   bool exchanges() const { return shape_.ep.exists(); }
   // All-gathers [R,cols] of tensor-parallel ranks that cut every expert; otherwise `part` itself.
   View gathered(const std::string& name, const View& part, TensorId whole);

@@ -143,9 +143,9 @@ Groups add_groups(Schedule& schedule, const Scenario& scenario) {
       groups.ep = add_with_lane("ep", {Coord::ep});
       groups.ep_counts = add_with_lane("ep.counts", {Coord::ep});
       schedule.communicators[groups.ep.communicator].transport =
-          p.moe_token_dispatcher_type != TokenDispatcher::flex       ? TokenTransport::nccl
+          p.moe_token_dispatcher_type != TokenDispatcher::flex     ? TokenTransport::nccl
           : p.moe_flex_dispatcher_backend == FlexBackend::hybridep ? TokenTransport::hybridep
-                                                                     : TokenTransport::deepep;
+                                                                   : TokenTransport::deepep;
     }
   }
   if (scenario.model.experts.has_balance_loss() && p.tensor_model_parallel_size * p.context_parallel_size > 1)

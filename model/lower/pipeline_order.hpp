@@ -23,7 +23,7 @@ struct PipelineShape {
   // precedes the first backward pass (Megatron-LM, core/pipeline_parallel/combined_1f1b.py). Not with one chunk on
   // several stages.
   bool pairs_passes = false;
-  std::int64_t deferred = 0;          // micro-batches whose W of the last model chunk comes at the very end
+  std::int64_t deferred = 0;  // micro-batches whose W of the last model chunk comes at the very end
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   StageMap map() const { return {stages, chunks, lies_in_v(schedule)}; }
 };

@@ -80,8 +80,7 @@ class ParameterWriter {
 
   void add_unit(const std::string& name, std::size_t c, const std::vector<Parameter>& all, const Instances& of_layers) {
     std::vector<Parameter> parts;
-    for (const std::size_t i : of_layers.begin()->second)
-      parts.push_back(part_of(all[i], parallel_));
+    for (const std::size_t i : of_layers.begin()->second) parts.push_back(part_of(all[i], parallel_));
     ShardedUnit unit;
     // the name of a tied embedding's unit says the class already
     unit.name = name + (classes_[c].is_tied ? "" : classes_[c].suffix);

@@ -109,8 +109,8 @@ class StageWriter {
   // backward pass, the host issues first what must leave, and then the other pass's computation, which hides it:
   //   backward: before, dispatch   forward: before   backward: experts   forward: dispatch
   //   backward: combine   forward: experts, combine   backward: behind   forward: behind
-  // This is Megatron-LM's order (core/models/common/model_chunk_schedule_plan.py), where `behind` of a forward pass is on
-  // the communication stream.
+  // This is Megatron-LM's order (core/models/common/model_chunk_schedule_plan.py), where `behind` of a forward pass is
+  // on the communication stream.
   void pair(const PipelineUnit& ahead, const PipelineUnit& back) {
     std::vector<Call> forward = calls_of(ahead), backward = calls_of(back);
     for (Call& call : backward) call.sequence = kBackwardSequence;
@@ -272,9 +272,9 @@ class StageWriter {
   const BlockShape& shape_;
   const std::int64_t stage_;
   std::vector<Call>& calls_;
-  const PipelineItem* paired_with_ = nullptr;  // the second item of the last pair
-  std::optional<OpAddress> paired_;            // the end of its backward pass
-  std::map<std::pair<std::int64_t, std::int64_t>, OpAddress> forward_ends_;  // (chunk, micro-batch)
+  const PipelineItem* paired_with_ = nullptr;                                       // the second item of the last pair
+  std::optional<OpAddress> paired_;                                                 // the end of its backward pass
+  std::map<std::pair<std::int64_t, std::int64_t>, OpAddress> forward_ends_;         // (chunk, micro-batch)
   OpAddress computed_;                                                              // the last compute operation
   std::map<std::tuple<UnitKind, std::int64_t, std::int64_t>, OpAddress> received_;  // receives that are not used yet
 };

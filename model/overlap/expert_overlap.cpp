@@ -1,10 +1,11 @@
-// overlap_moe_expert_parallel_comm (Megatron-LM's combined 1F1B): a forward and a backward pass of different micro-batches
-// run concurrently, layer by layer, each in a sequence of its own, so that rows of experts of one are on the way while
-// the other computes. model/lower/pipeline_order has one forward pass more ahead, and model/lower/stage_writer writes the
-// pairs.
+// overlap_moe_expert_parallel_comm (Megatron-LM's combined 1F1B): a forward and a backward pass of different
+// micro-batches run concurrently, layer by layer, each in a sequence of its own, so that rows of experts of one are on
+// the way while the other computes. model/lower/pipeline_order has one forward pass more ahead, and
+// model/lower/stage_writer writes the pairs.
 //
 // Edges:   backward pass  ->  forward pass that takes its slot;  forward pass of a micro-batch  ->  its backward pass
-// Exposed: of a pair of layers, with a_f, m_f the forward pass's computation around its experts and of them, d_f, c_f its
+// Exposed: of a pair of layers, with a_f, m_f the forward pass's computation around its experts and of them, d_f, c_f
+// its
 //          dispatch and combine, b for backward:
 //          max(a_f, c_b) + max(d_f, m_b) + max(m_f, d_b) + max(c_f, a_b)
 #include "model/overlap/mode.hpp"
@@ -46,11 +47,11 @@ void add_gates(const Scenario& scenario, Gates& gates) {
   require("overlap_p2p_comm = true with several stages", kOwnGate,
           p.pipeline_model_parallel_size == 1 || scenario.overlap.overlap_p2p_comm,
           shown(scenario.overlap.overlap_p2p_comm), "messages of two concurrent passes wait for their data alone");
-  require("no overlap of tensor or context parallelism", kOwnGate,
-          !scenario.overlap.tp_comm_overlap && p.context_parallel_size == 1,
-          shown(scenario.overlap.tp_comm_overlap) + " and context_parallel_size " +
-              std::to_string(p.context_parallel_size),
-          "not modelled together yet");
+  require(
+      "no overlap of tensor or context parallelism", kOwnGate,
+      !scenario.overlap.tp_comm_overlap && p.context_parallel_size == 1,
+      shown(scenario.overlap.tp_comm_overlap) + " and context_parallel_size " + std::to_string(p.context_parallel_size),
+      "not modelled together yet");
   require("data_parallel_sharding_strategy no_shard or optim", megatron(config + "3071"), !p.shards_gradients(),
           std::string("\"") + name_of(p.data_parallel_sharding_strategy) + "\"", "not modelled together yet");
 }

@@ -20,8 +20,7 @@ struct Names {
 // Megatron-Bridge have too; of torchtitan (config/job_config.py); and of Hugging Face's configurations of Mixtral,
 // Qwen-MoE, DeepSeek, DBRX, OLMoE, Granite-MoE, gpt-oss and Llama 4. Precisions are those of Megatron-Bridge's recipes.
 constexpr Names kNotModelled[] = {
-    {"expert parallelism is not modelled yet",
-     "expert_parallel_*"},
+    {"expert parallelism is not modelled yet", "expert_parallel_*"},
     {"this overlap of expert parallelism is not modelled yet",
      "moe_shared_expert_overlap overlap_dispatch_backward_* ep_overlap_* delay_wgrad_compute "
      "moe_flex_dispatcher_* moe_enable_deepep"},

@@ -232,10 +232,12 @@ std::vector<ScenarioKey> overlap_keys() {
        .record = Record::none},
       {.name = "overlap_moe_expert_parallel_comm",
        .field = [](S s) -> Field { return &s.overlap.overlap_moe_expert_parallel_comm; },
-       .range = "needs `expert_model_parallel_size` above 1, no recomputation of layers, and with stages virtual ones and "
-                "`overlap_p2p_comm`; not with `tp_comm_overlap`, context parallelism or sharded gradients",
-       .meaning = "a forward and a backward pass of different micro-batches run concurrently, so that rows of experts of "
-                  "one are on the way while the other computes (Megatron-LM's combined 1F1B)",
+       .range =
+           "needs `expert_model_parallel_size` above 1, no recomputation of layers, and with stages virtual ones and "
+           "`overlap_p2p_comm`; not with `tp_comm_overlap`, context parallelism or sharded gradients",
+       .meaning =
+           "a forward and a backward pass of different micro-batches run concurrently, so that rows of experts of "
+           "one are on the way while the other computes (Megatron-LM's combined 1F1B)",
        .megatron = {.name = "--overlap-moe-expert-parallel-comm", .given = true, .absent = false},
        .in_bridge = true,
        .record = Record::none},

@@ -166,10 +166,10 @@ void check_ranks_of_experts(const TomlTable& table, const Transformer& model, co
                      tp = parallel.tensor_model_parallel_size, ranks = parallel.replicas() * tp,
                      count = model.experts.num_moe_experts;
   if (count == 0) {
-    for (const auto& [key, is_asked] : {std::pair{"expert_model_parallel_size", ep > 1},
-                                        {"expert_tensor_parallel_size", etp != tp},
-                                        {"moe_expert_rank_capacity_factor",
-                                         parallel.moe_expert_rank_capacity_factor > 0}})
+    for (const auto& [key, is_asked] :
+         {std::pair{"expert_model_parallel_size", ep > 1},
+          {"expert_tensor_parallel_size", etp != tp},
+          {"moe_expert_rank_capacity_factor", parallel.moe_expert_rank_capacity_factor > 0}})
       if (is_asked) throw table.failure(key, "expected num_moe_experts as well, got a model of dense MLPs");
     return;
   }
@@ -177,9 +177,9 @@ void check_ranks_of_experts(const TomlTable& table, const Transformer& model, co
     throw table.failure("expert_model_parallel_size",
                         "expected a divisor of num_moe_experts " + number(count) + ", got " + number(ep));
   if (ranks % (ep * etp) != 0)
-    throw table.failure("expert_model_parallel_size",
-                        "expected a number that times expert_tensor_parallel_size " + number(etp) + " divides the " +
-                            number(ranks) + " ranks of a stage, got " + number(ep));
+    throw table.failure("expert_model_parallel_size", "expected a number that times expert_tensor_parallel_size " +
+                                                          number(etp) + " divides the " + number(ranks) +
+                                                          " ranks of a stage, got " + number(ep));
   if (ep > 1 ? etp != 1 : etp != 1 && etp != tp)
     throw table.failure("expert_tensor_parallel_size",
                         std::string("expected 1") + (ep > 1 ? "" : " or tensor_model_parallel_size " + number(tp)) +

@@ -53,12 +53,14 @@ std::vector<ScenarioKey> parallel_keys() {
       {.name = "expert_model_parallel_size",
        .field = [](S s) -> Field { return &s.parallel.expert_model_parallel_size; },
        .bounds = up_to(kMaxRanks),
-       .range = "divides `num_moe_experts`, and with `expert_tensor_parallel_size` the ranks of a stage; above 1 "
-                "needs `expert_tensor_parallel_size = 1`, an `order` that ends in pp, and one instance of the optimizer",
-       .meaning = "ranks that share the experts of every layer: each has as many, and gets the rows of their tokens from "
-                  "the others. They are neighbours, whatever cuts the dense layers (unless `order` has dp before ep); "
-                  "the other ranks of the stage have equal experts, whose gradients are summed over those alone, and "
-                  "the optimizer's shards go over them",
+       .range =
+           "divides `num_moe_experts`, and with `expert_tensor_parallel_size` the ranks of a stage; above 1 "
+           "needs `expert_tensor_parallel_size = 1`, an `order` that ends in pp, and one instance of the optimizer",
+       .meaning =
+           "ranks that share the experts of every layer: each has as many, and gets the rows of their tokens from "
+           "the others. They are neighbours, whatever cuts the dense layers (unless `order` has dp before ep); "
+           "the other ranks of the stage have equal experts, whose gradients are summed over those alone, and "
+           "the optimizer's shards go over them",
        .megatron = {"--expert-model-parallel-size"},
        .acts = has_ranks_of_experts,
        .record = Record::none},
@@ -75,29 +77,33 @@ std::vector<ScenarioKey> parallel_keys() {
       {.name = "moe_token_dispatcher_type",
        .field = [](S s) -> Field { return WordField::of(s.parallel.moe_token_dispatcher_type); },
        .range = "`\"allgather\"` needs `expert_model_parallel_size = 1`",
-       .meaning = "how tokens reach the ranks of their experts: ranks that cut every expert gather all tokens; or each "
-                  "token's copies go to the ranks of its experts, by NCCL's messages, or with `\"flex\"` by the library "
-                  "that `moe_flex_dispatcher_backend` names (Megatron-LM's default is `\"allgather\"`)",
-       .megatron = {"--moe-token-dispatcher-type"},
+       .meaning =
+           "how tokens reach the ranks of their experts: ranks that cut every expert gather all tokens; or each "
+           "token's copies go to the ranks of its experts, by NCCL's messages, or with `\"flex\"` by the library "
+           "that `moe_flex_dispatcher_backend` names (Megatron-LM's default is `\"allgather\"`)",
+       .megatron = {.name = "--moe-token-dispatcher-type", .absent = "allgather"},
        .acts = [](CS s) { return has_ranks_of_experts(s) && s.parallel.expert_model_parallel_size > 1; },
        .record = Record::none},
       {.name = "moe_flex_dispatcher_backend",
        .field = [](S s) -> Field { return WordField::of(s.parallel.moe_flex_dispatcher_backend); },
        .range = "with `moe_token_dispatcher_type = \"flex\"`",
-       .meaning = "DeepEP or HybridEP, which send a token once to every rank, and once to every node, that has some of its "
-                  "experts. On the host they run as `\"alltoall\"`; simulated GPUs have their costs",
+       .meaning =
+           "DeepEP or HybridEP, which send a token once to every rank, and once to every node, that has some of its "
+           "experts. On the host they run as `\"alltoall\"`; simulated GPUs have their costs",
        .megatron = {"--moe-flex-dispatcher-backend"},
-       .acts = [](CS s) {
-         return has_ranks_of_experts(s) && s.parallel.moe_token_dispatcher_type == TokenDispatcher::flex;
-       },
+       .acts =
+           [](CS s) {
+             return has_ranks_of_experts(s) && s.parallel.moe_token_dispatcher_type == TokenDispatcher::flex;
+           },
        .record = Record::none},
       {.name = "moe_expert_rank_capacity_factor",
        .field = [](S s) -> Field { return &s.parallel.moe_expert_rank_capacity_factor; },
        .bounds = {.min = 0, .max = 1e6},
        .by_default = "0: for whatever the router says",
        .range = "0, or 1 or more; with `expert_model_parallel_size` above 1",
-       .meaning = "rows that a rank's experts have room for, over the tokens of a rank times `moe_router_topk`, which they "
-                  "get when all experts have equally many. More rows are an error: no token is dropped",
+       .meaning =
+           "rows that a rank's experts have room for, over the tokens of a rank times `moe_router_topk`, which they "
+           "get when all experts have equally many. More rows are an error: no token is dropped",
        .megatron = {"--moe-expert-rank-capacity-factor"},
        .acts = [](CS s) { return has_ranks_of_experts(s) && s.parallel.expert_model_parallel_size > 1; },
        .record = Record::none},

@@ -41,7 +41,10 @@ struct Storage {
   Dtype dtype = Dtype::f32;
   BufferKind kind = BufferKind::workspace;
   std::int64_t elements = 0;
+  // Elements in use where that depends on data: when all experts have equally many rows. 0: all
+  std::int64_t filled = 0;
   std::int64_t bytes() const { return elements * bytes_of(dtype); }
+  std::int64_t filled_bytes() const { return filled > 0 ? filled * bytes_of(dtype) : bytes(); }
 };
 
 // Position of one instance of a tensor: `offset` elements into a storage.
@@ -198,8 +201,8 @@ struct Lane {
 enum class CommEngine : std::uint8_t { sm, copy_engine, nic };
 
 // The library that dispatches and combines rows of experts between GPUs: NCCL's messages; or kernels that send a token
-// once to a rank, and once to a node, whichever of its experts are there (DeepEP; NVIDIA's HybridEP, which also sorts the
-// rows). Results are the same, and ranks of a host have one way to do it.
+// once to a rank, and once to a node, whichever of its experts are there (DeepEP; NVIDIA's HybridEP, which also sorts
+// the rows). Results are the same, and ranks of a host have one way to do it.
 enum class TokenTransport : std::uint8_t { nccl, deepep, hybridep };
 const char* name_of(TokenTransport transport);  // "nccl", …
 

@@ -275,8 +275,8 @@ std::string describe(const Work& work) {
                           std::to_string(c.ranks) + " ranks";
                  },
                  [](const SortByExpert& s) {
-                   return std::string(name_of(s.pass)) + " " + dims(s.rows, s.cols) + " of " +
-                          std::to_string(s.local) + " experts from " + std::to_string(s.ranks) + " ranks";
+                   return std::string(name_of(s.pass)) + " " + dims(s.rows, s.cols) + " of " + std::to_string(s.local) +
+                          " experts from " + std::to_string(s.ranks) + " ranks";
                  },
                  [](const GroupedGemm& g) {
                    return std::string(name_of(g.pass)) + " " + dims(g.rows, g.n) + "x" + std::to_string(g.k) + " in " +

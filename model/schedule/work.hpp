@@ -462,11 +462,10 @@ struct SortByExpert {
 };
 
 // A product for each group of rows with a weight of its own, [n,k], one below the other. Rows of group g are
-// [offsets[g], offsets[g + 1]). Where the number of rows depends on data, `rows` are those of equal groups, and matrices
-// have room for `capacity`.
-// forward: x[rows,k] R, weights[groups·n,k] R, offsets[1,groups + 1] i32 R, y[rows,n] W.   y = x · Wᵀ
-// dgrad:   dy[rows,n] R, weights R, offsets R, dx[rows,k] W.                               dx = dy · W
-// wgrad:   dy R, x R, offsets R, dweights[groups·n,k] A.                                   dW += dyᵀ · x
+// [offsets[g], offsets[g + 1]). Where the number of rows depends on data, `rows` are those of equal groups, and
+// matrices have room for `capacity`. forward: x[rows,k] R, weights[groups·n,k] R, offsets[1,groups + 1] i32 R,
+// y[rows,n] W.   y = x · Wᵀ dgrad:   dy[rows,n] R, weights R, offsets R, dx[rows,k] W.                               dx
+// = dy · W wgrad:   dy R, x R, offsets R, dweights[groups·n,k] A.                                   dW += dyᵀ · x
 struct GroupedGemm {
   Pass pass = Pass::forward;
   std::int64_t groups = 0, rows = 0, n = 0, k = 0;
@@ -667,9 +666,9 @@ struct PointToPoint {
 };
 
 using Work = std::variant<Gemm, Attention, AttentionProduct, Softmax, AttentionMerge, SplitHeads, PackKv, JoinQkv, Rope,
-                          LayerNorm, RmsNorm, Elementwise, Dropout, Route, BalanceLoss, SortTokens, Permute,
-                          CountRows, SortByExpert, GroupedGemm, WeightedActivation, GateRows, Embedding, CrossEntropy, VocabStats, Fill, Cast,
-                          ScaledCast, LocalReduce, SumSquares, AdamW, Collective, PointToPoint>;
+                          LayerNorm, RmsNorm, Elementwise, Dropout, Route, BalanceLoss, SortTokens, Permute, CountRows,
+                          SortByExpert, GroupedGemm, WeightedActivation, GateRows, Embedding, CrossEntropy, VocabStats,
+                          Fill, Cast, ScaledCast, LocalReduce, SumSquares, AdamW, Collective, PointToPoint>;
 
 // A work of the router or of experts.
 template <class W>

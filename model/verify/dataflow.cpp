@@ -273,7 +273,8 @@ class Tracer {
       all = mix(all, fingerprint(read(group.members[m], instance(m), 1)));
     }
     const std::int64_t elements = work.kind == CollectiveKind::dispatch ? work.capacity : work.elements;
-    for (std::size_t m = 0; m < given.size(); ++m) write(group.members[m], instance(m), 2, {{elements, mix(all, m), 0}});
+    for (std::size_t m = 0; m < given.size(); ++m)
+      write(group.members[m], instance(m), 2, {{elements, mix(all, m), 0}});
   }
 
   // Returns every copy of a learnable array, with each element as the rank that updates it has it.

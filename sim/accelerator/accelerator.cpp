@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <filesystem>
+#include <map>
 
 #include "base/read_file.hpp"
 #include "sim/accelerator/numbers.hpp"

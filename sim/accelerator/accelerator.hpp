@@ -40,10 +40,10 @@ struct BesideCommunication {
 // What exchanges rows of experts: NCCL's messages, and the libraries of TokenTransport. Rates are of one GPU in one
 // direction, of the bytes that leave it.
 struct TokenExchange {
-  Quantity network_share;    // share of the cards' rate that NCCL's all-to-all reaches
-  Quantity us;               // what NCCL's exchange takes besides
+  Quantity network_share;                                 // share of the cards' rate that NCCL's all-to-all reaches
+  Quantity us;                                            // what NCCL's exchange takes besides
   Quantity flex_nvlink_GBps, flex_network_GBps, flex_us;  // DeepEP's and HybridEP's kernels
-  Quantity hybridep_us;      // HybridEP's scan of what goes where, once for dispatch and combine
+  Quantity hybridep_us;  // HybridEP's scan of what goes where, once for dispatch and combine
 };
 
 // A GPU of a cluster, from its data sheet and published measurements. The models of sim/accelerator derive all costs

@@ -111,8 +111,8 @@ class KernelClock {
     return memory_us(bytes * elements) + kKernelsOfRouter * kernel_gap();
   }
 
-  // A kernel that exchanges rows may sort them, and DeepEP leaves their sorting to the receiver, as one pass: SortByExpert
-  // stands for it, or its permutation where a rank has one expert.
+  // A kernel that exchanges rows may sort them, and DeepEP leaves their sorting to the receiver, as one pass:
+  // SortByExpert stands for it, or its permutation where a rank has one expert.
   double us(const Permute& permute) const { return permute.in_transport ? 0 : memory_bound_us(permute); }
   double us(const SortByExpert& sort) const {
     return sort.in_transport && transport_of_rows() == TokenTransport::hybridep ? 0 : memory_bound_us(sort);
@@ -176,7 +176,8 @@ class KernelClock {
   }
 
   // Returns the bytes of all operands: each is read or written once, an accumulated one both. Of an embedding table and
-  // of matrices with room for more rows only the used rows count. Elements in f32 that are added to have the given size.
+  // of matrices with room for more rows only the used rows count. Elements in f32 that are added to have the given
+  // size.
   double operand_bytes(std::optional<double> added_to = std::nullopt) const {
     double bytes = 0;
     const auto* embedding = std::get_if<Embedding>(&operation_.work);
@@ -275,8 +276,8 @@ GroupTime token_exchange_time(const Accelerator& a, const Framework& framework, 
                                 : a.nvlink.GBps.value;
       // The card's rate has the share that rings reach; an exchange reaches another.
       const double slower = a.network_share.value / exchange.network_share.value;
-      time = all_to_all_across(a, bytes, span, nvlink, value_of(framework.collective_in_step_us, a.collective_in_step_us),
-                               slower);
+      time = all_to_all_across(a, bytes, span, nvlink,
+                               value_of(framework.collective_in_step_us, a.collective_in_step_us), slower);
     }
     return {time.us + exchange.us.value, time.latency_us + exchange.us.value};
   }

@@ -31,10 +31,10 @@ GroupTime collective_time(const Accelerator& accelerator, const Framework& frame
                           const GroupSpan& span);
 // Returns the time of the copies around a collective of tensor parallelism, where the framework has them (element_bytes
 // tensor_parallel_copy): of each element after a gather, or before a scatter.
-// Returns the time of a dispatch or a combine of rows by the library of `transport`, when all experts have equally many.
-// By NCCL every row goes to the rank of its expert. DeepEP and HybridEP send a token once to each rank, and over the
-// network once to each node, that has any of its experts: of `copies` experts drawn at random, n · (1 − (1 − 1/n)^copies)
-// of n ranks. Probabilities go with the rows: `cols` = 1 takes no time of its own.
+// Returns the time of a dispatch or a combine of rows by the library of `transport`, when all experts have equally
+// many. By NCCL every row goes to the rank of its expert. DeepEP and HybridEP send a token once to each rank, and over
+// the network once to each node, that has any of its experts: of `copies` experts drawn at random, n · (1 − (1 −
+// 1/n)^copies) of n ranks. Probabilities go with the rows: `cols` = 1 takes no time of its own.
 GroupTime token_exchange_time(const Accelerator& accelerator, const Framework& framework, const Collective& work,
                               double element_bytes, TokenTransport transport, const GroupSpan& span);
 

@@ -101,7 +101,11 @@ void set_defaults(Accelerator& a) {
                              &a.beside_communication.memory_bound, &a.beside_communication.communication})
     *quantity = assumed(1, 1, 1.2, "not measured on this GPU; gemm_sustained is of steps, and has some of it");
   TokenExchange& t = a.token_exchange;
-  t.network_share = {0.74, {"fitted", "Qwen3-30B-A3B on 16 H100 with the all-to-all dispatcher, one step (Megatron-Bridge)", 0}, 0.6, 0.92};
+  t.network_share = {
+      0.74,
+      {"fitted", "Qwen3-30B-A3B on 16 H100 with the all-to-all dispatcher, one step (Megatron-Bridge)", 0},
+      0.6,
+      0.92};
   t.us = {40, {"fitted", "one MoE layer on 8 H100 (Megatron-LM moe_perf) over the nccl-tests table", 0}, 0, 80};
   t.flex_nvlink_GBps = assumed(0.62 * a.nvlink.GBps.value, 0.5 * a.nvlink.GBps.value, 0.7 * a.nvlink.GBps.value,
                                "as H100's share of NVLink: 281 of 450 GB/s, DeepEP's combine with 20 to 24 SMs");

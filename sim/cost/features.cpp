@@ -226,7 +226,8 @@ WorkCost movement_cost(const Collective& collective, Dtype dtype, std::int64_t m
   // Bytes are copied as half as many elements of two bytes.
   const bool is_byte = dtype == Dtype::e4m3;
   if (dtype == Dtype::i32) dtype = Dtype::f32;  // as many bytes
-  return {std::string("move_") + name_of(like_equal_slices(collective.kind)) + "_" + std::string(name_of(is_byte ? Dtype::bf16 : dtype)),
+  return {std::string("move_") + name_of(like_equal_slices(collective.kind)) + "_" +
+              std::string(name_of(is_byte ? Dtype::bf16 : dtype)),
           {1, is_byte ? touched / 2 : touched},
           DemandClass::memory};
 }
@@ -255,7 +256,8 @@ WorkCost nccl_cost(const char* kind, std::vector<double> features, std::int64_t 
 
 WorkCost nccl_cost(const Collective& collective, Dtype dtype, std::int64_t members, std::optional<int> channels) {
   const RingCost ring = ring_cost(collective.kind, dtype, collective.elements, members);
-  return nccl_cost(name_of(like_equal_slices(collective.kind)), {1, static_cast<double>(ring.steps)}, ring.edge_bytes, channels);
+  return nccl_cost(name_of(like_equal_slices(collective.kind)), {1, static_cast<double>(ring.steps)}, ring.edge_bytes,
+                   channels);
 }
 WorkCost nccl_cost(const PointToPoint& message, Dtype dtype, std::optional<int> channels) {
   return nccl_cost("message", {1}, message.elements * bytes_of(dtype), channels);
