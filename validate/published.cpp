@@ -51,13 +51,17 @@ enum Column : std::size_t {
   kNotes = kRequired,
   kHbm,
   kHbmOf,
+  kMoeLayers,
+  kDispatcher,
+  kExpertOverlap,
+  kRouting,
   kColumns
 };
 constexpr std::array<const char*, kColumns> kNames = {
-    "id",     "source",    "gpu",       "gpus",      "model",       "layers", "hidden",    "heads",  "kv_heads",
-    "vocab",  "seq_len",   "gbs",       "mbs",       "tp",          "pp",     "vp_chunks", "cp",     "ep",
-    "dp",     "precision", "recompute", "framework", "step_time_s", "task",   "cluster",   "caveat", "overlap_notes",
-    "hbm_gb", "hbm_of"};
+    "id",     "source",    "gpu",        "gpus",       "model",       "layers", "hidden",    "heads",  "kv_heads",
+    "vocab",  "seq_len",   "gbs",        "mbs",        "tp",          "pp",     "vp_chunks", "cp",     "ep",
+    "dp",     "precision", "recompute",  "framework",  "step_time_s", "task",   "cluster",   "caveat", "overlap_notes",
+    "hbm_gb", "hbm_of",    "moe_layers", "dispatcher", "ov_ep_a2a",   "routing"};
 
 // Plausible measured steps, in seconds, and networks of a node, in Gb/s.
 constexpr double kShortest = 1e-6, kLongest = 1e7;
@@ -134,6 +138,7 @@ class Reader {
     run_.cp = count(kCp);
     run_.ep = count(kEp);
     run_.dp = count(kDp);
+    run_.moe_layers = count(kMoeLayers);
     for (const auto& [column, key] : keys_)
       if (const std::string_view cell = row_.text(column); !words_.is_nothing(cell))
         run_.columns[key->section] += fmt::format("{} = {}\n", key->name, value_of_cell(column, *key));
@@ -261,12 +266,15 @@ class Reader {
 
   void find_model() {
     for (const PublishedWords::Model& entry : words_.models)
-      if (Words(step_.model).take(entry.words)) {
+      // A name alone may not say the sizes of experts; columns do.
+      if (Words(step_.model).take(entry.words) && (entry.refused.empty() || !has_column("num_moe_experts"))) {
         run_.model = entry;
         break;
       }
     if (!run_.model.refused.empty()) throw NotModelled{run_.model.refused};
-    if (run_.ep > 1) throw NotModelled{"experts"};
+    run_.has_experts = has_column("num_moe_experts") || run_.model.experts;
+    if (run_.ep > 1 && !run_.has_experts) throw NotModelled{"experts without their number and sizes"};
+    if (run_.has_experts) read_experts();
     if (const auto sizes = words_.sizes.find(folded(step_.model)); sizes != words_.sizes.end()) {
       run_.sizes_by_name = run_.layers == 0;
       for (const auto& [size, known] : {std::pair{&run_.layers, sizes->second.layers},
@@ -274,6 +282,30 @@ class Reader {
                                         {&run_.heads, sizes->second.heads}})
         if (*size == 0) *size = known;
     }
+  }
+
+  bool has_column(const std::string& key) const {
+    const auto model = run_.columns.find("model");
+    return model != run_.columns.end() && model->second.find(key + " = ") != std::string::npos;
+  }
+
+  // The dispatcher and its overlap, from columns of their own or from the notes.
+  void read_experts() {
+    for (const Column column : {kDispatcher, kExpertOverlap, kRouting}) {
+      const std::set<std::string> means =
+          understood(std::string(kNames[column]) + " " + text(column), words_.techniques);
+      if (!text(column).empty()) techniques_.insert(means.begin(), means.end());
+    }
+    const auto has = [&](const char* name) { return techniques_.contains(name); };
+    if (has("deepep") || has("hybridep"))
+      run_.dispatcher = has("deepep") ? "deepep" : "hybridep";
+    else if (!has("alltoall") && run_.ep > 1)
+      step_.assumptions.push_back("the all-to-all dispatcher");
+    run_.pairs_passes = has("ep_overlap");
+    if (has("natural"))
+      step_.assumptions.push_back("natural routing predicted with equal loads");
+    else if (!has("forced") && run_.ep > 1)
+      step_.assumptions.push_back("equal loads of experts");
   }
 
   void read_recomputation() {

@@ -37,6 +37,7 @@ class Writer {
     begin("parallel");
     write_layout();
     begin("overlap");
+    if (r_.pairs_passes) out_ += "overlap_moe_expert_parallel_comm = true\n";
     begin("training");
     write_training();
     return out_;
@@ -70,6 +71,12 @@ class Writer {
       if (r_.vocab == 0) assume(r_.model.said);
     }
     out_ += r_.model.keys;
+    if (r_.moe_layers > 0 && r_.moe_layers < r_.layers) {
+      std::string has;
+      for (std::int64_t layer = 0; layer < r_.layers; ++layer)
+        has += fmt::format("{}{}", layer > 0 ? ", " : "", layer >= r_.layers - r_.moe_layers ? 1 : 0);
+      out_ += fmt::format("moe_layer_freq = [{}]\n", has);
+    }
   }
 
   void write_layout() {
@@ -85,8 +92,24 @@ class Writer {
       out_ += "account_for_embedding_in_pipeline_split = true\naccount_for_loss_in_pipeline_split = true\n";
       assume("embedding and head counted as layers");
     }
+    if (r_.has_experts) write_ranks_of_experts();
     if (r_.sequence_parallel) out_ += "sequence_parallel = true\n";
     if (r_.hybrid_shard && dp > kGpusOfNode) set("num_distributed_optimizer_instances", dp / kGpusOfNode);
+  }
+
+  void write_ranks_of_experts() {
+    if (r_.ep > 1) set("expert_model_parallel_size", r_.ep);
+    const auto columns = r_.columns.find("parallel");
+    const bool says_tp =
+        columns != r_.columns.end() && columns->second.find("expert_tensor_parallel_size") != std::string::npos;
+    if (r_.ep > 1 && !says_tp) {
+      set("expert_tensor_parallel_size", 1);
+      if (r_.tp > 1) assume("expert_tensor_parallel_size 1");
+    }
+    if (r_.ep > 1 && !r_.dispatcher.empty())
+      out_ +=
+          fmt::format("moe_token_dispatcher_type = \"flex\"\nmoe_flex_dispatcher_backend = \"{}\"\n", r_.dispatcher);
+    if (r_.tp > 1 && !r_.sequence_parallel) out_ += "sequence_parallel = true\n";
   }
 
   void write_training() {

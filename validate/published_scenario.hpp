@@ -14,6 +14,10 @@ struct PublishedRun {
   std::int64_t gpus = 0;
   std::int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, vocab = 0, seq_len = 0;
   std::int64_t gbs = 0, mbs = 0, tp = 0, pp = 0, chunks = 0, cp = 0, ep = 0, dp = 0;
+  std::int64_t moe_layers = 0;  // the last of the layers that have experts; 0: as the model says
+  bool has_experts = false;
+  std::string dispatcher;      // "deepep", "hybridep"; "": NCCL's messages
+  bool pairs_passes = false;   // overlap_moe_expert_parallel_comm
   bool sizes_by_name = false;  // the row has no sizes, but its model's name determines them
   // Name of an entry of [[recompute]]; "" where the row has none.
   std::string recompute;

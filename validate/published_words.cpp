@@ -44,8 +44,12 @@ PublishedWords::Word word_of(TomlTable& table) {
 }
 
 PublishedWords::Model model_of(TomlTable& table) {
-  return {words_of(table), text(table, "refused"), text(table, "keys"), text(table, "said"),
-          value_or<std::int64_t>(table, "vocab_size", 0, {.min = 0})};
+  return {words_of(table),
+          text(table, "refused"),
+          text(table, "keys"),
+          text(table, "said"),
+          value_or<std::int64_t>(table, "vocab_size", 0, {.min = 0}),
+          value_or<bool>(table, "experts", false)};
 }
 
 PublishedWords::Habit habit_of(TomlTable& table) {

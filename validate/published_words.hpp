@@ -43,6 +43,7 @@ struct PublishedWords {
     std::vector<std::string> words;
     std::string refused, keys, said;
     std::int64_t vocab_size = 0;
+    bool experts = false;  // `keys` name a model with experts
   };
   struct Sizes {
     std::int64_t layers = 0, hidden = 0, heads = 0;

@@ -72,6 +72,7 @@ std::vector<ScenarioKey> parallel_keys() {
        .range = "1, or `tensor_model_parallel_size`",
        .meaning = "ranks that cut every expert between them",
        .megatron = {"--expert-tensor-parallel-size"},
+       .column = "etp",
        .acts = has_ranks_of_experts,
        .record = Record::none},
       {.name = "moe_token_dispatcher_type",
