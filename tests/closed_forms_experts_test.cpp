@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "base/rng.hpp"
+#include "tests/draw.hpp"
 #include "tests/ideal.hpp"
 
 namespace stretto::testing {
@@ -46,12 +46,10 @@ Time step_of(bool pairs, std::int64_t micro_batches, std::int64_t layers, const 
 
 TEST_CASE("a pair of passes takes what neither hides of the other", "[closed]") {
   for (std::uint64_t number = 0; number < 40; ++number) {
-    const auto draw = [&](std::uint64_t what, Time most) {
-      return Time(mix(mix(7, number), what) % std::uint64_t(most)) + 1;
-    };
-    const Pass f{draw(0, 3000), draw(1, 3000), draw(2, 3000), draw(3, 3000)},
-        b{draw(4, 5000), draw(5, 3000), draw(6, 5000), draw(7, 3000)};
-    const std::int64_t n = draw(8, 4), layers = draw(9, 4);
+    Draw draw(number);
+    const auto some = [&] { return Time(draw.between(1, 4000)); };
+    const Pass f{some(), some(), some(), some()}, b{some(), some(), some(), some()};
+    const std::int64_t n = draw.between(1, 4), layers = draw.between(1, 4);
     INFO("case " << number << ", " << n << " micro-batches, " << layers << " layers");
     CHECK(step_of(false, n, layers, f, b) == n * layers * (f.sum() + b.sum()));
     const Time pair = std::max(f.a, b.c) + std::max(f.d, b.m) + std::max(f.m, b.d) + std::max(f.c, b.a);

@@ -402,8 +402,9 @@ class Generator {
         if (ranks == 1 && count % some == 0 && tp_ * cp_ * dp_ % some == 0 && coin()) ranks = some;
       parallel_.set("expert_model_parallel_size", ranks);
       parallel_.set("expert_tensor_parallel_size", 1);
-      parallel_.set("moe_token_dispatcher_type", ranks > 1 || coin() ? "alltoall" : "allgather");
+      parallel_.set("moe_token_dispatcher_type", ranks > 1 ? others_.one_of({"alltoall", "flex"}) : others_.one_of({"alltoall", "allgather"}));
       if (ranks > 1) parallel_.set("moe_expert_rank_capacity_factor", others_.one_of({0.0, 6.0}));
+      if (ranks > 1) parallel_.set("moe_flex_dispatcher_backend", others_.one_of({"deepep", "hybridep"}));
     }
     const bool is_shared = coin();
     model_.set("moe_shared_expert_intermediate_size", is_shared ? tp_ * others_.between(1, 3) : 0);

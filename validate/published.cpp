@@ -274,6 +274,7 @@ class Reader {
     if (!run_.model.refused.empty()) throw NotModelled{run_.model.refused};
     run_.has_experts = has_column("num_moe_experts") || run_.model.experts;
     if (run_.ep > 1 && !run_.has_experts) throw NotModelled{"experts without their number and sizes"};
+    if (run_.has_experts && !run_.framework.of_experts.empty()) run_.profile = run_.framework.of_experts;
     if (run_.has_experts) read_experts();
     if (const auto sizes = words_.sizes.find(folded(step_.model)); sizes != words_.sizes.end()) {
       run_.sizes_by_name = run_.layers == 0;

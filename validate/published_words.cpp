@@ -36,7 +36,8 @@ PublishedWords::Framework framework_of(TomlTable& table) {
           text(table, "said"),
           value_or<bool>(table, "shards", false),
           value_or<bool>(table, "cuts_vocabulary", false),
-          value_or<bool>(table, "selective_op", false)};
+          value_or<bool>(table, "selective_op", false),
+          text(table, "of_experts")};
 }
 
 PublishedWords::Word word_of(TomlTable& table) {

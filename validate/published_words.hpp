@@ -30,6 +30,7 @@ struct PublishedWords {
     std::vector<std::string> words;
     std::string platform, profile, said;  // profile "": not modelled
     bool shards = false, cuts_vocabulary = false, selective_op = false;
+    std::string of_experts;  // the profile of models with experts; "": the same
   };
   struct Gpu {
     std::vector<std::string> words;

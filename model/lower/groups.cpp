@@ -137,8 +137,9 @@ Groups add_groups(Schedule& schedule, const Scenario& scenario) {
   }
   add_context_groups(schedule, scenario, groups.cp);
   if (scenario.model.experts.any() && p.experts_apart()) {
-    if (p.expert_dp() > 1) groups.edp = add_with_lane("edp", {Coord::edp});
-    if (p.expert_dp() > 1 && shards_units(scenario)) groups.edp_gather = add_with_lane("edp.gather", {Coord::edp});
+    // Units are gathered and reduced where one rank has all of them, too: from its shard and to it.
+    if (p.expert_dp() > 1 || shards_units(scenario)) groups.edp = add_with_lane("edp", {Coord::edp});
+    if (shards_units(scenario)) groups.edp_gather = add_with_lane("edp.gather", {Coord::edp});
     if (p.expert_model_parallel_size > 1) {
       groups.ep = add_with_lane("ep", {Coord::ep});
       groups.ep_counts = add_with_lane("ep.counts", {Coord::ep});

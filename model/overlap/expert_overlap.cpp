@@ -47,11 +47,11 @@ void add_gates(const Scenario& scenario, Gates& gates) {
   require("overlap_p2p_comm = true with several stages", kOwnGate,
           p.pipeline_model_parallel_size == 1 || scenario.overlap.overlap_p2p_comm,
           shown(scenario.overlap.overlap_p2p_comm), "messages of two concurrent passes wait for their data alone");
-  require(
-      "no overlap of tensor or context parallelism", kOwnGate,
-      !scenario.overlap.tp_comm_overlap && p.context_parallel_size == 1,
-      shown(scenario.overlap.tp_comm_overlap) + " and context_parallel_size " + std::to_string(p.context_parallel_size),
-      "not modelled together yet");
+  require("no overlap of tensor or context parallelism", kOwnGate,
+          (!scenario.overlap.tp_comm_overlap || p.tensor_model_parallel_size == 1) && p.context_parallel_size == 1,
+          "tp_comm_overlap = " + shown(scenario.overlap.tp_comm_overlap) +
+              " and context_parallel_size = " + std::to_string(p.context_parallel_size),
+          "not modelled together yet");
   require("data_parallel_sharding_strategy no_shard or optim", megatron(config + "3071"), !p.shards_gradients(),
           std::string("\"") + name_of(p.data_parallel_sharding_strategy) + "\"", "not modelled together yet");
 }

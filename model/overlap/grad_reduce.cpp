@@ -223,7 +223,9 @@ void add_gates(const Scenario& scenario, Gates& gates) {
 
 std::vector<std::vector<BucketOps>> bucket_ops_by_role(const Lowered& lowered) {
   std::vector<std::vector<BucketOps>> buckets(lowered.schedule.programs.size());
-  for (const BucketOps& ops : lowered.bucket_ops) buckets[ops.role].push_back(ops);
+  // Experts that no other rank has are not reduced.
+  for (const BucketOps& ops : lowered.bucket_ops)
+    if (ops.reduction != kNone) buckets[ops.role].push_back(ops);
   return buckets;
 }
 
