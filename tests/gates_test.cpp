@@ -29,6 +29,8 @@ const Keys kChunks = kStages + Keys{"parallel.virtual_pipeline_model_parallel_si
 const Keys kTensor = {"parallel.tensor_model_parallel_size=2"};
 const Keys kSequence = kTensor + Keys{"parallel.sequence_parallel=true"};
 const Keys kPieces = kSequence + Keys{"overlap.tp_comm_overlap=true"};
+const Keys kExperts = {"parallel.expert_model_parallel_size=2", "parallel.expert_tensor_parallel_size=1",
+                       "model.num_moe_experts=4", "model.add_bias_linear=false"};
 const Keys kUnits = {"parallel.data_parallel_sharding_strategy=optim_grads_params"};
 
 // Returns the keys that open all gates of a knob and request it.
@@ -67,6 +69,7 @@ Keys asking(const std::string& knob) {
       {"defer_embedding_wgrad_compute", kStages + Keys{"overlap.defer_embedding_wgrad_compute=true"}},
       {"wgrad_deferral_limit",
        kStages + Keys{"overlap.defer_embedding_wgrad_compute=true", "overlap.wgrad_deferral_limit=1"}},
+      {"overlap_moe_expert_parallel_comm", kExperts + Keys{"overlap.overlap_moe_expert_parallel_comm=true"}},
       {"gelu_fusion", {"training.gelu_fusion=true"}},
       {"bias_gradient_fusion", {"training.bias_gradient_fusion=true"}},
       {"gelu_bias_gradient_fusion",
@@ -88,7 +91,8 @@ Keys asking(const std::string& knob) {
       {"virtual_pipeline_model_parallel_size", kChunks},
   };
   static const std::map<std::string, Keys> kSizes = {
-      {"dp", {}}, {"tp", kTensor}, {"cp", {"parallel.context_parallel_size=2"}}, {"pp", kStages}, {"embd", kStages}};
+      {"dp", {}}, {"tp", kTensor}, {"cp", {"parallel.context_parallel_size=2"}}, {"pp", kStages}, {"embd", kStages},
+      {"ep", kExperts}, {"edp", kExperts + Keys{"parallel.data_parallel_size=4"}}};
   if (const auto known = kAsking.find(knob); known != kAsking.end()) return known->second;
   const auto begins = [&](const std::string& start) { return knob.starts_with(start); };
   if (const std::string config = "nccl_communicator_config."; begins(config)) {
@@ -121,6 +125,13 @@ Keys closing(const Gate& gate) {
       {"data_parallel_sharding_strategy no_shard or optim", kUnits},
       {"data_parallel_sharding_strategy from optim_grads on", {"parallel.data_parallel_sharding_strategy=optim"}},
       {"precision = bf16", {"training.precision=fp32"}},
+      {"recompute_granularity none", {"training.recompute_granularity=full"}},
+      {"virtual_pipeline_model_parallel_size above 1 with several stages",
+       {"parallel.pipeline_model_parallel_size=4", "overlap.overlap_p2p_comm=true"}},
+      {"overlap_p2p_comm = true with several stages",
+       {"parallel.pipeline_model_parallel_size=4", "parallel.virtual_pipeline_model_parallel_size=2"}},
+      {"no overlap of tensor or context parallelism", {"parallel.context_parallel_size=2"}},
+      {"ranks of a stage with equal experts above 1", {"parallel.data_parallel_size=2"}},
       {"a model in fp8 (--fp8-format)", {}},  // no keys
       {"recompute_granularity none, selective or full", {"training.recompute_granularity=selective_op"}},
       {"no gradients sharded behind each micro-batch", {"parallel.data_parallel_sharding_strategy=optim_grads_params"}},

@@ -155,7 +155,7 @@ TEST_CASE("words of published rows are understood in any case, and a row with ot
       {{{"task", "DPO"}}, "", "task: expected one of pretrain, "},
       {{{"gpu", "GH200"}}, "", "no platform of GH200"},
       {{{"framework", "nobody's"}}, "", "no profile of nobody's"},
-      {{{"model", "Qwen3-30B-A3B"}}, "", "experts"},
+      {{{"model", "gpt-oss-20b"}}, "", "experts"},
       {{{"model", "Llama 3B"}}, "swiglu", ""},
       {{{"framework", "torchtitan"}, {"tp", "2"}, {"dp", "4"}, {"overlap_notes", "torch.compile; async TP"}},
        "tp_comm_overlap = true",

@@ -144,8 +144,10 @@ TEST_CASE("experts, fp8 and encoders in recipes are refused by their names alone
   CHECK_THAT(refusal(replaced(kNemo, "fp8: False", "fp8: True")),
              Contains("r.yaml: fp8 is not modelled yet: model.fp8 (line "));
   CHECK(taken(replaced(kNemo, "fp8: False", "num_moe_experts: 8")).model.experts.num_moe_experts == 8);
-  CHECK_THAT(refusal("model:\n  num_moe_experts: 8\n  expert_model_parallel_size: 8\n"),
-             Contains("r.yaml: expert parallelism is not modelled yet: model.expert_model_parallel_size"));
+  const std::string shared = replaced(kNemo, "fp8: False",
+                                      "num_moe_experts: 8\n  expert_model_parallel_size: 2\n"
+                                      "  expert_tensor_parallel_size: 1\n  moe_token_dispatcher_type: alltoall");
+  CHECK(taken(shared).parallel.expert_model_parallel_size == 2);
   CHECK_THAT(refusal("mixed_precision: bf16_with_fp8_current_scaling_mixed\nmodel:\n  num_layers: 2\n"),
              Contains("fp8 is not modelled yet"));
   CHECK_THAT(refusal("model:\n  encoder:\n    hidden_size: 2\n  decoder:\n    hidden_size: 2\n"),
@@ -236,7 +238,7 @@ TEST_CASE("a script that runs a recipe of Megatron-Bridge has its overrides", "[
   CHECK_THAT(refused("python run_recipe.py --recipe llama3_8b_low_precision_pretrain_config\n"),
              Contains("fp8 is not modelled yet"));
   for (const char* recipe : {"step35_196b_a11b_pretrain", "qwen3_next_80b_pretrain"})
-    CHECK_THAT(refused(script(recipe)), Contains("run.sh: expert parallelism is not modelled yet"));
+    CHECK_THAT(refused(script(recipe)), Contains("run.sh: recipes with experts are not modelled yet"));
   // Import takes the last of several programs, and a note says so.
   const std::vector<std::string> several =
       from_megatron(
@@ -251,7 +253,7 @@ TEST_CASE("a script that runs a recipe of Megatron-Bridge has its overrides", "[
              }),
              Contains("image encoders are not modelled yet"));
   CHECK(testing::message_of([&] { from_megatron(script("qwen3_30b_a3b_pretrain"), "run.sh"); }) ==
-        "run.sh: expert parallelism is not modelled yet: --recipe qwen3_30b_a3b_pretrain_config (line 1)");
+        "run.sh: recipes with experts are not modelled yet: --recipe qwen3_30b_a3b_pretrain_config (line 1)");
 }
 
 TEST_CASE("a program in Python that calls a recipe is that recipe with its changes", "[recipe]") {
