@@ -366,7 +366,8 @@ TEST_CASE("keys of experts are checked, and what is not modelled is refused by i
         {"num_moe_experts = 4\nmoe_router_num_groups = 3\nmoe_router_group_topk = 1\n", "a divisor of num_moe_experts"},
         {"num_moe_experts = 4\nmoe_shared_expert_gate = true\n", "moe_shared_expert_intermediate_size as well"},
         {"num_moe_experts = 4\nmoe_router_enable_expert_bias = true\n", "not modelled yet"},
-        {"num_moe_experts = 4\nmoe_expert_capacity_factor = 1.0\n", "a capacity of experts that drops tokens is not modelled yet"},
+        {"num_moe_experts = 4\nmoe_expert_capacity_factor = 1.0\n",
+         "a capacity of experts that drops tokens is not modelled yet"},
         {"num_moe_experts = 4\n[parallel]\nexpert_model_parallel_size = 2\n", "divides the 1 ranks of a stage"},
         {"num_moe_experts = 4\n[parallel]\ntensor_model_parallel_size = 2\n", "sequence_parallel"}})
     CHECK_THAT(refusal(text), Contains(says));

@@ -90,9 +90,13 @@ Keys asking(const std::string& knob) {
        {"parallel.data_parallel_size=4", "parallel.num_distributed_optimizer_instances=2"}},
       {"virtual_pipeline_model_parallel_size", kChunks},
   };
-  static const std::map<std::string, Keys> kSizes = {
-      {"dp", {}}, {"tp", kTensor}, {"cp", {"parallel.context_parallel_size=2"}}, {"pp", kStages}, {"embd", kStages},
-      {"ep", kExperts}, {"edp", kExperts + Keys{"parallel.data_parallel_size=4"}}};
+  static const std::map<std::string, Keys> kSizes = {{"dp", {}},
+                                                     {"tp", kTensor},
+                                                     {"cp", {"parallel.context_parallel_size=2"}},
+                                                     {"pp", kStages},
+                                                     {"embd", kStages},
+                                                     {"ep", kExperts},
+                                                     {"edp", kExperts + Keys{"parallel.data_parallel_size=4"}}};
   if (const auto known = kAsking.find(knob); known != kAsking.end()) return known->second;
   const auto begins = [&](const std::string& start) { return knob.starts_with(start); };
   if (const std::string config = "nccl_communicator_config."; begins(config)) {

@@ -58,6 +58,11 @@ TEST_CASE("scenario, flags, scenario is the identity for every row", "[megatron]
   }
   for (const std::string& name : preset_names())
     check(parse_scenario("[model]\npreset = \"" + name + "\"\n", "p"), name);
+  check(parse_scenario("[model]\npreset = \"mixtral-8x7b\"\n[parallel]\ndata_parallel_size = 8\n"
+                       "expert_model_parallel_size = 8\n[training]\nglobal_batch_size = 16\n[overlap]\n"
+                       "overlap_moe_expert_parallel_comm = true\n",
+                       "p"),
+        "pairs of passes");
   for (const MegatronRow& row : megatron_rows()) {
     INFO(row.key << " has had one value");
     CHECK((row.flag.empty() || seen[row.key].size() > 1));
