@@ -9,16 +9,22 @@ namespace stretto::testing {
 #if defined(__SANITIZE_THREAD__)
 constexpr std::uint32_t kCaseStride = 7, kThreadedStride = 1;
 #elif defined(__SANITIZE_ADDRESS__)
-constexpr std::uint32_t kCaseStride = 3, kThreadedStride = 3;
+constexpr std::uint32_t kCaseStride = 6, kThreadedStride = 3;
 #else
 constexpr std::uint32_t kCaseStride = 1, kThreadedStride = 3;
 #endif
 
 // `scripts/test --fast` runs a few cases of each list; `scripts/test` all cases that the build takes.
 inline bool is_fast_suite() { return std::getenv("STRETTO_FAST_SUITE") != nullptr; }
-constexpr std::uint32_t kFastStride = 8;
+constexpr std::uint32_t kFastStride = 16;
 // Returns `all`, or the share of it that the fast suite runs.
 inline int share_of(int all) { return is_fast_suite() ? (all + int{kFastStride} - 1) / int{kFastStride} : all; }
+
+// Longer runs state their numbers in the environment: seeds, cases.
+inline std::uint64_t from_environment(const char* name, std::uint64_t fallback) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? std::strtoull(value, nullptr, 10) : fallback;
+}
 
 class Cases {
  public:

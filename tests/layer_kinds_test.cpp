@@ -88,12 +88,14 @@ TEST_CASE("kinds of layers and norms of heads: every layout and mode equals the 
 }
 
 TEST_CASE("kinds of layers and norms of heads: recomputation, fusions and shards of units", "[serial][layer_kinds]") {
+  Cases cases;
   const Model kind = GENERATE(Model::two_kinds, Model::normalised_heads);
   for (const bool llama : {false, true}) {
     const Trained reference = train_changed(scenario_of(kind, {}, "plain", llama));
     for (const Layout& layout : {Layout{1, 1}, Layout{1, 2, true}, Layout{2, 1, false, 2}})
       for (const Granularity granularity : {Granularity::selective, Granularity::selective_op, Granularity::full})
         for (const bool whole_layers : {false, true}) {
+          if (!cases.takes_next()) continue;
           Scenario scenario = scenario_of(kind, layout, "plain", llama);
           scenario.training.recompute = {granularity, Recompute::Method::uniform, 2, whole_layers};
           scenario.training.residual_fusion = scenario.training.norm_gradient_fusion = whole_layers;
@@ -102,6 +104,7 @@ TEST_CASE("kinds of layers and norms of heads: recomputation, fusions and shards
         }
     for (const Layout& layout : {Layout{2, 1}, Layout{2, 2, true}, Layout{2, 1, false, 2}})
       for (const bool overlaps : {false, true}) {
+        if (!cases.takes_next()) continue;
         Scenario scenario = scenario_of(kind, layout, "plain", llama);
         scenario.parallel.data_parallel_sharding_strategy = Sharding::optim_grads_params;
         scenario.overlap.fsdp_comm_overlap = overlaps;

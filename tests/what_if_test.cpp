@@ -18,6 +18,7 @@
 
 #include "base/error.hpp"
 #include "predict/predict_step.hpp"
+#include "tests/cases.hpp"
 #include "tests/draw.hpp"
 #include "tests/random_layout.hpp"
 
@@ -125,11 +126,6 @@ struct Found {
   std::map<std::string, int> slower;      // [change] number of violations beyond rounding
   std::map<std::string, double> slowest;  // [change] largest share
 };
-
-std::uint64_t from_environment(const char* name, std::uint64_t fallback) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? std::strtoull(value, nullptr, 10) : fallback;
-}
 
 void check(std::uint64_t seed, Found& found) {
   WhatIf of;

@@ -10,7 +10,7 @@ import time
 
 from program import FAIL_IO, IS_FAST_SUITE, ProgramTest, main
 
-DAMAGES = int(os.environ.get("STRETTO_DAMAGES", 10 if IS_FAST_SUITE else 40))
+DAMAGES = int(os.environ.get("STRETTO_DAMAGES", 5 if IS_FAST_SUITE else 40))
 SEED = int(os.environ.get("STRETTO_DAMAGE_SEED", time.time_ns() % 1_000_000))
 OLDER, NEWEST = "step-00000003.safetensors", "step-00000006.safetensors"
 

@@ -151,7 +151,7 @@ class Train(ProgramTest):
                    says=["step-00000006.safetensors", "num_layers = 2", "the scenario has 3"])
 
     def test_interrupt_writes_a_checkpoint_and_resumes(self):
-        many = ["--set", "training.train_iters=600"]
+        many = ["--set", "training.train_iters=300"]
         whole = self.json("train", self.tiny, *many)
         for interrupt in (signal.SIGINT, signal.SIGTERM):
             folder = f"training.checkpoint_dir=ck{int(interrupt)}"

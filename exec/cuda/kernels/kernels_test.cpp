@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/values_of.hpp"
+#include "tests/cases.hpp"
 #include "tests/kernel_operands.hpp"
 
 namespace stretto::cuda {
@@ -15,9 +16,11 @@ void check(const Work& work, double tolerance = 2e-6) {
 #if defined(STRETTO_ON_GPU)
   tolerance *= 8;  // its exponentials are approximate
 #endif
+  static testing::Cases cases;  // of all kernels
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
     for (const std::int64_t gap : kGaps)
       for (const bool accumulates : {false, true}) {
+        if (!cases.takes_next()) continue;
         INFO(describe(work) << ", " << name_of(dtype) << ", gap " << gap << ", accumulates " << accumulates);
         const std::vector<Buffer> before = buffers_of(work, dtype, gap, {accumulates});
         std::vector<Buffer> host = before;
