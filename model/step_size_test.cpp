@@ -12,7 +12,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-Scenario scenario_with(const std::string& rest) {
+Scenario sized_scenario(const std::string& rest) {
   return parse_scenario(
       "[model]\nnum_layers = 8\nhidden_size = 16\nnum_attention_heads = 4\nseq_length = 8\nvocab_size = 64\n" + rest,
       "size.toml");
@@ -20,7 +20,7 @@ Scenario scenario_with(const std::string& rest) {
 
 std::string failure_of(const std::string& rest, std::int64_t free_bytes) {
   try {
-    require_size(scenario_with(rest), free_bytes);
+    require_size(sized_scenario(rest), free_bytes);
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::input);
     return error.what();
@@ -46,7 +46,7 @@ TEST_CASE("the size of a step is told from the scenario within a factor of two")
         "[cluster]\nranks_per_device = 2",
         "[parallel]\ndata_parallel_size = 15\npipeline_model_parallel_size = 2\n[cluster]\nranks_per_device = 2",
         "[parallel]\ndata_parallel_size = 6\ntensor_model_parallel_size = 4\n[cluster]\nranks_per_device = 3"}) {
-    const Scenario scenario = scenario_with(rest);
+    const Scenario scenario = sized_scenario(rest);
     const Schedule schedule = build_schedule(scenario);
     const std::vector<BoundProgram> programs = bind_representatives(schedule, fold_ranks(schedule));
     double operations = 0;

@@ -83,9 +83,9 @@ Toy experts(const Layout& of, std::int64_t layers, std::int64_t micro_batches, s
   return toy;
 }
 
-using Times = std::vector<std::array<Picoseconds, 3>>;
-std::map<std::int64_t, Times> times_of(const SimResult& result) {
-  std::map<std::int64_t, Times> times;
+using StageTimes = std::vector<std::array<Picoseconds, 3>>;
+std::map<std::int64_t, StageTimes> times_of(const SimResult& result) {
+  std::map<std::int64_t, StageTimes> times;
   for (const TimelineRow& row : result.timeline.rows) times[row.rank].push_back({row.ready, row.start, row.end});
   return times;
 }
@@ -116,7 +116,7 @@ TEST_CASE("folded ranks do what they do unfolded, with experts, several ranks a 
                         all = simulate(toy.schedule, bind_step(toy.schedule, Folding(toy.schedule.mesh)), toy.costs);
         CAPTURE(of.pp, of.dp, of.tp, of.ep, of.etp, per_device, stragglers, some.programs.size());
         CHECK(some.step == all.step);
-        const std::map<std::int64_t, Times> of_some = times_of(some), of_all = times_of(all);
+        const std::map<std::int64_t, StageTimes> of_some = times_of(some), of_all = times_of(all);
         for (std::int64_t rank = 0; rank < of.ranks(); ++rank)
           CHECK(of_all.at(rank) == of_some.at(some.folding.of(rank)));
         folded += some.programs.size() < all.programs.size();

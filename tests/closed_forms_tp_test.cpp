@@ -134,7 +134,7 @@ TEST_CASE("reduce-scatter by ring: the last messages and the sum are exposed", "
 
 namespace {
 
-TpGemm flash(std::int64_t slices, TpAccumulate accumulate = TpAccumulate::ring) {
+TpGemm flash_gemm(std::int64_t slices, TpAccumulate accumulate = TpAccumulate::ring) {
   TpGemm gemm{TpMethod::flash};
   gemm.num_slices = slices;
   gemm.accumulate = accumulate;
@@ -149,7 +149,7 @@ TEST_CASE("Flash-AG: a message hides behind the GEMMs of the slices that are her
       for (const std::int64_t m : {1, 2, 3})
         for (const Time message : {0, 400, 1000, 1700, 3500}) {
           INFO(slot << ", tp " << tp << ", " << m << " slices, messages of " << message);
-          Pieces run(tp, slot, flash(m));
+          Pieces run(tp, slot, flash_gemm(m));
           const std::string gemm = slot == std::string("fc1_fprop") ? "fc1.fprop" : "fc2.dgrad";
           REQUIRE(run.set(gemm + ".", kPiece) == m * tp);
           run.set_messages(gemm, message);
@@ -167,7 +167,7 @@ TEST_CASE("Flash-RS: one addition of one slice is the tail", "[closed]") {
           for (const Time a : {0, 100, 300, 1600}) {
             if (m > 1 && a > std::min(c, kPiece)) continue;
             INFO(slot << ", tp " << n << ", " << m << " slices, messages of " << c << ", additions of " << a);
-            Pieces run(n, slot, flash(m));
+            Pieces run(n, slot, flash_gemm(m));
             const std::string gemm = slot == std::string("fc2_fprop") ? "fc2.fprop" : "fc1.dgrad";
             REQUIRE(run.set(gemm + ".", kPiece) == m * n);
             run.set_messages(gemm, c);
@@ -188,7 +188,7 @@ TEST_CASE("Flash-RS with the sum at the owner: that sum is the tail", "[closed]"
     for (const std::int64_t m : {1, 2, 3})
       for (const Time message : {0, 400, 1000, 1700, 3500}) {
         INFO("tp " << tp << ", " << m << " slices, messages of " << message);
-        Pieces run(tp, "fc2_fprop", flash(m, TpAccumulate::owner));
+        Pieces run(tp, "fc2_fprop", flash_gemm(m, TpAccumulate::owner));
         REQUIRE(run.set("fc2.fprop.", kPiece) == m * tp);
         run.set_messages("fc2.fprop", message);
         run.ideal.set("fc2.fprop.reduce", kSum);

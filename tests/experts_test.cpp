@@ -113,16 +113,16 @@ void check_same(const Trained& trained, const Trained& reference) {
   CHECK(worst_relative_difference(trained.gradients, reference.gradients) < 1e-10);
 }
 
-const Layout kLayouts[] = {{1, 1},
-                           {2, 1},
-                           {1, 2, true},
-                           {2, 2, true},
-                           {1, 3, true},
-                           {2, 1, false, 2},
-                           {1, 2, true, 3},
-                           {1, 1, false, 2, 3},
-                           {1, 1, false, 1, 1, "", 0, 2, {CpCommType::p2p, CpCommType::a2a}},
-                           {1, 2, true, 1, 1, "", 0, 2, {CpCommType::all_gather}}};
+const Layout kExpertLayouts[] = {{1, 1},
+                                 {2, 1},
+                                 {1, 2, true},
+                                 {2, 2, true},
+                                 {1, 3, true},
+                                 {2, 1, false, 2},
+                                 {1, 2, true, 3},
+                                 {1, 1, false, 2, 3},
+                                 {1, 1, false, 1, 1, "", 0, 2, {CpCommType::p2p, CpCommType::a2a}},
+                                 {1, 2, true, 1, 1, "", 0, 2, {CpCommType::all_gather}}};
 
 Trained train_changed(const Scenario& scenario, bool threaded = false) {
   return train(scenario, 2, threaded, 1, change);
@@ -181,7 +181,7 @@ TEST_CASE("experts: every layout and mode equals the single rank", "[serial][exp
   for (const int kind : {0, 1}) {
     References references(kind);
     Cases cases;
-    for (const Layout& layout : kLayouts)
+    for (const Layout& layout : kExpertLayouts)
       for (const OverlapMode& mode : overlap_modes()) {
         const Scenario scenario = in_layout(layout, mode.name, kind);
         if (!mode.applies(scenario.parallel) || !cases.takes_next()) continue;

@@ -31,7 +31,7 @@ const Keys kSequence = kTensor + Keys{"parallel.sequence_parallel=true"};
 const Keys kPieces = kSequence + Keys{"overlap.tp_comm_overlap=true"};
 const Keys kExperts = {"parallel.expert_model_parallel_size=2", "parallel.expert_tensor_parallel_size=1",
                        "model.num_moe_experts=4", "model.add_bias_linear=false"};
-const Keys kUnits = {"parallel.data_parallel_sharding_strategy=optim_grads_params"};
+const Keys kShardedUnits = {"parallel.data_parallel_sharding_strategy=optim_grads_params"};
 
 // Returns the keys that open all gates of a knob and request it.
 Keys asking(const std::string& knob) {
@@ -63,9 +63,9 @@ Keys asking(const std::string& knob) {
       {"cp_comm_overlap", {"parallel.context_parallel_size=2", "overlap.cp_comm_overlap=true"}},
       {"cp_flash_overlap",
        {"parallel.context_parallel_size=2", "parallel.cp_comm_type=a2a", "overlap.cp_flash_overlap=true"}},
-      {"fsdp_comm_overlap", kUnits + Keys{"overlap.fsdp_comm_overlap=true"}},
-      {"fsdp_prefetch_depth", kUnits + Keys{"overlap.fsdp_comm_overlap=true", "overlap.fsdp_prefetch_depth=2"}},
-      {"data_parallel_sharding_strategy from optim_grads on", kUnits},
+      {"fsdp_comm_overlap", kShardedUnits + Keys{"overlap.fsdp_comm_overlap=true"}},
+      {"fsdp_prefetch_depth", kShardedUnits + Keys{"overlap.fsdp_comm_overlap=true", "overlap.fsdp_prefetch_depth=2"}},
+      {"data_parallel_sharding_strategy from optim_grads on", kShardedUnits},
       {"defer_embedding_wgrad_compute", kStages + Keys{"overlap.defer_embedding_wgrad_compute=true"}},
       {"wgrad_deferral_limit",
        kStages + Keys{"overlap.defer_embedding_wgrad_compute=true", "overlap.wgrad_deferral_limit=1"}},
@@ -126,7 +126,7 @@ Keys closing(const Gate& gate) {
   static const std::map<std::string, Keys> kInWords = {
       {"data_parallel_size x context_parallel_size above 1",
        {"parallel.data_parallel_size=1", "parallel.context_parallel_size=1"}},
-      {"data_parallel_sharding_strategy no_shard or optim", kUnits},
+      {"data_parallel_sharding_strategy no_shard or optim", kShardedUnits},
       {"data_parallel_sharding_strategy from optim_grads on", {"parallel.data_parallel_sharding_strategy=optim"}},
       {"precision = bf16", {"training.precision=fp32"}},
       {"recompute_granularity none", {"training.recompute_granularity=full"}},
@@ -272,7 +272,7 @@ TEST_CASE("the default of cuda_device_max_connections is what the profile's fram
     CHECK(connections("megatron-2022", platform, kTensor) == 1);
     CHECK(connections("megatron-2022", platform, kStages) == 0);
     CHECK(connections("megatron-2022", platform, kTensor + given) == 8);
-    CHECK(connections("megatron-2022", platform, kTensor + kUnits + sharded) == 0);  // ZeRO-3 runs without it
+    CHECK(connections("megatron-2022", platform, kTensor + kShardedUnits + sharded) == 0);  // ZeRO-3 runs without it
   }
   CHECK(connections("megatron-2022", "b200-sxm", kTensor) == 0);
   CHECK(connections("torchtitan", "h100-sxm", kTensor) == 0);

@@ -24,12 +24,12 @@ namespace stretto::testing {
 namespace {
 
 using namespace launch;
-using Random = std::mt19937_64;
+using Twister = std::mt19937_64;
 
 constexpr double kTimeout_s = 5;
 constexpr std::size_t kMost = 20'000;  // bytes that a rank may send
 
-std::uint64_t below(Random& random, std::uint64_t end) { return random() % end; }
+std::uint64_t below(Twister& random, std::uint64_t end) { return random() % end; }
 
 std::int64_t resident_bytes() {
   std::ifstream file("/proc/self/statm");
@@ -44,7 +44,7 @@ void append(Bytes& to, const T& value) {
   to.insert(to.end(), bytes.begin(), bytes.end());
 }
 
-Bytes noise(Random& random, std::size_t most) {
+Bytes noise(Twister& random, std::size_t most) {
   Bytes bytes(below(random, most + 1));
   for (std::byte& byte : bytes) byte = std::byte(random());
   return bytes;
@@ -52,7 +52,7 @@ Bytes noise(Random& random, std::size_t most) {
 
 // Messages whose kinds and lengths may be right, wrong or huge, with some bytes after them, perhaps as many as
 // announced.
-Bytes random_messages(Random& random) {
+Bytes random_messages(Twister& random) {
   Bytes said;
   for (std::uint64_t count = 1 + below(random, 6); count > 0; --count) {
     Header header;
@@ -81,7 +81,7 @@ void say(const Socket& socket, std::span<const std::byte> bytes) {
 }
 
 // Sends a greeting that is noise, cut short, altered, or proved with another token.
-void stranger(Random& random, int port) {
+void stranger(Twister& random, int port) {
   try {
     const Socket socket = connect_to("127.0.0.1", port, time_for(1, 0));
     if (below(random, 4) == 0) return say(socket, noise(random, 200));
@@ -106,7 +106,7 @@ void stranger(Random& random, int port) {
 }
 
 // Greets correctly, does nothing, some or all of what rank 1 does, and sends something else in between.
-void false_rank(Random& random, const World& world) {
+void false_rank(Twister& random, const World& world) {
   try {
     const Caller caller{1, 3, kNoCommunicator, 0};
     const Socket socket = call("127.0.0.1", world.port, time_for(2, 0), world.token, caller);
@@ -155,7 +155,7 @@ HostileReport run_hostile(std::uint64_t first_seed, int conversations) {
   const Schedule schedule = build_schedule(tiny_scenario(3, "plain"));
   const std::int64_t before = resident_bytes();
   for (std::uint64_t seed = first_seed; seed < first_seed + static_cast<std::uint64_t>(conversations); ++seed) {
-    Random random(seed);
+    Twister random(seed);
     const bool knows_token = seed % 2 == 0;
     World first = reserve_world(3);
     first.token = "seed " + std::to_string(seed);

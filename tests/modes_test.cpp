@@ -13,9 +13,9 @@ namespace stretto::testing {
 
 // A sanitizer's build is many times slower.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kLayouts = 2;
+constexpr int kDrawn = 2;
 #else
-constexpr int kLayouts = 12;
+constexpr int kDrawn = 12;
 #endif
 
 TEST_CASE("the parts of every mode add up to its step, also behind one hardware queue", "[modes]") {
@@ -26,7 +26,7 @@ TEST_CASE("the parts of every mode add up to its step, also behind one hardware 
     constant.quantity->low = constant.quantity->high;
   int seen = 0;
   double most_queue_wait = 0;
-  for (std::uint64_t seed = 1; seen < kLayouts && seed < 100; ++seed) {
+  for (std::uint64_t seed = 1; seen < kDrawn && seed < 100; ++seed) {
     Scenario scenario = random_layout(seed).scenario;
     scenario.cluster.cuda_device_max_connections = 1;
     scenario.cluster.ranks_per_device = 1;
@@ -61,7 +61,7 @@ TEST_CASE("the parts of every mode add up to its step, also behind one hardware 
       CHECK(knob.saved_ms == Approx(knob.step_ms - step_ms));
     }
   }
-  CHECK(seen == kLayouts);
+  CHECK(seen == kDrawn);
   CHECK(most_queue_wait > 0.01);
 }
 

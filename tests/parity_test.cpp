@@ -6,19 +6,19 @@
 namespace stretto::testing {
 namespace {
 
-constexpr int kSteps = 3;
+constexpr int kParitySteps = 3;
 
 void check_against_one_rank(const std::vector<std::int64_t>& sizes, bool threaded, bool llama = false) {
   const auto scenario_of = [&](std::int64_t ranks, const std::string& mode) {
     return llama ? with_llama(tiny_scenario(ranks, mode)) : tiny_scenario(ranks, mode);
   };
-  const Trained reference = train(scenario_of(1, "plain"), kSteps, false);
+  const Trained reference = train(scenario_of(1, "plain"), kParitySteps, false);
   REQUIRE(std::isfinite(reference.losses.back()));
   for (const std::int64_t ranks : sizes)
     for (const OverlapMode& mode : data_parallel_modes()) {
       INFO(mode.name << " at " << ranks << " ranks");
-      const Trained trained = train(scenario_of(ranks, mode.name), kSteps, threaded);
-      for (int step = 0; step < kSteps; ++step)
+      const Trained trained = train(scenario_of(ranks, mode.name), kParitySteps, threaded);
+      for (int step = 0; step < kParitySteps; ++step)
         CHECK(trained.losses[step] == Approx(reference.losses[step]).epsilon(1e-10));
       CHECK(worst_relative_difference(trained.gradients, reference.gradients) < 1e-10);
       // Softmax does not depend on the bias of keys: its gradient is only rounding, which AdamW divides by adam_eps.
@@ -58,7 +58,7 @@ TEST_CASE("modes that only move operations give the same bits") {
     auto run = [ranks = ranks, precision = precision](const std::string& mode, bool threaded) {
       Scenario scenario = tiny_scenario(ranks, mode, precision);
       scenario.training.clip_grad = 0;
-      return train(scenario, kSteps, threaded);
+      return train(scenario, kParitySteps, threaded);
     };
     const Trained plain = run("plain", false);
     for (const OverlapMode& mode : data_parallel_modes())

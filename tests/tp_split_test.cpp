@@ -65,7 +65,8 @@ const Cut kCuts[] = {
       {"fc1_wgrad", kNoOverlap}}},
 };
 
-const Layout kLayouts[] = {{1, 2, true}, {1, 3, true}, {2, 2, true}, {1, 6, true}, {1, 2, true, 2}, {1, 2, true, 2, 3}};
+const Layout kSplitLayouts[] = {{1, 2, true}, {1, 3, true},    {2, 2, true},
+                                {1, 6, true}, {1, 2, true, 2}, {1, 2, true, 2, 3}};
 
 Scenario cut_scenario(const Layout& layout, const Cut& cut, bool llama, std::int64_t lanes) {
   Scenario scenario = layout_scenario(layout, "tp_comm_overlap", llama);
@@ -80,7 +81,7 @@ Scenario cut_scenario(const Layout& layout, const Cut& cut, bool llama, std::int
 TEST_CASE("fp64: cut GEMMs equal the single rank") {
   Cases cases;
   for (const bool llama : {false, true})
-    for (const Layout& layout : kLayouts) {
+    for (const Layout& layout : kSplitLayouts) {
       if (llama && layout.dp * layout.tp * layout.pp > 3) continue;
       Scenario single = layout_scenario({}, "plain", llama);
       if (layout.pp > 1) single.model.num_layers = 6;

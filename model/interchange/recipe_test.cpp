@@ -63,7 +63,7 @@ model:
 Scenario taken(const std::string& text, ImportOptions options = {}) {
   return parse_scenario(from_recipe(text, "r.yaml", options).text, "r");
 }
-std::string refusal(const std::string& text) {
+std::string recipe_refusal(const std::string& text) {
   return testing::message_of([&] { from_recipe(text, "r.yaml"); });
 }
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
@@ -141,16 +141,16 @@ TEST_CASE("a configuration of NeMo is taken", "[recipe]") {
 }
 
 TEST_CASE("experts, fp8 and encoders in recipes are refused by their names alone", "[recipe]") {
-  CHECK_THAT(refusal(replaced(kNemo, "fp8: False", "fp8: True")),
+  CHECK_THAT(recipe_refusal(replaced(kNemo, "fp8: False", "fp8: True")),
              Contains("r.yaml: fp8 is not modelled yet: model.fp8 (line "));
   CHECK(taken(replaced(kNemo, "fp8: False", "num_moe_experts: 8")).model.experts.num_moe_experts == 8);
   const std::string shared = replaced(kNemo, "fp8: False",
                                       "num_moe_experts: 8\n  expert_model_parallel_size: 2\n"
                                       "  expert_tensor_parallel_size: 1\n  moe_token_dispatcher_type: alltoall");
   CHECK(taken(shared).parallel.expert_model_parallel_size == 2);
-  CHECK_THAT(refusal("mixed_precision: bf16_with_fp8_current_scaling_mixed\nmodel:\n  num_layers: 2\n"),
+  CHECK_THAT(recipe_refusal("mixed_precision: bf16_with_fp8_current_scaling_mixed\nmodel:\n  num_layers: 2\n"),
              Contains("fp8 is not modelled yet"));
-  CHECK_THAT(refusal("model:\n  encoder:\n    hidden_size: 2\n  decoder:\n    hidden_size: 2\n"),
+  CHECK_THAT(recipe_refusal("model:\n  encoder:\n    hidden_size: 2\n  decoder:\n    hidden_size: 2\n"),
              Contains("encoders are not modelled yet"));
 }
 
@@ -177,7 +177,7 @@ comm_overlap: {tp_comm_overlap: true, bucket_size: null}
   CHECK(s.overlap.overlap_grad_reduce);
   CHECK(s.overlap.overlap_p2p_comm);
   CHECK(s.overlap.bucket_size == std::int64_t{128} << 20);
-  CHECK_THAT(refusal(replaced(bridge, "bucket_size: null", "bucket_size: -3")),
+  CHECK_THAT(recipe_refusal(replaced(bridge, "bucket_size: null", "bucket_size: -3")),
              Contains("bucket_size: expected a whole number of at least 1"));
   // The recipe is not available; only its name and overrides are read.
   const Translation by_name = from_recipe(
@@ -187,7 +187,7 @@ comm_overlap: {tp_comm_overlap: true, bucket_size: null}
   // The recipe's vocabulary is that of its NullTokenizer.
   CHECK(pretrain.model.vocab_size == 32000);
   CHECK(pretrain.overlap.overlap_param_gather);
-  CHECK_THAT(refusal("model:\n  seq_length: 8\n"), Contains("expected the sizes of a model"));
+  CHECK_THAT(recipe_refusal("model:\n  seq_length: 8\n"), Contains("expected the sizes of a model"));
   // A configuration of Megatron-LM's functional tests.
   const Scenario test = taken(
       "ENV_VARS:\n  CUDA_DEVICE_MAX_CONNECTIONS: 1\nMODEL_ARGS:\n  --num-layers: 4\n  --hidden-size: 64\n  "
@@ -296,7 +296,7 @@ TEST_CASE("NeMo's types of gradients, buckets and FSDP, adapters and checkpoints
   CHECK(lora.model.num_layers == 40);
   CHECK(lora.training.frozen_base);
   CHECK(lora.framework.name == "nemo-dgxc-lora");
-  CHECK_THAT(refusal("trainer: {devices: 8}\nmodel:\n  hidden_size: 64\n  retro: {retro_num_neighbors: 2}\n"),
+  CHECK_THAT(recipe_refusal("trainer: {devices: 8}\nmodel:\n  hidden_size: 64\n  retro: {retro_num_neighbors: 2}\n"),
              Contains("retrieval is not modelled yet"));
 }
 

@@ -9,7 +9,7 @@ namespace stretto {
 namespace {
 
 using Json = nlohmann::json;
-constexpr int kMaxDepth = 16;
+constexpr int kMaxReferenceDepth = 16;
 
 std::vector<std::string> parts_of(const std::string& path) {
   std::vector<std::string> parts(1);
@@ -41,7 +41,7 @@ class Resolver {
 
  private:
   Json value_of(const std::string& text, const std::vector<std::string>& path, int depth) {
-    if (depth > kMaxDepth || --steps_ < 0) return nullptr;
+    if (depth > kMaxReferenceDepth || --steps_ < 0) return nullptr;
     if (!text.starts_with("${") || !text.ends_with("}")) return text;  // the reference is only a part of a path or name
     const std::string inner = text.substr(2, text.size() - 3);
     const std::size_t colon = inner.find(':');

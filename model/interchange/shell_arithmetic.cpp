@@ -9,7 +9,7 @@ namespace stretto::shell {
 namespace {
 
 using Number = std::int64_t;
-constexpr int kMaxDepth = 40;
+constexpr int kMaxArithmeticDepth = 40;
 
 // Operators from weak to strong, those of two characters first.
 struct Operator {
@@ -50,7 +50,7 @@ class Calculator {
   }
 
   Number choice() {
-    if (++inside_ > kMaxDepth) {
+    if (++inside_ > kMaxArithmeticDepth) {
       fail();
       return 0;
     }
@@ -114,7 +114,7 @@ class Calculator {
 
   Number unary() {
     skip();
-    if (++inside_ > kMaxDepth) {
+    if (++inside_ > kMaxArithmeticDepth) {
       fail();
       return 0;
     }

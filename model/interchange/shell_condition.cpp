@@ -7,7 +7,7 @@
 namespace stretto::shell {
 namespace {
 
-constexpr int kMaxDepth = 40;
+constexpr int kMaxConditionDepth = 40;
 
 class Condition {
  public:
@@ -43,7 +43,7 @@ class Condition {
   }
 
   bool one() {
-    if (++depth_ > kMaxDepth || at_ >= words_.size()) return false;
+    if (++depth_ > kMaxConditionDepth || at_ >= words_.size()) return false;
     const bool value = read();
     --depth_;
     return value;

@@ -11,7 +11,7 @@
 namespace stretto::shell {
 namespace {
 
-constexpr int kMaxDepth = 40;
+constexpr int kMaxExpansionDepth = 40;
 
 // Splits unquoted expansions, keeps quoted ones.
 class Fields {
@@ -70,7 +70,8 @@ class Expander {
   Expander(State& state, bool splits, int depth) : state_(state), out_(state, splits), depth_(depth) {}
 
   std::vector<std::string> fields(std::string_view word) {
-    if (depth_ > kMaxDepth) throw input_error("expected expansions inside each other at most 40 times, got more");
+    if (depth_ > kMaxExpansionDepth)
+      throw input_error("expected expansions inside each other at most 40 times, got more");
     part(word, false);
     return out_.take();
   }

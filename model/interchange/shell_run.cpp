@@ -14,7 +14,7 @@ namespace stretto::shell {
 namespace {
 
 constexpr int kMaxSteps = 200'000;
-constexpr int kMaxDepth = 60;
+constexpr int kMaxCommandDepth = 60;
 constexpr int kMaxNotes = 20;
 
 using Words = std::vector<std::string>;
@@ -72,7 +72,7 @@ class Runner {
   // ---- lists ----
 
   End list(const Nodes& nodes) {
-    if (++depth_ > kMaxDepth)
+    if (++depth_ > kMaxCommandDepth)
       throw input_error(name_ + ": expected commands inside each other at most 60 times, got more");
     End end = End::through;
     for (std::size_t i = 0; i < nodes.size() && end == End::through; ++i) {

@@ -9,7 +9,7 @@
 namespace stretto::shell {
 namespace {
 
-constexpr int kMaxDepth = 40;  // commands and quotes inside each other
+constexpr int kMaxSyntaxDepth = 40;  // commands and quotes inside each other
 
 std::size_t end_of(std::string_view text, std::size_t at, int depth);
 
@@ -27,7 +27,7 @@ std::size_t end_of_bracket(std::string_view text, std::size_t at, char open, cha
 
 std::size_t end_of(std::string_view text, std::size_t at, int depth) {
   constexpr std::size_t kNone = std::string_view::npos;
-  if (depth > kMaxDepth) return kNone;
+  if (depth > kMaxSyntaxDepth) return kNone;
   const char c = text[at];
   if (c == '\\') return std::min(at + 2, text.size());
   if (c == '\'') {
@@ -178,7 +178,7 @@ class Parser {
 
   // Reads commands up to one of `words`, or `)`, or the end.
   Nodes list(const std::vector<std::string>& words) {
-    if (++depth_ > kMaxDepth) throw too_deep(token_.line);
+    if (++depth_ > kMaxSyntaxDepth) throw too_deep(token_.line);
     Nodes nodes;
     Node::Join join = Node::Join::always;
     for (;;) {
@@ -359,7 +359,7 @@ class Parser {
     if (token_.is("(")) advance();
     if (token_.is(")")) advance();
     skip_newlines();
-    if (++depth_ > kMaxDepth) throw too_deep(node.line);
+    if (++depth_ > kMaxSyntaxDepth) throw too_deep(node.line);
     node.arms.push_back({{}, {}, {}});
     node.arms[0].body.push_back(command());
     --depth_;

@@ -13,7 +13,7 @@ namespace stretto {
 namespace {
 
 using Json = nlohmann::json;
-constexpr int kMaxDepth = 40;
+constexpr int kMaxYamlDepth = 40;
 
 struct Line {
   std::size_t indent = 0;
@@ -105,7 +105,7 @@ class Parser {
   }
 
   Json block(std::size_t indent, const std::string& path, int depth) {
-    if (depth > kMaxDepth) throw wrong(lines_[at_], "expected at most 40 blocks inside each other");
+    if (depth > kMaxYamlDepth) throw wrong(lines_[at_], "expected at most 40 blocks inside each other");
     const std::string& first = lines_[at_].text;
     return first == "-" || first.starts_with("- ") ? sequence(indent, path, depth) : mapping(indent, path, depth);
   }
@@ -151,7 +151,7 @@ class Parser {
   }
 
   Json mapping(std::size_t indent, const std::string& path, int depth) {
-    if (depth > kMaxDepth) throw wrong(lines_[at_], "expected at most 40 blocks inside each other");
+    if (depth > kMaxYamlDepth) throw wrong(lines_[at_], "expected at most 40 blocks inside each other");
     Json map = Json::object();
     while (is_here(indent)) {
       const Line line = lines_[at_];
@@ -213,7 +213,7 @@ class Parser {
 
   std::optional<Json> flow(const std::string& text, std::size_t& at, int depth) {
     const auto skip = [&] { at = std::min(text.find_first_not_of(" \t", at), text.size()); };
-    if (depth > kMaxDepth || at >= text.size()) return std::nullopt;
+    if (depth > kMaxYamlDepth || at >= text.size()) return std::nullopt;
     const bool is_map = text[at] == '{';
     Json made = is_map ? Json::object() : Json::array();
     for (++at;;) {

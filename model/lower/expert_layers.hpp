@@ -56,7 +56,7 @@ class ExpertLayers {
     return exchanges() ? schedule_.communicators[shape_.ep.communicator].transport : TokenTransport::nccl;
   }
   void activate(const std::string& name, Pass pass, std::vector<Access> accesses);
-  // What ranks exchange of each copy of a token: `rows` by expert, at the token's rank; and at the expert's rank
+  // Ranks exchange this of each copy of a token: `rows` by expert, at the token's rank; and at the expert's rank
   // `came`, by rank and then by expert, and `sorted` by expert. A rank with one expert has `sorted` for both.
   struct Exchanged {
     std::string name;

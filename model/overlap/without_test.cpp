@@ -10,7 +10,7 @@
 namespace stretto {
 namespace {
 
-Scenario scenario_with(const std::vector<std::string>& set) {
+Scenario scenario_that_sets(const std::vector<std::string>& set) {
   return parse_scenario(R"([model]
 num_layers = 4
 hidden_size = 64
@@ -37,10 +37,10 @@ std::vector<std::string> names_of(const std::vector<WithoutKnob>& without) {
 }  // namespace
 
 TEST_CASE("each knob that is on and acts is switched off, with what is an error without it", "[overlap]") {
-  CHECK(without_each_knob(scenario_with({})).empty());
+  CHECK(without_each_knob(scenario_that_sets({})).empty());
   const auto without =
-      without_each_knob(scenario_with({"overlap.overlap_grad_reduce=true", "overlap.overlap_param_gather=true",
-                                       "overlap.align_param_gather=true", "overlap.overlap_p2p_comm=true"}));
+      without_each_knob(scenario_that_sets({"overlap.overlap_grad_reduce=true", "overlap.overlap_param_gather=true",
+                                            "overlap.align_param_gather=true", "overlap.overlap_p2p_comm=true"}));
   // Without chunks align_param_gather does not act.
   CHECK(names_of(without) ==
         std::vector<std::string>{"overlap_grad_reduce", "overlap_param_gather", "overlap_p2p_comm"});
@@ -50,8 +50,8 @@ TEST_CASE("each knob that is on and acts is switched off, with what is an error 
   CHECK(without[1].also_off.empty());
   CHECK(without[1].overlap.overlap_grad_reduce);
   // Switches within a knob that is off are not on.
-  CHECK(names_of(
-            without_each_knob(scenario_with({"overlap.tp_comm_overlap=true", "overlap.tp_comm_overlap_rs=false"}))) ==
+  CHECK(names_of(without_each_knob(
+            scenario_that_sets({"overlap.tp_comm_overlap=true", "overlap.tp_comm_overlap_rs=false"}))) ==
         std::vector<std::string>{"tp_comm_overlap", "tp_comm_bulk_dgrad", "tp_comm_bulk_wgrad", "tp_comm_overlap_ag"});
 }
 

@@ -8,10 +8,10 @@
 namespace stretto {
 namespace {
 
-using Run = std::tuple<std::int64_t, std::int64_t, std::int64_t>;  // begin, elements, offset
+using FlatRun = std::tuple<std::int64_t, std::int64_t, std::int64_t>;  // begin, elements, offset
 
-std::vector<Run> runs(const Schedule& schedule, std::int64_t rank, StatePart part, Share share) {
-  std::vector<Run> list;
+std::vector<FlatRun> runs(const Schedule& schedule, std::int64_t rank, StatePart part, Share share) {
+  std::vector<FlatRun> list;
   for (const StateRun& run : runs_of(schedule, schedule.state.pieces.front(), part, rank, share))
     list.emplace_back(run.begin, run.elements, run.offset);
   return list;
@@ -38,17 +38,18 @@ TEST_CASE("state: columns of a tensor-parallel rank, whose data-parallel shard e
   const Schedule schedule =
       make({{Coord::dp, 2}, {Coord::tp, 2}}, {Expr(Coord::tp) * Expr(3), 4, 3, 6}, {0, shard, 9, {}}, shard, 9, 18);
   CHECK(runs(schedule, 1, StatePart::parameters, Share::held) ==
-        std::vector<Run>{{3, 3, 2}, {9, 3, 5}, {15, 3, 8}, {21, 3, 11}});
-  CHECK(runs(schedule, 1, StatePart::parameters, Share::owned) == std::vector<Run>{{3, 3, 2}, {9, 3, 5}, {15, 1, 8}});
-  CHECK(runs(schedule, 2, StatePart::parameters, Share::owned) == std::vector<Run>{{13, 2, 9}, {18, 3, 11}});
-  CHECK(runs(schedule, 2, StatePart::adam_m, Share::held) == std::vector<Run>{{13, 2, 0}, {18, 3, 2}});
+        std::vector<FlatRun>{{3, 3, 2}, {9, 3, 5}, {15, 3, 8}, {21, 3, 11}});
+  CHECK(runs(schedule, 1, StatePart::parameters, Share::owned) ==
+        std::vector<FlatRun>{{3, 3, 2}, {9, 3, 5}, {15, 1, 8}});
+  CHECK(runs(schedule, 2, StatePart::parameters, Share::owned) == std::vector<FlatRun>{{13, 2, 9}, {18, 3, 11}});
+  CHECK(runs(schedule, 2, StatePart::adam_m, Share::held) == std::vector<FlatRun>{{13, 2, 0}, {18, 3, 2}});
   CHECK(runs(schedule, 0, StatePart::gradients, Share::held).empty());
 }
 
 TEST_CASE("state: no storage holds a whole parameter, and the optimizer is cut over two axes", "[state]") {
   const Expr shard = (Expr(Coord::dp) * Expr(2) + Expr(Coord::cp)) * Expr(7);
   const Schedule schedule = make({{Coord::dp, 2}, {Coord::cp, 2}}, {0, 1, 30, 30}, {0, shard, 7, {}}, shard, 7, 7);
-  const std::vector<Run> parts[] = {{{0, 5, 2}}, {{5, 7, 0}}, {{12, 7, 0}}, {{19, 5, 0}}};  // the rest is padding
+  const std::vector<FlatRun> parts[] = {{{0, 5, 2}}, {{5, 7, 0}}, {{12, 7, 0}}, {{19, 5, 0}}};  // the rest is padding
   for (std::int64_t rank = 0; rank < 4; ++rank)
     for (const StatePart part : {StatePart::parameters, StatePart::adam_m})
       for (const Share share : {Share::held, Share::owned}) CHECK(runs(schedule, rank, part, share) == parts[rank]);
@@ -61,7 +62,7 @@ TEST_CASE("state: replicas of a shard, and a program that does not have the buck
       make({{Coord::pp, 2}, {Coord::dp, 2}, {Coord::cp, 2}}, {0, 1, 24, 24}, {1, shard, 13, {}}, shard, 13, 26);
   schedule.programs.push_back({"stage 1", {}});
   CHECK(runs(schedule, 0, StatePart::parameters, Share::held).empty());
-  CHECK(runs(schedule, 5, StatePart::parameters, Share::owned) == std::vector<Run>{{11, 13, 13}});
+  CHECK(runs(schedule, 5, StatePart::parameters, Share::owned) == std::vector<FlatRun>{{11, 13, 13}});
   CHECK(runs(schedule, 5, StatePart::adam_m, Share::owned) == runs(schedule, 7, StatePart::adam_m, Share::held));
 }
 

@@ -37,7 +37,7 @@ struct BesideCommunication {
   Quantity communication;                  // NCCL's kernels, concurrent with any of these
 };
 
-// What exchanges rows of experts: NCCL's messages, and the libraries of TokenTransport. Rates are of one GPU in one
+// Rows of experts are exchanged by NCCL's messages or by the libraries of TokenTransport. Rates are of one GPU in one
 // direction, of the bytes that leave it.
 struct TokenExchange {
   Quantity network_share;                                 // share of the cards' rate that NCCL's all-to-all reaches

@@ -10,7 +10,7 @@
 namespace stretto::sim {
 namespace {
 
-constexpr Picoseconds ms = 1000 * us;
+constexpr Picoseconds kMs = 1000 * us;
 
 SimResult run(const Toy& toy, NetworkKind network, int max_steps = 1, double backbone_GBps = 0) {
   SimOptions options;
@@ -98,10 +98,10 @@ TEST_CASE("two communicators on two lanes share the links that they meet on", "[
     const OpId b = toy.collective("b", {0, 500'000, {}, 1}, {}, 2, 1);
     if (!folded) toy.forbid_folding();
     const SimResult fluid = run(toy, NetworkKind::fluid), grid = run(toy, NetworkKind::simgrid);
-    CHECK(end_of(fluid, a) == 1 * ms);
-    CHECK(end_of(fluid, b) == ms / 2);
+    CHECK(end_of(fluid, a) == 1 * kMs);
+    CHECK(end_of(fluid, b) == kMs / 2);
     // Each has half of the link until b is done; then a has the link alone for its last half megabyte.
-    check_exact(end_of(grid, b), 1 * ms);
+    check_exact(end_of(grid, b), 1 * kMs);
     check_exact(end_of(grid, a), 1500 * us);
   }
 }
@@ -161,7 +161,7 @@ TEST_CASE("a backbone is shared by the flows of all ranks, folded away or not", 
   const OpId b = pairs.collective("b", {0, 1'000'000, {}, 1}, {}, 2, 1);
   const SimResult grid = run(pairs, NetworkKind::simgrid, 1, 2.0);
   CHECK(grid.programs.size() == 1);
-  check_exact(end_of(grid, b), 4 * ms);
+  check_exact(end_of(grid, b), 4 * kMs);
 }
 
 TEST_CASE("a backbone for too many ranks is refused", "[sim][simgrid]") {

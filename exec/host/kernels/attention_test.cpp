@@ -45,18 +45,18 @@ Forward naive(const Attention& work, const Matrix<double>& qkv) {
 }
 
 template <class T>
-struct Run {
+struct AttentionRun {
   Matrix<T> qkv, out, lse, dout, dqkv;
 };
 
 // Runs forward and gradient with gaps between rows; outputs start as NaN.
 template <class T>
-Run<T> run_both(Attention work) {
+AttentionRun<T> run_both(Attention work) {
   const std::int64_t tokens = work.batch * work.seq, hidden = work.heads * work.head_dim;
   const std::int64_t qkv = hidden + 2 * work.kv_heads * work.head_dim;
-  Run<T> r{random_matrix<T>(tokens, qkv, 1, 2), Matrix<T>(tokens, hidden, 3),
-           Matrix<T>(work.batch * work.heads, work.seq, 1), random_matrix<T>(tokens, hidden, 2, 1),
-           Matrix<T>(tokens, qkv, 4)};
+  AttentionRun<T> r{random_matrix<T>(tokens, qkv, 1, 2), Matrix<T>(tokens, hidden, 3),
+                    Matrix<T>(work.batch * work.heads, work.seq, 1), random_matrix<T>(tokens, hidden, 2, 1),
+                    Matrix<T>(tokens, qkv, 4)};
   work.pass = Pass::forward;
   run(work, {r.qkv.operand(), r.out.write(), r.lse.write()});
   work.pass = Pass::dgrad;
@@ -78,7 +78,7 @@ TEST_CASE("attention agrees with its definition", "[kernels]") {
   host::prepare_blas();
   for (const Attention& work : kShapes) {
     CAPTURE(work.seq, work.head_dim, work.causal);
-    const Run<double> r = run_both<double>(work);
+    const AttentionRun<double> r = run_both<double>(work);
     const Forward expected = naive(work, r.qkv);
     CHECK(max_difference(r.out, expected.out) < 1e-14);
     CHECK(max_difference(r.lse, expected.lse) < 1e-13);
@@ -88,7 +88,7 @@ TEST_CASE("attention agrees with its definition", "[kernels]") {
 TEST_CASE("attention dgrad agrees with finite differences", "[kernels]") {
   for (const Attention& work : {kShapes[0], kShapes[1], kShapes[2], Attention{Pass::forward, 1, 2, 1, 67, 3, true}}) {
     CAPTURE(work.seq, work.head_dim, work.causal);
-    Run<double> r = run_both<double>(work);
+    AttentionRun<double> r = run_both<double>(work);
     Matrix<double> out(r.out.rows, r.out.cols), lse(r.lse.rows, r.lse.cols);
     const Matrix<double> expected = numeric_gradient(r.qkv, [&] {
       run(work, {r.qkv.operand(), out.write(), lse.write()});
@@ -101,7 +101,7 @@ TEST_CASE("attention dgrad agrees with finite differences", "[kernels]") {
 TEST_CASE("attention dgrad is the same however the queries are blocked", "[kernels]") {
   // A sequence of several blocks: the gradient of a key that later blocks see must be summed over all of them.
   const Attention work{Pass::forward, 1, 1, 1, 200, 4, true};
-  Run<double> r = run_both<double>(work);
+  AttentionRun<double> r = run_both<double>(work);
   for (const std::int64_t token : {0, 63, 64, 127, 199}) {
     Matrix<double> out(200, 4), lse(1, 200);
     for (const std::int64_t col : {0, 5, 10}) {
@@ -120,8 +120,8 @@ TEST_CASE("attention dgrad is the same however the queries are blocked", "[kerne
 TEST_CASE("attention in f32 agrees with f64", "[kernels]") {
   for (const Attention& work : kShapes) {
     CAPTURE(work.seq, work.head_dim, work.causal);
-    const Run<float> single = run_both<float>(work);
-    const Run<double> exact = run_both<double>(work);
+    const AttentionRun<float> single = run_both<float>(work);
+    const AttentionRun<double> exact = run_both<double>(work);
     CHECK(max_difference(single.out, exact.out) < 2e-6);
     CHECK(max_difference(single.lse, exact.lse) < 2e-6);
     CHECK(max_difference(single.dqkv, exact.dqkv) < 1e-5);
@@ -143,7 +143,7 @@ TEST_CASE("attention is stable for large scores and keeps NaNs", "[kernels]") {
 
 TEST_CASE("attention with grouped queries is attention with the keys and values repeated", "[kernels]") {
   const Attention grouped{Pass::forward, 2, 6, 2, 70, 4, true};
-  const Run<double> r = run_both<double>(grouped);
+  const AttentionRun<double> r = run_both<double>(grouped);
   // The grouped operands repeated: one q, and each of k and v three times: heads 0..2 use the first, 3..5 the second.
   Attention repeated = grouped;
   repeated.kv_heads = 6;

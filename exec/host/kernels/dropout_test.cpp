@@ -7,7 +7,7 @@ using namespace stretto::host::testing;
 
 namespace {
 
-constexpr std::int64_t kSeq = 6, kSamples = 3, kRows = kSamples * kSeq, kCols = 45;
+constexpr std::int64_t kDropoutSeq = 6, kSamples = 3, kDropoutRows = kSamples * kDropoutSeq, kDropoutCols = 45;
 constexpr double kProbability = 0.3;
 
 Matrix<std::int32_t> key_of(std::int32_t low, std::int32_t first_sample) {
@@ -19,9 +19,9 @@ Matrix<std::int32_t> key_of(std::int32_t low, std::int32_t first_sample) {
 Dropout work_of(Pass pass = Pass::forward) {
   Dropout work;
   work.pass = pass;
-  work.rows = kRows;
-  work.cols = kCols;
-  work.seq = kSeq;
+  work.rows = kDropoutRows;
+  work.cols = kDropoutCols;
+  work.seq = kDropoutSeq;
   work.probability = kProbability;
   work.site = DropoutSite::residual_1;
   return work;
@@ -40,7 +40,7 @@ Matrix<T> mask_of(const Dropout& work, Matrix<std::int32_t> key) {
 
 TEST_CASE("dropout keeps its share of elements and scales them up", "[kernels]") {
   Dropout work = work_of();
-  work.rows = 40 * kSeq;
+  work.rows = 40 * kDropoutSeq;
   work.cols = 1001;
   const Matrix<double> mask = mask_of(work, key_of(1, 0));
   std::int64_t kept = 0;
@@ -58,10 +58,11 @@ TEST_CASE("dropout of a residual branch: c = a + mask (b + bias), and the gradie
   Dropout work = work_of();
   const Matrix<double> mask = mask_of(work, key_of(1, 4));
   work.bias = work.residual = true;
-  auto a = random_matrix<double>(kRows, kCols, 1, 2), b = random_matrix<double>(kRows, kCols, 2);
-  auto bias = random_matrix<double>(1, kCols, 3), dc = random_matrix<double>(kRows, kCols, 4);
+  auto a = random_matrix<double>(kDropoutRows, kDropoutCols, 1, 2),
+       b = random_matrix<double>(kDropoutRows, kDropoutCols, 2);
+  auto bias = random_matrix<double>(1, kDropoutCols, 3), dc = random_matrix<double>(kDropoutRows, kDropoutCols, 4);
   auto key = key_of(1, 4);
-  Matrix<double> c(kRows, kCols), db(kRows, kCols), expected_c = a, expected_db = dc;
+  Matrix<double> c(kDropoutRows, kDropoutCols), db(kDropoutRows, kDropoutCols), expected_c = a, expected_db = dc;
   run(work, {a.operand(), b.operand(), bias.operand(), key.operand(), c.write()});
   expected_c.for_each([&](std::int64_t row, std::int64_t col, double& value) {
     value += mask.at(row, col) * (b.at(row, col) + bias.at(0, col));
@@ -82,16 +83,16 @@ TEST_CASE("what dropout keeps depends on key, site and sample, and on nothing el
   CHECK(max_difference(mask, mask_of(other, key_of(1, 4))) > 1);
   // The samples from the second on, in a micro-batch of their own.
   Dropout later = work;
-  later.rows = kRows - kSeq;
-  Matrix<double> tail(later.rows, kCols);
-  tail.for_each([&](std::int64_t row, std::int64_t col, double& value) { value = mask.at(row + kSeq, col); });
+  later.rows = kDropoutRows - kDropoutSeq;
+  Matrix<double> tail(later.rows, kDropoutCols);
+  tail.for_each([&](std::int64_t row, std::int64_t col, double& value) { value = mask.at(row + kDropoutSeq, col); });
   CHECK(max_difference(tail, mask_of(later, key_of(1, 5))) == 0);
   // A rank's share of the tokens.
   Dropout part = work;
-  part.rows = kRows / 2;
+  part.rows = kDropoutRows / 2;
   for (const std::int64_t shard : {0, 1}) {
     part.first_row = shard * part.rows;
-    Matrix<double> rows(part.rows, kCols);
+    Matrix<double> rows(part.rows, kDropoutCols);
     rows.for_each(
         [&](std::int64_t row, std::int64_t col, double& value) { value = mask.at(shard * part.rows + row, col); });
     CHECK(max_difference(rows, mask_of(part, key_of(1, 4))) == 0);

@@ -8,21 +8,21 @@ using namespace stretto::host::testing;
 namespace {
 
 template <class T>
-struct Run {
+struct LayerNormRun {
   Matrix<T> x, gamma, beta, dy, y, stats, dx, dgamma, dbeta;
 };
 
 template <class T>
-Run<T> run_all(std::int64_t rows, std::int64_t cols) {
-  Run<T> r{random_matrix<T>(rows, cols, 1, 2),
-           random_matrix<T>(1, cols, 2),
-           random_matrix<T>(1, cols, 3),
-           random_matrix<T>(rows, cols, 4, 1),
-           Matrix<T>(rows, cols, 3),
-           Matrix<T>(rows, 2, 1),
-           Matrix<T>(rows, cols),
-           constant_matrix(1, cols, T(0)),
-           constant_matrix(1, cols, T(0))};
+LayerNormRun<T> run_layernorm(std::int64_t rows, std::int64_t cols) {
+  LayerNormRun<T> r{random_matrix<T>(rows, cols, 1, 2),
+                    random_matrix<T>(1, cols, 2),
+                    random_matrix<T>(1, cols, 3),
+                    random_matrix<T>(rows, cols, 4, 1),
+                    Matrix<T>(rows, cols, 3),
+                    Matrix<T>(rows, 2, 1),
+                    Matrix<T>(rows, cols),
+                    constant_matrix(1, cols, T(0)),
+                    constant_matrix(1, cols, T(0))};
   run(LayerNorm{Pass::forward, rows, cols},
       {r.x.operand(), r.gamma.operand(), r.beta.operand(), r.y.write(), r.stats.write()});
   run(LayerNorm{Pass::dgrad, rows, cols},
@@ -37,7 +37,7 @@ Run<T> run_all(std::int64_t rows, std::int64_t cols) {
 TEST_CASE("layernorm forward agrees with its definition", "[kernels]") {
   for (const std::int64_t cols : {1, 7, 16, 100}) {
     CAPTURE(cols);
-    const Run<double> r = run_all<double>(3, cols);
+    const LayerNormRun<double> r = run_layernorm<double>(3, cols);
     for (std::int64_t row = 0; row < 3; ++row) {
       double mean = 0, variance = 0;
       for (std::int64_t col = 0; col < cols; ++col) mean += r.x.at(row, col) / static_cast<double>(cols);
@@ -58,7 +58,7 @@ TEST_CASE("layernorm gradients agree with finite differences", "[kernels]") {
   for (const std::int64_t cols : {5, 16, 37}) {
     CAPTURE(cols);
     const std::int64_t rows = 6;
-    Run<double> r = run_all<double>(rows, cols);
+    LayerNormRun<double> r = run_layernorm<double>(rows, cols);
     Matrix<double> y(rows, cols), stats(rows, 2);
     const auto loss = [&] {
       run(LayerNorm{Pass::forward, rows, cols},
@@ -72,7 +72,7 @@ TEST_CASE("layernorm gradients agree with finite differences", "[kernels]") {
 }
 
 TEST_CASE("layernorm gradients accumulate when asked to", "[kernels]") {
-  Run<double> r = run_all<double>(5, 19);
+  LayerNormRun<double> r = run_layernorm<double>(5, 19);
   Matrix<double> dx = random_matrix<double>(5, 19, 9, 4);
   Matrix<double> expected = dx;
   expected.for_each([&](std::int64_t row, std::int64_t col, double& value) { value += r.dx.at(row, col); });
@@ -90,7 +90,7 @@ TEST_CASE("layernorm gradients accumulate when asked to", "[kernels]") {
 TEST_CASE("both gradients of layernorm at once have the same bits", "[kernels]") {
   for (const std::int64_t rows : {1, 4, 7})
     for (const bool adds : {false, true}) {
-      Run<float> r = run_all<float>(rows, 37);
+      LayerNormRun<float> r = run_layernorm<float>(rows, 37);
       Matrix<float> dx = random_matrix<float>(rows, 37, 9, 4), dgamma = random_matrix<float>(1, 37, 5),
                     dbeta = random_matrix<float>(1, 37, 6);
       Matrix<float> one_dx = dx, one_dgamma = dgamma, one_dbeta = dbeta;
@@ -108,8 +108,8 @@ TEST_CASE("both gradients of layernorm at once have the same bits", "[kernels]")
 }
 
 TEST_CASE("layernorm in f32 agrees with f64 and does not depend on alignment", "[kernels]") {
-  const Run<float> single = run_all<float>(9, 133);
-  const Run<double> exact = run_all<double>(9, 133);
+  const LayerNormRun<float> single = run_layernorm<float>(9, 133);
+  const LayerNormRun<double> exact = run_layernorm<double>(9, 133);
   CHECK(max_difference(single.y, exact.y) < 2e-6);
   CHECK(max_difference(single.dx, exact.dx) < 1e-5);
   CHECK(max_difference(single.dgamma, exact.dgamma) < 1e-5);

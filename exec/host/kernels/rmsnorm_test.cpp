@@ -8,15 +8,15 @@ using namespace stretto::host::testing;
 namespace {
 
 template <class T>
-struct Run {
+struct RmsNormRun {
   Matrix<T> x, gamma, dy, y, stats, dx, dgamma;
 };
 
 template <class T>
-Run<T> run_all(std::int64_t rows, std::int64_t cols) {
-  Run<T> r{random_matrix<T>(rows, cols, 1, 2), random_matrix<T>(1, cols, 2), random_matrix<T>(rows, cols, 4, 1),
-           Matrix<T>(rows, cols, 3),           Matrix<T>(rows, 1, 1),        Matrix<T>(rows, cols),
-           constant_matrix(1, cols, T(0))};
+RmsNormRun<T> run_rmsnorm(std::int64_t rows, std::int64_t cols) {
+  RmsNormRun<T> r{random_matrix<T>(rows, cols, 1, 2), random_matrix<T>(1, cols, 2), random_matrix<T>(rows, cols, 4, 1),
+                  Matrix<T>(rows, cols, 3),           Matrix<T>(rows, 1, 1),        Matrix<T>(rows, cols),
+                  constant_matrix(1, cols, T(0))};
   run(RmsNorm{Pass::forward, rows, cols}, {r.x.operand(), r.gamma.operand(), r.y.write(), r.stats.write()});
   run(RmsNorm{Pass::dgrad, rows, cols},
       {r.dy.operand(), r.x.operand(), r.stats.operand(), r.gamma.operand(), r.dx.write()});
@@ -29,7 +29,7 @@ Run<T> run_all(std::int64_t rows, std::int64_t cols) {
 TEST_CASE("rmsnorm forward agrees with its definition", "[kernels]") {
   for (const std::int64_t cols : {1, 7, 16, 100}) {
     CAPTURE(cols);
-    const Run<double> r = run_all<double>(3, cols);
+    const RmsNormRun<double> r = run_rmsnorm<double>(3, cols);
     for (std::int64_t row = 0; row < 3; ++row) {
       double mean_square = 0;
       for (std::int64_t col = 0; col < cols; ++col) mean_square += std::pow(r.x.at(row, col), 2) / double(cols);
@@ -45,7 +45,7 @@ TEST_CASE("rmsnorm gradients agree with finite differences", "[kernels]") {
   for (const std::int64_t cols : {5, 16, 37}) {
     CAPTURE(cols);
     const std::int64_t rows = 6;
-    Run<double> r = run_all<double>(rows, cols);
+    RmsNormRun<double> r = run_rmsnorm<double>(rows, cols);
     Matrix<double> y(rows, cols), stats(rows, 1);
     const auto loss = [&] {
       run(RmsNorm{Pass::forward, rows, cols}, {r.x.operand(), r.gamma.operand(), y.write(), stats.write()});
@@ -57,7 +57,7 @@ TEST_CASE("rmsnorm gradients agree with finite differences", "[kernels]") {
 }
 
 TEST_CASE("rmsnorm gradients accumulate when asked to", "[kernels]") {
-  Run<double> r = run_all<double>(5, 19);
+  RmsNormRun<double> r = run_rmsnorm<double>(5, 19);
   Matrix<double> dx = random_matrix<double>(5, 19, 9, 4);
   Matrix<double> expected = dx;
   expected.for_each([&](std::int64_t row, std::int64_t col, double& value) { value += r.dx.at(row, col); });
@@ -103,7 +103,7 @@ TEST_CASE("rmsnorm of heads is that of as many rows", "[kernels]") {
 TEST_CASE("both gradients of rmsnorm at once have the same bits", "[kernels]") {
   for (const std::int64_t rows : {1, 4, 7})
     for (const bool adds : {false, true}) {
-      Run<float> r = run_all<float>(rows, 37);
+      RmsNormRun<float> r = run_rmsnorm<float>(rows, 37);
       Matrix<float> dx = random_matrix<float>(rows, 37, 9, 4), dgamma = random_matrix<float>(1, 37, 5);
       Matrix<float> one_dx = dx, one_dgamma = dgamma;
       run(RmsNorm{Pass::dgrad, rows, 37},
@@ -117,8 +117,8 @@ TEST_CASE("both gradients of rmsnorm at once have the same bits", "[kernels]") {
 }
 
 TEST_CASE("rmsnorm in f32 agrees with f64", "[kernels]") {
-  const Run<float> single = run_all<float>(9, 133);
-  const Run<double> exact = run_all<double>(9, 133);
+  const RmsNormRun<float> single = run_rmsnorm<float>(9, 133);
+  const RmsNormRun<double> exact = run_rmsnorm<double>(9, 133);
   CHECK(max_difference(single.y, exact.y) < 2e-6);
   CHECK(max_difference(single.dx, exact.dx) < 1e-5);
   CHECK(max_difference(single.dgamma, exact.dgamma) < 1e-5);

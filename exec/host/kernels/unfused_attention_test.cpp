@@ -80,7 +80,7 @@ Result<T> run_apart(const Attention& a) {
   return r;
 }
 
-const std::vector<Attention> kShapes = [] {
+const std::vector<Attention> kUnfusedShapes = [] {
   std::vector<Attention> shapes;
   for (const double dropout : {0.0, 0.3})
     for (Attention a : {Attention{Pass::forward, 2, 3, 3, 5, 3, true}, Attention{Pass::forward, 1, 2, 2, 5, 4, false},
@@ -97,7 +97,7 @@ const std::vector<Attention> kShapes = [] {
 
 TEST_CASE("products, softmax and dropout apart are attention", "[kernels]") {
   host::prepare_blas();
-  for (const Attention& a : kShapes) {
+  for (const Attention& a : kUnfusedShapes) {
     INFO(describe(a));
     const Result<double> fused = run_fused<double>(a), apart = run_apart<double>(a);
     CHECK(max_difference(apart.out, fused.out) < 1e-14);
