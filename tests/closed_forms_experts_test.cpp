@@ -14,12 +14,12 @@
 namespace stretto::testing {
 namespace {
 
-struct Pass {
+struct PassTimes {
   Time a = 0, d = 0, m = 0, c = 0;
   Time sum() const { return a + d + m + c; }
 };
 
-Scenario scenario_of(bool pairs, std::int64_t micro_batches, std::int64_t layers) {
+Scenario scenario_of_pairs(bool pairs, std::int64_t micro_batches, std::int64_t layers) {
   Scenario scenario = layout_scenario({4, 1}, "plain", true, "fp32", 1, 4 * micro_batches);
   scenario.model.num_layers = layers;
   scenario.model.experts.num_moe_experts = 6;
@@ -29,8 +29,9 @@ Scenario scenario_of(bool pairs, std::int64_t micro_batches, std::int64_t layers
   return scenario;
 }
 
-Time step_of(bool pairs, std::int64_t micro_batches, std::int64_t layers, const Pass& f, const Pass& b) {
-  Ideal ideal(scenario_of(pairs, micro_batches, layers));
+Time step_of_pairs(bool pairs, std::int64_t micro_batches, std::int64_t layers, const PassTimes& f,
+                   const PassTimes& b) {
+  Ideal ideal(scenario_of_pairs(pairs, micro_batches, layers));
   ideal.set("qkv.fprop", f.a);
   ideal.set("experts.dispatch.fprop", f.d);
   ideal.set("experts.fc1.fprop", f.m);
@@ -48,12 +49,12 @@ TEST_CASE("a pair of passes takes what neither hides of the other", "[closed]") 
   for (std::uint64_t number = 0; number < 40; ++number) {
     Draw draw(number);
     const auto some = [&] { return Time(draw.between(1, 4000)); };
-    const Pass f{some(), some(), some(), some()}, b{some(), some(), some(), some()};
+    const PassTimes f{some(), some(), some(), some()}, b{some(), some(), some(), some()};
     const std::int64_t n = draw.between(1, 4), layers = draw.between(1, 4);
     INFO("case " << number << ", " << n << " micro-batches, " << layers << " layers");
-    CHECK(step_of(false, n, layers, f, b) == n * layers * (f.sum() + b.sum()));
+    CHECK(step_of_pairs(false, n, layers, f, b) == n * layers * (f.sum() + b.sum()));
     const Time pair = std::max(f.a, b.c) + std::max(f.d, b.m) + std::max(f.m, b.d) + std::max(f.c, b.a);
-    CHECK(step_of(true, n, layers, f, b) == layers * (f.sum() + (n - 1) * pair + b.sum()));
+    CHECK(step_of_pairs(true, n, layers, f, b) == layers * (f.sum() + (n - 1) * pair + b.sum()));
   }
 }
 
