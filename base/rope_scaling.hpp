@@ -1,5 +1,7 @@
 #pragma once
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 
 namespace stretto {
@@ -34,6 +36,43 @@ struct RopeScaling {
   static constexpr std::array kFields = {"interpolation_factor", "factor", "low_freq_factor", "high_freq_factor",
                                          "original_max_position_embeddings"};
   bool operator==(const RopeScaling&) const = default;
+};
+
+// YaRN (Peng et al., arXiv 2309.00071) as multi-latent attention has it (yarn_rotary_pos_embedding.py and
+// multi_latent_attention.py of Megatron-LM, modeling_deepseek_v3.py of Hugging Face's transformers). With L =
+// original_max_position_embeddings, pairs that turn more than beta_fast times in L tokens keep their speed, pairs that
+// turn less than beta_slow times are slowed by `factor`, and the slowing goes over linearly by the number of the pair.
+// Besides, scores are multiplied by a power of a factor that grows with log(factor).
+struct YarnScaling {
+  double factor = 1;  // 1: no scaling
+  double beta_fast = 32, beta_slow = 1;
+  double mscale = 1, mscale_all_dim = 0;
+  std::int64_t original_max_position_embeddings = 4096;
+
+  // Returns the angle, in radians per token, by which pair `i` of a rope part of `dim` elements turns.
+  double frequency(std::int64_t i, std::int64_t dim, double base) const {
+    const double plain = std::pow(base, -2.0 * double(i) / double(dim));
+    if (factor == 1) return plain;
+    const auto pair_that_turns = [&](double times) {
+      constexpr double kTurn = 6.283185307179586;
+      return double(dim) * std::log(double(original_max_position_embeddings) / (times * kTurn)) / (2 * std::log(base));
+    };
+    const double last = double(dim) - 1, low = std::clamp(std::floor(pair_that_turns(beta_fast)), 0.0, last);
+    double high = std::clamp(std::ceil(pair_that_turns(beta_slow)), 0.0, last);
+    if (high == low) high += 0.001;
+    const double slowed = std::clamp((double(i) - low) / (high - low), 0.0, 1.0);
+    return plain / factor * slowed + plain * (1 - slowed);
+  }
+  // Return the factors of turned elements and of scores.
+  double of_elements() const { return growth(mscale) / growth(mscale_all_dim); }
+  double of_scores() const { return growth(mscale_all_dim) * growth(mscale_all_dim); }
+
+  static constexpr std::array kFields = {"factor", "beta_fast",      "beta_slow",
+                                         "mscale", "mscale_all_dim", "original_max_position_embeddings"};
+  bool operator==(const YarnScaling&) const = default;
+
+ private:
+  double growth(double scale) const { return factor <= 1 ? 1 : 0.1 * scale * std::log(factor) + 1; }
 };
 
 }  // namespace stretto

@@ -13,7 +13,7 @@ const char* name_of(Recompute::Method method) { return name_in({"uniform", "bloc
 double recompute_flops_per_sequence(const Transformer& model, const Recompute& recompute, AttentionBackend backend,
                                     std::int64_t tp) {
   if (recompute.granularity == Recompute::Granularity::none) return 0;
-  const double s = double(model.seq_length), q = double(model.attention_size());
+  const double s = double(model.seq_length), q = double(model.q_size() + model.attention_size()) / 2;
   const double attention = 2 * executed_attention_share(backend, model.seq_length) * 2 * s * s * q;  // QKᵀ and PV
   const bool is_light = recompute.granularity == Recompute::Granularity::selective_op;
   double flops = 0;

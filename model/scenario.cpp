@@ -143,10 +143,13 @@ void check_size(TomlTable& root, const Scenario& scenario) {
                            "expected at most " + number(kMaxLayerCalls) + " layers x micro-batches in a step, got " +
                                number(model.num_layers) + " x " + number(scenario.num_microbatches()));
   const double h = double(model.hidden_size), f = double(model.ffn_hidden_size), fc1 = double(model.fc1_size()),
-               q = double(model.attention_size());
+               q = double(std::max(model.q_size(), model.attention_size()));
   const double v = double(model.padded_vocab_size) * (model.untie_embeddings_and_output_weights ? 2 : 1);
   const double parameters = (v + double(model.max_position_embeddings)) * h +
                             double(model.num_layers) * (4 * h * q + h * (f + fc1) + 6 * h + 5 * q + fc1);
+  const LatentAttention& latent = model.latent;
+  const double ranks = latent.any() ? double(latent.q_lora_rank + latent.kv_down_size()) : 0;
+  const double of_latents = double(model.num_layers) * (h * ranks + ranks * 2 * q);
   const Experts& experts = model.experts;
   const double count = double(experts.num_moe_experts), topk = experts.any() ? double(experts.moe_router_topk) : 0,
                width = double(model.expert_size()), shared = double(experts.moe_shared_expert_intermediate_size);
@@ -154,7 +157,8 @@ void check_size(TomlTable& root, const Scenario& scenario) {
   const double activations =
       double(tokens) * double(model.num_layers) * (12 * h + 14 * q + 2 * f + 2 * fc1 + topk * (2 * h + 6 * width)) +
       double(tokens) * (2 * v + double(model.num_layers) * (4 * count + 6 * shared));
-  if (8 * (4 * (parameters + of_experts) + activations) > kMaxBytes)
+  if (8 * (4 * (parameters + of_experts + of_latents) + activations + double(tokens * model.num_layers) * 3 * ranks) >
+      kMaxBytes)
     throw section_of(root, "model")
         .failure("hidden_size", "expected parameters and activations of at most 2^60 bytes, got more");
 }

@@ -289,8 +289,8 @@ TEST_CASE("what is not modelled is refused by its name, never by another key's",
                           "training.precision=fp8", "overlap.fp8_wgrad=true"})
     CHECK(override_message(set).ends_with(": fp8 compute is not modelled yet"));
   CHECK(override_message("training.fp4_recipe=nvfp4").ends_with(": fp4 compute is not modelled yet"));
-  CHECK(
-      override_message("model.multi_latent_attention=true").ends_with(": multi-latent attention is not modelled yet"));
+  CHECK(override_message("model.qk_rope_head_dim=64")
+            .ends_with("multi-latent attention of this family is not modelled yet"));
   CHECK(override_message("model.mtp_num_layers=1").ends_with(": multi-token prediction is not modelled yet"));
   CHECK(override_message("overlap.fp8_param_gatther=true").ends_with("did you mean \"fp8_param_gather\"?"));
   CHECK(not_modelled("--num-experts") == "this of experts is not modelled yet");

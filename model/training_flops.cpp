@@ -11,10 +11,13 @@ double executed_attention_share(AttentionBackend backend, std::int64_t seq) {
 Flops training_flops_per_sequence(const Transformer& model, bool frozen_base, AttentionBackend backend) {
   const double s = double(model.seq_length), h = double(model.hidden_size);
   // FLOPs of one forward pass over the sequence.
-  double linears = 0, attention_matmul = 0;  // attention_matmul: QKᵀ of all heads, every key of every query
+  // attention_matmul: the mean of QKᵀ and PV, of all heads, every key of every query; more_of_scores: what QKᵀ has more
+  double linears = 0, attention_matmul = 0, more_of_scores = 0;
+  const double scores = double(model.q_size()), mean = (scores + double(model.attention_size())) / 2;
   for (std::int64_t layer = 0; layer < model.num_layers; ++layer) {
     linears += s * 2 * layer_weights(model, model.layer(layer)).all();
-    attention_matmul += 2 * s * s * double(model.attention_size());
+    attention_matmul += 2 * s * s * mean;
+    more_of_scores += 2 * s * s * (scores - mean);
   }
   const double head = s * 2 * h * double(model.vocab_size);
   const double padded_head = s * 2 * h * double(model.padded_vocab_size);
@@ -26,9 +29,10 @@ Flops training_flops_per_sequence(const Transformer& model, bool frozen_base, At
   // The forward kernel multiplies twice (QKᵀ, PV), the backward kernel five times (QKᵀ again, dV, dP, dQ, dK), each
   // over the part of the square that its blocks touch. Unfused attention does not form QKᵀ again because it has kept
   // the probabilities.
-  const double products = backend == AttentionBackend::fused ? 7 : 6;
-  flops.hardware = passes * (linears + padded_head) +
-                   products * executed_attention_share(backend, model.seq_length) * attention_matmul;
+  const bool is_fused = backend == AttentionBackend::fused;
+  const double share = executed_attention_share(backend, model.seq_length);
+  flops.hardware = passes * (linears + padded_head) + (is_fused ? 7 : 6) * share * attention_matmul +
+                   (is_fused ? share * more_of_scores : 0);
   return flops;
 }
 

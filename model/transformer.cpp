@@ -39,6 +39,7 @@ Transformer qwen3(std::int64_t layers, std::int64_t hidden, std::int64_t ffn, st
   model.max_position_embeddings = 40960;
   model.kv_channels = 128;
   model.qk_layernorm = true;
+  model.norm_epsilon = 1e-6;
   model.untie_embeddings_and_output_weights = !is_tied;
   return model;
 }
@@ -65,6 +66,45 @@ Transformer qwen3_moe(std::int64_t layers, std::int64_t hidden, std::int64_t ffn
   return with_experts(model, 128, 8, expert_ffn);
 }
 
+// The first layers have a dense MLP; `shared` experts that every token goes through are one.
+Transformer deepseek(Transformer model, std::int64_t q_lora_rank, std::int64_t dense_layers, std::int64_t experts,
+                     std::int64_t topk, std::int64_t expert_ffn, std::int64_t shared) {
+  model.latent.multi_latent_attention = model.qk_layernorm = true;
+  model.latent.q_lora_rank = q_lora_rank;
+  model = with_experts(model, experts, topk, expert_ffn);
+  std::vector<std::int64_t>& freq = model.experts.moe_layer_freq;
+  freq.assign(static_cast<std::size_t>(model.num_layers), 1);
+  std::fill_n(freq.begin(), dense_layers, 0);
+  model.experts.moe_shared_expert_intermediate_size = shared * expert_ffn;
+  return model;
+}
+
+Transformer deepseek_v2_lite() {
+  Transformer model = deepseek(llama(27, 2048, 10944, 16, 16, 102400, 4096, 1e4), 0, 1, 64, 6, 1408, 2);
+  model.max_position_embeddings = 163840;
+  model.norm_epsilon = 1e-6;
+  model.experts.moe_router_pre_softmax = true;
+  return model;
+}
+
+Transformer deepseek_v3() {
+  Transformer model = deepseek(llama(61, 7168, 18432, 128, 128, 129280, 4096, 1e4), 1536, 3, 256, 8, 2048, 1);
+  model.max_position_embeddings = 163840;
+  model.norm_epsilon = 1e-6;
+  model.experts.moe_router_score_function = RouterScore::sigmoid;
+  model.experts.moe_router_topk_scaling_factor = 2.5;
+  model.experts.moe_router_num_groups = 8;
+  model.experts.moe_router_group_topk = 4;
+  return model;
+}
+
+Transformer moonlight() {
+  Transformer model = deepseek(llama(27, 2048, 11264, 16, 16, 163840, 8192, 5e4), 0, 1, 64, 6, 1408, 2);
+  model.experts.moe_router_score_function = RouterScore::sigmoid;
+  model.experts.moe_router_topk_scaling_factor = 2.446;
+  return model;
+}
+
 struct Preset {
   const char* name;
   Transformer model;
@@ -77,7 +117,9 @@ struct Preset {
 // heads, key/value heads, RoPE base, vocabulary of 128,000 tokens and 256 special ones), pre-trained on 8192 tokens.
 // Qwen3: arXiv 2505.09388, tables 1 and 2, and the released config.json; pre-trained on 4,096 tokens in its first two
 // stages. Mixtral: Jiang et al., arXiv 2401.04088, table 1, and the released config.json; sequences of 4,096 tokens are
-// those of Megatron-Bridge's recipes.
+// those of Megatron-Bridge's recipes. DeepSeek-V2-Lite: arXiv 2405.04434, appendix B; DeepSeek-V3: arXiv 2412.19437,
+// 4.2, without multi-token prediction; Moonlight: arXiv 2502.16982, table 1; and their config.json. They were
+// pre-trained on 4,096 (Moonlight 8,192) tokens without YaRN, which stretches positions afterwards.
 const std::vector<Preset>& presets() {
   static const std::vector<Preset> all = {
       {"gpt2-124m", gpt(12, 768, 12, 1024)},
@@ -95,6 +137,9 @@ const std::vector<Preset>& presets() {
       {"mixtral-8x22b", mixtral(56, 6144, 16384, 48, 65536)},
       {"qwen3-30b-a3b", qwen3_moe(48, 2048, 6144, 768, 32)},
       {"qwen3-235b-a22b", qwen3_moe(94, 4096, 12288, 1536, 64)},
+      {"deepseek-v2-lite", deepseek_v2_lite()},
+      {"deepseek-v3", deepseek_v3()},
+      {"moonlight-16b-a3b", moonlight()},
   };
   return all;
 }
@@ -129,7 +174,7 @@ std::vector<LayerSpec> Transformer::layer_kinds() const {
 }
 
 std::vector<Parameter> parameters(const Transformer& model) {
-  const std::int64_t h = model.hidden_size, f = model.ffn_hidden_size, q = model.attention_size(),
+  const std::int64_t h = model.hidden_size, f = model.ffn_hidden_size, q = model.q_size(),
                      kv = model.kv_heads() * model.head_dim();
   // Rows of fc1 of so many MLPs: each one's gate, then its up.
   const auto rows_of_fc1 = [&](std::int64_t ffn, std::int64_t mlps) {
@@ -167,15 +212,31 @@ std::vector<Parameter> parameters(const Transformer& model) {
     matrix("shared.fc2.weight", layer, h, shared, Shard::columns);
     if (experts.moe_shared_expert_gate) matrix("shared.gate.weight", layer, 1, h);
   };
+  const auto add_latents = [&](std::int64_t layer) {
+    const LatentAttention& latent = model.latent;
+    if (latent.q_lora_rank > 0) {
+      matrix("q_down.weight", layer, latent.q_lora_rank, h);
+      norm("q_norm", layer, latent.q_lora_rank);
+      matrix("q_up.weight", layer, q, latent.q_lora_rank, Shard::rows);
+    } else {
+      matrix("q.weight", layer, q, h, Shard::rows);
+    }
+    matrix("kv_down.weight", layer, latent.kv_down_size(), h);
+    norm("kv_norm", layer, latent.kv_lora_rank);
+    matrix("kv_up.weight", layer, model.kv_up_size(), latent.kv_lora_rank, Shard::rows);
+  };
   matrix("wte.weight", -1, model.padded_vocab_size, h, Shard::rows);
   if (model.position_embedding_type == PositionEmbedding::learned_absolute)
     matrix("wpe.weight", -1, model.max_position_embeddings, h, Shard::columns);
   for (std::int64_t layer = 0; layer < model.num_layers; ++layer) {
     norm("ln_1", layer, h);
-    linear("qkv", layer, model.qkv_size(), h, Shard::rows, {q, kv, kv});
+    if (model.layer(layer).attention == AttentionKind::latent)
+      add_latents(layer);
+    else
+      linear("qkv", layer, model.qkv_size(), h, Shard::rows, {q, kv, kv});
     for (const char* name : {"q_norm", "k_norm"})
-      if (model.qk_layernorm) norm(name, layer, model.head_dim(), true);
-    linear("proj", layer, h, q, Shard::columns);
+      if (model.has_head_norms()) norm(name, layer, model.head_dim(), true);
+    linear("proj", layer, h, model.attention_size(), Shard::columns);
     if (!model.layer(layer).has_mlp()) continue;
     norm("ln_2", layer, h);
     if (model.layer(layer).has_experts()) {
@@ -209,6 +270,11 @@ std::int64_t active_parameter_count(const Transformer& model) {
 LayerWeights layer_weights(const Transformer& model, const LayerSpec& layer) {
   const double h = double(model.hidden_size);
   LayerWeights weights{h * double(model.qkv_size()), h * double(model.attention_size())};
+  if (const LatentAttention& latent = model.latent; layer.attention == AttentionKind::latent) {
+    const double rank = double(latent.q_lora_rank), q = double(model.q_size());
+    weights.qkv = (rank > 0 ? rank * (h + q) : h * q) + h * double(latent.kv_down_size()) +
+                  double(latent.kv_lora_rank) * double(model.kv_up_size());
+  }
   if (layer.has_experts()) {
     const Experts& experts = model.experts;
     const std::int64_t met = experts.moe_router_topk, shared = experts.moe_shared_expert_intermediate_size;

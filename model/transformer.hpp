@@ -18,7 +18,7 @@ const char* name_of(PositionEmbedding embedding);
 
 // A layer is an attention sublayer and then an MLP. `none` is a layer without the sublayer, which a search for smaller
 // models leaves (Bercovich et al., arXiv 2411.19146: "no-op"); `experts` is a mixture (Experts).
-enum class AttentionKind : std::uint8_t { self };  // causal, over the whole sequence
+enum class AttentionKind : std::uint8_t { self, latent };  // causal, over the whole sequence
 enum class MlpKind : std::uint8_t { dense, none, experts };
 struct LayerSpec {
   AttentionKind attention = AttentionKind::self;
@@ -28,6 +28,23 @@ struct LayerSpec {
   bool has_experts() const { return mlp == MlpKind::experts; }
   // On what only layers of this kind have: "", ".no_mlp", ".experts".
   const char* suffix() const { return !has_mlp() ? ".no_mlp" : has_experts() ? ".experts" : ""; }
+};
+
+// Multi-latent attention (DeepSeek-V2, arXiv 2405.04434, 2.1): what a token gives to keys and values is a short vector,
+// and with q_lora_rank its queries come from another. A norm is between the products down to such a vector and up to
+// the heads. Only a part of queries and keys turns with the position, and all heads share this part of the keys. Fields
+// are Megatron-LM's options.
+struct LatentAttention {
+  bool multi_latent_attention = false;
+  std::int64_t q_lora_rank = 0;  // 0: one product makes the queries
+  std::int64_t kv_lora_rank = 512;
+  std::int64_t qk_head_dim = 128, qk_pos_emb_head_dim = 64;  // the parts of a query or key: fixed, and turned by rope
+  std::int64_t v_head_dim = 128;
+  YarnScaling yarn = {};
+
+  bool any() const { return multi_latent_attention; }
+  std::int64_t kv_down_size() const { return kv_lora_rank + qk_pos_emb_head_dim; }  // rows of kv_down.weight
+  bool operator==(const LatentAttention&) const = default;
 };
 
 // A decoder-only transformer with a norm before each sublayer. The defaults are GPT-2's style (Radford et al. 2019):
@@ -45,30 +62,43 @@ struct Transformer {
   std::int64_t padded_vocab_size = 50257;       // rows of wte as allocated (make_vocab_size_divisible_by)
 
   Normalization normalization = Normalization::layer_norm;
-  bool swiglu = false;  // the MLP is fc2(silu(gate) ∘ up) with fc1 = [gate; up], of 2 · ffn_hidden_size rows
+  double norm_epsilon = 1e-5;  // is added to the variance or mean square
+  bool swiglu = false;         // the MLP is fc2(silu(gate) ∘ up) with fc1 = [gate; up], of 2 · ffn_hidden_size rows
   PositionEmbedding position_embedding_type = PositionEmbedding::learned_absolute;
   double rotary_base = 10000;  // base of rope's frequencies
   RopeScaling rope_scaling = {};
   std::int64_t num_query_groups = 0;  // heads of k and of v; 0: num_attention_heads
   std::int64_t kv_channels = 0;       // elements of a head; 0: hidden_size / num_attention_heads
   bool qk_layernorm = false;          // q and k of each head go through a norm, with one weight for all heads
+  LatentAttention latent = {};        // qk_layernorm is then true, and says that latent vectors have norms
   bool add_bias_linear = true;
   bool untie_embeddings_and_output_weights = false;
   double hidden_dropout = 0;     // applies to the embedding, and to each sublayer's result before the residual addition
   double attention_dropout = 0;  // applies to attention's probabilities
 
+  // Layers of multi-token prediction that the model's config.json has, which are left out here.
+  std::int64_t num_nextn_predict_layers = 0;
   Experts experts = {};
   std::vector<LayerSpec> layers = {};  // [layer]; empty: as `experts` says, and else LayerSpec{}
   LayerSpec layer(std::int64_t number) const {
     if (!layers.empty()) return layers[static_cast<std::size_t>(number)];
-    return {.mlp = experts.in_layer(number) ? MlpKind::experts : MlpKind::dense};
+    return {latent.any() ? AttentionKind::latent : AttentionKind::self,
+            experts.in_layer(number) ? MlpKind::experts : MlpKind::dense};
   }
   std::vector<LayerSpec> layer_kinds() const;  // each kind that occurs, once, in the order of its first layer
 
-  std::int64_t head_dim() const { return kv_channels > 0 ? kv_channels : hidden_size / num_attention_heads; }
-  std::int64_t attention_size() const { return num_attention_heads * head_dim(); }  // columns of proj.weight
+  // Widths of a head's queries and keys, and of its values.
+  std::int64_t head_dim() const {
+    if (latent.any()) return latent.qk_head_dim + latent.qk_pos_emb_head_dim;
+    return kv_channels > 0 ? kv_channels : hidden_size / num_attention_heads;
+  }
+  std::int64_t value_dim() const { return latent.any() ? latent.v_head_dim : head_dim(); }
+  std::int64_t attention_size() const { return num_attention_heads * value_dim(); }  // columns of proj.weight
+  std::int64_t q_size() const { return num_attention_heads * head_dim(); }
   std::int64_t kv_heads() const { return num_query_groups > 0 ? num_query_groups : num_attention_heads; }
-  std::int64_t qkv_size() const { return attention_size() + 2 * kv_heads() * head_dim(); }  // rows of qkv.weight
+  std::int64_t qkv_size() const { return q_size() + kv_heads() * (head_dim() + value_dim()); }  // rows of qkv.weight
+  std::int64_t kv_up_size() const { return num_attention_heads * (latent.qk_head_dim + latent.v_head_dim); }
+  bool has_head_norms() const { return qk_layernorm && !latent.any(); }
   std::int64_t rows_of_fc1(std::int64_t ffn) const { return swiglu ? 2 * ffn : ffn; }
   std::int64_t fc1_size() const { return rows_of_fc1(ffn_hidden_size); }  // rows of fc1.weight
   std::int64_t expert_size() const {                                      // width of an expert
@@ -124,11 +154,14 @@ struct Parameter {
 // ln_1.bias, qkv.weight [qkv_size,H] (rows of q, then k, then v), qkv.bias, q_norm.weight [head_dim], q_norm.bias,
 // k_norm.weight, k_norm.bias, proj.weight [H,attention_size], proj.bias, ln_2.weight, ln_2.bias, fc1.weight
 // [fc1_size,H] (rows of the gate, then up, under swiglu), fc1.bias, fc2.weight [H,F], fc2.bias; ln_f.weight, ln_f.bias,
-// lm_head.weight [padded V,H]. A layer of E experts, each F wide, has in place of fc1 and fc2 router.weight [E,H],
-// experts.fc1.weight [E·fc1 of an expert,H], experts.fc2.weight [E·H,F], and of a shared one shared.fc1.weight,
-// shared.fc2.weight, shared.gate.weight [1,H]. Vectors have rows = 1. Absent: wpe with rope, biases of norms with
-// RMSNorm, other biases without add_bias_linear, q_norm and k_norm without qk_layernorm, ln_2, fc1 and fc2 in layers
-// without an MLP, lm_head when tied.
+// lm_head.weight [padded V,H]. Multi-latent attention has in place of qkv q_down.weight [q_lora_rank,H], q_norm.weight,
+// q_up.weight [q_size,q_lora_rank], or without that rank q.weight [q_size,H], and kv_down.weight [kv_down_size,H] (the
+// latent vector, then the shared key), kv_norm.weight [kv_lora_rank], kv_up.weight [kv_up_size,kv_lora_rank] (rows by
+// head: the fixed part of its key, then its value). A layer of E experts, each F wide, has in place of fc1 and fc2
+// router.weight [E,H], experts.fc1.weight [E·fc1 of an expert,H], experts.fc2.weight [E·H,F], and of a shared one
+// shared.fc1.weight, shared.fc2.weight, shared.gate.weight [1,H]. Vectors have rows = 1. Absent: wpe with rope, biases
+// of norms with RMSNorm, other biases without add_bias_linear, q_norm and k_norm without qk_layernorm, ln_2, fc1 and
+// fc2 in layers without an MLP, lm_head when tied.
 std::vector<Parameter> parameters(const Transformer& model);
 
 // Returns the number of distinct learnable numbers: vocabulary not padded, tied embedding counted once. GPT-2 124M:

@@ -33,6 +33,18 @@ TEST_CASE("presets have their published parameter counts", "[transformer]") {
   CHECK(active_parameter_count(preset("qwen3-30b-a3b")) == 3'353'032'704);
   CHECK(parameter_count(preset("qwen3-235b-a22b")) == 235'093'634'560);
   CHECK(active_parameter_count(preset("qwen3-235b-a22b")) == 22'190'763'520);
+  // DeepSeek-V2-Lite: 15.7 billion, of which a token meets 2.4 without the embedding's 0.2. DeepSeek-V3: 671 and 37, of
+  // checkpoints without multi-token prediction 671,026,419,200 with 58 · 256 biases of experts. Moonlight: 16, and 2.24
+  // without embedding and head.
+  CHECK(parameter_count(preset("deepseek-v2-lite")) == 15'706'484'224);
+  CHECK(active_parameter_count(preset("deepseek-v2-lite")) == 2'661'150'208);
+  CHECK(parameter_count(preset("deepseek-v3")) == 671'026'419'200 - 58 * 256);
+  CHECK(active_parameter_count(preset("deepseek-v3")) == 37'552'282'624);
+  CHECK(parameter_count(preset("moonlight-16b-a3b")) == 15'960'108'544);
+  CHECK(active_parameter_count(preset("moonlight-16b-a3b")) == 2'914'774'528);
+  CHECK(layer_weights(preset("deepseek-v3"), preset("deepseek-v3").layer(0)).qkv +
+            layer_weights(preset("deepseek-v3"), preset("deepseek-v3").layer(0)).proj ==
+        187'107'328 - 1536 - 512);
   CHECK(active_parameter_count(preset("llama3-8b")) == parameter_count(preset("llama3-8b")));
   CHECK(preset("gpt3-175b").head_dim() == 128);  // table 2.1
   CHECK(preset("llama3-405b").head_dim() == 128);
@@ -168,7 +180,7 @@ TEST_CASE("FLOPs are 6 per token and per weight that is multiplied with, and att
       if (p.layer >= 0 && p.decayed)
         weights += double(p.experts > 0 ? p.elements() / p.experts * model.experts.moe_router_topk : p.elements());
     const double s = double(model.seq_length);
-    const double attention = 12 * double(model.num_layers) * s * s * double(model.attention_size());
+    const double attention = 6 * double(model.num_layers) * s * s * double(model.q_size() + model.attention_size());
     CHECK(training_flops_per_sequence(model).model_full_attention ==
           Approx(6 * s * weights + attention).epsilon(1e-12));
   }

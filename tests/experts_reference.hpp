@@ -1,7 +1,8 @@
 #pragma once
-// A transformer with experts written down once more, number by number, on a tape that differentiates itself: nothing is
-// shared with the kernels, the lowering or the layouts. For tiny models.
+// A transformer with experts or multi-latent attention written down once more, number by number, on a tape that
+// differentiates itself: nothing is shared with the kernels, the lowering or the layouts. For tiny models.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -173,7 +174,79 @@ class Reference {
     return y;
   }
 
+  Row part_of(const Row& row, std::int64_t first, std::int64_t count) const {
+    return Row(row.begin() + first, row.begin() + first + count);
+  }
+  // Neighbours of a rope part turn, as YaRN stretches positions.
+  Row turned_neighbours(Row part, std::size_t position) const {
+    const YarnScaling& yarn = m_.latent.yarn;
+    const double dim = double(part.size()), base = m_.rotary_base, log = std::log(yarn.factor);
+    const auto pair_of = [&](double turns) {
+      return dim * std::log(double(yarn.original_max_position_embeddings) / (turns * 2 * M_PI)) / (2 * std::log(base));
+    };
+    const double low = std::max(std::floor(pair_of(yarn.beta_fast)), 0.0),
+                 high = std::min(std::ceil(pair_of(yarn.beta_slow)), dim - 1);
+    const double factor = (0.1 * yarn.mscale * log + 1) / (0.1 * yarn.mscale_all_dim * log + 1);
+    for (std::size_t i = 0; i < part.size(); i += 2) {
+      const double share = std::clamp((double(i) / 2 - low) / (high == low ? 0.001 : high - low), 0.0, 1.0),
+                   angle = double(position) * std::pow(base, -double(i) / dim) * (share / yarn.factor + 1 - share);
+      const Number c = factor * std::cos(angle), s = factor * std::sin(angle), a = part[i], b = part[i + 1];
+      part[i] = a * c - b * s;
+      part[i + 1] = a * s + b * c;
+    }
+    return part;
+  }
+  // Queries, keys and values of every head, each [head][position], of multi-latent attention.
+  using Heads = std::vector<std::vector<Row>>;
+  std::array<Heads, 3> latent_heads(const std::string& h, const std::vector<Row>& x) const {
+    const LatentAttention& of = m_.latent;
+    const std::int64_t heads = m_.num_attention_heads, fixed = of.qk_head_dim, rope = of.qk_pos_emb_head_dim,
+                       each = fixed + of.v_head_dim;
+    std::array<Heads, 3> all;
+    for (Heads& one : all) one.resize(std::size_t(heads));
+    for (std::size_t p = 0; p < x.size(); ++p) {
+      const Row in = norm(h + "ln_1", x[p]), down = times(h + "kv_down.weight", in),
+                up = times(h + "kv_up.weight", norm(h + "kv_norm", part_of(down, 0, of.kv_lora_rank))),
+                key = turned_neighbours(part_of(down, of.kv_lora_rank, rope), p),
+                q = of.q_lora_rank > 0 ? times(h + "q_up.weight", norm(h + "q_norm", times(h + "q_down.weight", in)))
+                                       : times(h + "q.weight", in);
+      for (std::int64_t a = 0; a < heads; ++a) {
+        Row query = part_of(q, a * (fixed + rope), fixed), own_key = part_of(up, a * each, fixed);
+        const Row turned = turned_neighbours(part_of(q, a * (fixed + rope) + fixed, rope), p);
+        query.insert(query.end(), turned.begin(), turned.end());
+        own_key.insert(own_key.end(), key.begin(), key.end());
+        all[0][std::size_t(a)].push_back(std::move(query));
+        all[1][std::size_t(a)].push_back(std::move(own_key));
+        all[2][std::size_t(a)].push_back(part_of(up, a * each + fixed, of.v_head_dim));
+      }
+    }
+    return all;
+  }
+  void latent_attention(const std::string& h, std::vector<Row>& x) const {
+    const auto [queries, keys, values] = latent_heads(h, x);
+    const double growth = 0.1 * m_.latent.yarn.mscale_all_dim * std::log(m_.latent.yarn.factor) + 1;
+    for (std::size_t q = 0; q < x.size(); ++q) {
+      Row out;
+      for (std::size_t a = 0; a < queries.size(); ++a) {
+        Row weight, sum(values[a][0].size(), Number(0));
+        Number all = 0;
+        for (std::size_t k = 0; k <= q; ++k) {
+          Number score = 0;
+          for (std::size_t i = 0; i < keys[a][k].size(); ++i) score = score + queries[a][q][i] * keys[a][k][i];
+          weight.push_back(exp(score * Number(growth * growth / std::sqrt(double(keys[a][k].size())))));
+          all = all + weight.back();
+        }
+        for (std::size_t k = 0; k <= q; ++k)
+          for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = sum[i] + weight[k] / all * values[a][k][i];
+        out.insert(out.end(), sum.begin(), sum.end());
+      }
+      const Row added = times(h + "proj.weight", out);
+      for (std::size_t c = 0; c < added.size(); ++c) x[q][c] = x[q][c] + added[c];
+    }
+  }
+
   void attention(const std::string& h, std::vector<Row>& x) const {
+    if (m_.latent.any()) return latent_attention(h, x);
     const std::int64_t d = m_.head_dim(), heads = m_.num_attention_heads, groups = m_.kv_heads();
     std::vector<Row> qkv;
     for (const Row& row : x) qkv.push_back(times(h + "qkv.weight", norm(h + "ln_1", row)));

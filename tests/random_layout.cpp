@@ -64,6 +64,7 @@ class Generator {
     streams();
     fusions();
     compare();
+    latent();
     experts();
     for (Section* section : {&model_, &parallel_, &overlap_, &training_}) draw_others(*section);
     std::string text;
@@ -90,6 +91,7 @@ class Generator {
     const std::string schedule = pp_ > 1 ? draw_.one_of({"1f1b", "1f1b", "zb-h1", "zb-v", "dualpipev"}) : "1f1b";
     zero_bubble_ = schedule != "1f1b";
     is_dual_ = schedule == "dualpipev";
+    is_latent_ = cp_ == 1 && !zero_bubble_ && others_.one_of({false, false, true});
     if (zero_bubble_) vp_ = schedule == "zb-h1" ? 1 : 2;
     parallel_.set("pipeline_schedule", schedule);
     sequence_parallel_ = draw_.coin();
@@ -206,8 +208,8 @@ class Generator {
   }
 
   void style() {
-    // The style is GPT's, Llama's, or a mixture.
-    const int kind = draw_.one_of({0, 1, 2});
+    // The style is GPT's, Llama's, or a mixture. Multi-latent attention needs much of Llama's.
+    const int kind = is_latent_ ? 1 : draw_.one_of({0, 1, 2});
     const auto llama = [&] { return kind == 2 ? draw_.coin() : kind == 1; };
     const std::int64_t heads_of_rank = exchange_ * draw_.between(1, exchange_ > 1 ? 2 : 4), heads = tp_ * heads_of_rank;
     model_.set("num_attention_heads", heads);
@@ -225,7 +227,7 @@ class Generator {
     if (llama()) {
       model_.set("position_embedding_type", "rope");
       if (draw_.coin()) model_.set("rotary_base", draw_.one_of({50.0, 500.0}));
-      const std::int64_t scaling = draw_.between(0, 3);
+      const std::int64_t scaling = is_latent_ ? 0 : draw_.between(0, 3);
       if (scaling == 1) model_.set("rotary_seq_len_interpolation_factor", draw_.one_of({2.0, 3.0}));
       if (scaling > 1) model_.set("use_rope_scaling", true);
       if (scaling > 2) model_.set("rope_scaling_factor", draw_.one_of({3.0, 4.5}));
@@ -236,9 +238,31 @@ class Generator {
     has_biases_ = !llama();
     if (!has_biases_) model_.set("add_bias_linear", false);
     if (llama()) model_.set("untie_embeddings_and_output_weights", true);
-    if (llama())
+    if (llama() && !is_latent_)
       model_.set("num_query_groups",
                  heads_of_rank % (2 * exchange_) == 0 && draw_.coin() ? heads / 2 : tp_ * exchange_);
+  }
+
+  void latent() {
+    model_.set("multi_latent_attention", is_latent_);
+    model_.set("qk_layernorm", is_latent_ || others_.coin());
+    if (!is_latent_) {
+      model_.set("kv_channels", others_.one_of<std::int64_t>({2, 4, 6, 8}));
+      return;
+    }
+    model_.set("q_lora_rank", others_.one_of<std::int64_t>({0, 3, 5}));
+    model_.set("kv_lora_rank", others_.one_of<std::int64_t>({3, 4}));
+    model_.set("qk_head_dim", others_.between(1, 3));
+    model_.set("qk_pos_emb_head_dim", others_.one_of<std::int64_t>({2, 4}));
+    model_.set("v_head_dim", others_.between(1, 4));
+    const bool is_scaled = others_.coin();
+    model_.set("rotary_scaling_factor", is_scaled ? 4.0 : 1.0);
+    if (!is_scaled) return;
+    model_.set("beta_fast", 3.0);
+    model_.set("beta_slow", 0.5);
+    model_.set("mscale", 0.7);
+    model_.set("mscale_all_dim", others_.one_of({0.0, 0.9}));
+    model_.set("original_max_position_embeddings", std::int64_t{16});
   }
 
   void micro_batches() {
@@ -275,6 +299,7 @@ class Generator {
 
   void recompute() {
     const char* granularity = zero_bubble_ ? draw_.one_of({"none", "selective"})
+                              : is_latent_ ? draw_.one_of({"none", "selective", "full", "full"})
                                            : draw_.one_of({"none", "selective_op", "selective", "full", "full"});
     training_.set("recompute_granularity", granularity);
     recomputes_by_op_ = granularity == std::string("selective_op");
@@ -378,7 +403,7 @@ class Generator {
     for (const char* knob : {"gelu_fusion", "bias_gradient_fusion", "gelu_bias_gradient_fusion", "residual_fusion",
                              "norm_gradient_fusion"})
       training_.set(knob, draw_.coin());
-    training_.set("attention_backend", cp_ == 1 ? draw_.one_of({"fused", "unfused"}) : "fused");
+    training_.set("attention_backend", cp_ == 1 && !is_latent_ ? draw_.one_of({"fused", "unfused"}) : "fused");
   }
 
   // Which experts a token goes through may depend on rounding.
@@ -450,7 +475,7 @@ class Generator {
   std::int64_t instances_ = 1;
   bool has_order_ = false;
   bool is_bf16_ = false;
-  bool has_biases_ = true, recomputes_by_op_ = false;
+  bool has_biases_ = true, recomputes_by_op_ = false, is_latent_ = false;
   bool sequence_parallel_ = false;
   bool scatters_ = false;
   bool zero_bubble_ = false, is_dual_ = false;

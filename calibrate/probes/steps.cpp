@@ -43,6 +43,8 @@ constexpr ExpertShape kExperts[] = {{{128, 4, 128, 2, 256, 4}, 4, 256},
                                     {{256, 4, 256, 2, 256, 4}, 2, 512},
                                     {{512, 8, 128, 1, 256, 8}, 16, 256},
                                     {{384, 6, 256, 1, 256, 6}, 32, 64}};
+// Shapes with multi-latent attention.
+constexpr StepShape kLatent[] = {{128, 4, 128, 2, 256, 4}, {256, 4, 64, 4, 256, 4}, {384, 6, 256, 1, 256, 6}};
 // Shapes for attention alone, whose cost has more terms than the shapes above can distinguish: heads of 16 to 128,
 // sequences shorter than a block of queries and much longer, and some that end within a block. They also run with
 // dropout, and then unfused.
@@ -108,6 +110,18 @@ StepSamples probe_steps(const MachineOf& machine_of, int cores, Notebook& notebo
     of.moe_aux_loss_coeff = 0.01;
     experts.push_back(std::make_unique<StepRun>(scenario, machine));
     scenario.model.swiglu = false;
+    experts.push_back(std::make_unique<StepRun>(scenario, machine));
+  }
+  for (const StepShape& shape : kLatent) {
+    Scenario scenario = scenario_of(shape, 1, 1);
+    const std::int64_t head = scenario.model.head_dim();
+    scenario.model.latent = {.multi_latent_attention = true,
+                             .q_lora_rank = 4 * head,
+                             .kv_lora_rank = 2 * head,
+                             .qk_head_dim = head,
+                             .qk_pos_emb_head_dim = head / 2,
+                             .v_head_dim = head};
+    scenario.model.qk_layernorm = true;
     experts.push_back(std::make_unique<StepRun>(scenario, machine));
   }
   const auto add_dropping = [&](const StepShape& shape) {

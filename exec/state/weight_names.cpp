@@ -46,9 +46,31 @@ constexpr WeightNaming::Row kMixtral[] = {
     {"experts.fc2", {"block_sparse_moe.experts.#.w2"}},
     {"ln_f", {"norm"}},
     {"lm_head", {"lm_head"}}};
+constexpr WeightNaming::Row kDeepseek[] = {
+    {"wte", {"embed_tokens"}},
+    {"ln_1", {"input_layernorm"}},
+    {"q", {"self_attn.q_proj"}},
+    {"q_down", {"self_attn.q_a_proj"}},
+    {"q_norm", {"self_attn.q_a_layernorm"}},
+    {"q_up", {"self_attn.q_b_proj"}},
+    {"kv_down", {"self_attn.kv_a_proj_with_mqa"}},
+    {"kv_norm", {"self_attn.kv_a_layernorm"}},
+    {"kv_up", {"self_attn.kv_b_proj"}},
+    {"proj", {"self_attn.o_proj"}},
+    {"ln_2", {"post_attention_layernorm"}},
+    {"fc1", {"mlp.gate_proj", "mlp.up_proj"}},
+    {"fc2", {"mlp.down_proj"}},
+    {"router", {"mlp.gate"}},
+    {"experts.fc1", {"mlp.experts.#.gate_proj", "mlp.experts.#.up_proj"}},
+    {"experts.fc2", {"mlp.experts.#.down_proj"}},
+    {"shared.fc1", {"mlp.shared_experts.gate_proj", "mlp.shared_experts.up_proj"}},
+    {"shared.fc2", {"mlp.shared_experts.down_proj"}},
+    {"ln_f", {"norm"}},
+    {"lm_head", {"lm_head"}}};
 constexpr WeightNaming kNamings[] = {{"Stretto", "h.", {""}, {}},
                                      {"Hugging Face's GPT-2", "h.", {"transformer.", ""}, kGpt2},
                                      {"Hugging Face's Mixtral", "layers.", {"model.", ""}, kMixtral, "router"},
+                                     {"Hugging Face's DeepSeek", "layers.", {"model.", ""}, kDeepseek, "kv_down"},
                                      {"Hugging Face's Llama", "layers.", {"model.", ""}, kLlama}};
 
 }  // namespace
@@ -57,7 +79,8 @@ std::span<const WeightNaming> weight_namings() { return kNamings; }
 
 const WeightNaming& naming_for(const Transformer& model) {
   if (hf_style(model) == HfStyle::gpt2) return kNamings[1];
-  return model.experts.any() && !model.qk_layernorm ? kNamings[2] : kNamings[3];
+  if (model.latent.any()) return kNamings[3];
+  return model.experts.any() && !model.qk_layernorm ? kNamings[2] : kNamings[4];
 }
 
 WeightPlace place_of(const WeightNaming& naming, const std::string& prefix, const Parameter& parameter) {

@@ -12,10 +12,10 @@
 namespace stretto::exec {
 
 // Names of a model's parameters in safetensors files of several programs. Stretto's own names are those of Parameter;
-// Hugging Face's are those of its GPT2LMHeadModel, LlamaForCausalLM, Qwen3ForCausalLM, MixtralForCausalLM and
-// Qwen3MoeForCausalLM (transformers, modeling_gpt2.py, modeling_llama.py, …), whose models without a head write them
-// without the prefix. LlamaForCausalLM rotates the halves of a head, as Rope does (model/schedule/work.hpp), so the rows
-// of q and k keep their order.
+// Hugging Face's are those of its GPT2LMHeadModel, LlamaForCausalLM, Qwen3ForCausalLM, MixtralForCausalLM,
+// Qwen3MoeForCausalLM, DeepseekV2ForCausalLM and DeepseekV3ForCausalLM (transformers, modeling_gpt2.py,
+// modeling_llama.py, …), whose models without a head write them without the prefix. LlamaForCausalLM rotates the halves
+// of a head, as Rope does (model/schedule/work.hpp), so the rows of q and k keep their order.
 struct WeightNaming {
   struct Row {
     const char* parameter;  // Parameter::name without ".weight" and ".bias"

@@ -213,6 +213,65 @@ TEST_CASE("every expert has tensors of its own by Hugging Face's names", "[weigh
   }
 }
 
+TEST_CASE("DeepSeek's weights by Hugging Face's names", "[weights]") {
+  const TempDir dir;
+  const std::string path = dir.file("w.safetensors");
+  for (const std::int64_t rank : {0, 5}) {
+    Transformer model = llama();
+    model.num_query_groups = model.num_attention_heads;
+    model.qk_layernorm = true;
+    model.latent = {true, rank, 4, 3, 2, 5};
+    model.experts.num_moe_experts = 3;
+    model.experts.moe_ffn_hidden_size = model.experts.moe_shared_expert_intermediate_size = 7;
+    model.experts.moe_layer_freq = {0, 1};
+    const std::map<std::string, std::vector<std::string>> names = {
+        {"q", {"self_attn.q_proj"}},
+        {"q_down", {"self_attn.q_a_proj"}},
+        {"q_norm", {"self_attn.q_a_layernorm"}},
+        {"q_up", {"self_attn.q_b_proj"}},
+        {"kv_down", {"self_attn.kv_a_proj_with_mqa"}},
+        {"kv_norm", {"self_attn.kv_a_layernorm"}},
+        {"kv_up", {"self_attn.kv_b_proj"}},
+        {"proj", {"self_attn.o_proj"}},
+        {"ln_1", {"input_layernorm"}},
+        {"ln_2", {"post_attention_layernorm"}},
+        {"fc1", {"mlp.gate_proj", "mlp.up_proj"}},
+        {"fc2", {"mlp.down_proj"}},
+        {"router", {"mlp.gate"}},
+        {"experts.fc1", {"gate_proj", "up_proj"}},
+        {"experts.fc2", {"down_proj"}},
+        {"shared.fc1", {"mlp.shared_experts.gate_proj", "mlp.shared_experts.up_proj"}},
+        {"shared.fc2", {"mlp.shared_experts.down_proj"}},
+        {"wte", {"embed_tokens"}},
+        {"ln_f", {"norm"}}};
+    std::vector<Stored> file;
+    for (const Parameter& p : parameters(model)) {
+      const std::string stem = p.name.substr(0, p.name.rfind('.'));
+      const std::int64_t owners = std::max<std::int64_t>(1, p.experts);
+      const std::string prefix = "model." + (p.layer < 0 ? "" : "layers." + std::to_string(p.layer) + ".");
+      if (stem == "lm_head") {
+        file.push_back(f32("lm_head.weight", {p.rows, p.cols}, rows_of(p.full_name(), 0, p.rows, p.cols)));
+        continue;
+      }
+      const std::vector<std::string>& pieces = names.at(stem);
+      const std::int64_t rows = p.rows / owners / std::ssize(pieces);
+      for (std::int64_t i = 0; i < owners * std::ssize(pieces); ++i) {
+        const std::int64_t owner = i / std::ssize(pieces);
+        const std::string expert = p.experts > 0 ? "mlp.experts." + std::to_string(owner) + "." : "";
+        const std::string name = prefix + expert + pieces[static_cast<std::size_t>(i % std::ssize(pieces))] + ".weight";
+        const std::vector<std::int64_t> shape =
+            p.decayed ? std::vector<std::int64_t>{rows, p.cols} : std::vector<std::int64_t>{p.cols};
+        file.push_back(f32(name, shape, rows_of(p.full_name(), i * rows, (i + 1) * rows, p.cols)));
+      }
+    }
+    write(path, file);
+    const Weights weights = Weights::open(path, model);
+    CHECK(weights.naming() == std::string("Hugging Face's DeepSeek"));
+    CHECK(weights.unused().empty());
+    check_all(weights, model);
+  }
+}
+
 TEST_CASE("weights that are cut short while they are in use are an error", "[weights]") {
   const TempDir dir;
   const std::string path = dir.file("w.safetensors");

@@ -37,6 +37,7 @@ constexpr Special kSpecial[] = {
     {"model.make_vocab_size_divisible_by", [](S s) -> Json { return vocabulary_multiple(s); }},
     {"model.num_query_groups",
      [](S s) -> Json { return s.model.kv_heads() == s.model.num_attention_heads ? Json() : Json(s.model.kv_heads()); }},
+    {"model.q_lora_rank", [](S s) -> Json { return unless_0(s.model.latent.q_lora_rank); }},
     {"model.moe_layer_freq",
      [](S s) -> Json {
        const std::vector<std::int64_t>& freq = s.model.experts.moe_layer_freq;

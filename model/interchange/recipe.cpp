@@ -281,8 +281,6 @@ class Recipe {
       if (is_on) values["model.num_moe_experts"] = value;
     } else if (key == "fp8" || key == "fp4") {
       if (is_on) refuse_here(key, path);
-    } else if (key == "multi_latent_attention") {
-      if (is_on) refuse_here("multi-latent attention", path);
     } else if (key == "hybrid_override_pattern" || key == "hybrid_layer_pattern") {
       if (is_on) refuse_here("Mamba layers", path);
     } else if (key == "precision" || key == "mixed_precision") {

@@ -14,10 +14,12 @@ BlockWriter::BlockWriter(Schedule& schedule, const BlockShape& shape, const Para
       lane_(compute),
       dtype_(schedule.compute_dtype),
       slot_(Coord::slot) {
-  if (shape.sequence_parallel) gathered_ = d_gathered_ = workspace("gathered", tokens(), shape.model.hidden_size);
-  if (shape.sequence_parallel && shape.pairs_passes)
-    d_gathered_ = workspace("d_gathered", tokens(), shape.model.hidden_size);
-  if (shape.model.hidden_dropout > 0 || shape.model.attention_dropout > 0) add_dropout_keys();
+  const Transformer& model = shape.model;
+  const std::int64_t latent = model.latent.any() ? std::max(model.latent.q_lora_rank, model.latent.kv_lora_rank) : 0,
+                     widest = std::max(model.hidden_size, latent);
+  if (shape.sequence_parallel) gathered_ = d_gathered_ = workspace("gathered", tokens(), widest);
+  if (shape.sequence_parallel && shape.pairs_passes) d_gathered_ = workspace("d_gathered", tokens(), widest);
+  if (model.hidden_dropout > 0 || model.attention_dropout > 0) add_dropout_keys();
 }
 
 void BlockWriter::add_dropout_keys() {
@@ -234,7 +236,8 @@ View BlockWriter::gradient(const std::string& name, const Expr& layer) const {
 
 View BlockWriter::gathered(const std::string& name, Phase phase, View part) {
   if (!shape_.sequence_parallel) return part;
-  const View all = work(phase == Phase::forward ? gathered_ : d_gathered_);
+  View all = work(phase == Phase::forward ? gathered_ : d_gathered_);
+  all.cols = all.ld = part.cols;
   collective(name, phase, CollectiveKind::all_gather, all.rows * all.cols, {read(std::move(part)), write(all)});
   return all;
 }
@@ -382,8 +385,20 @@ void BlockWriter::attention(const std::string& name, Pass pass, std::vector<Acce
   const std::int64_t heads = model.num_attention_heads / shape_.tp.size;
   if (model.attention_dropout > 0) accesses.push_back(read(dropout_key()));
   op(name, pass == Pass::forward ? Phase::forward : Phase::dgrad,
-     Attention{pass, shape_.micro_batch_size, heads, model.kv_heads() / shape_.tp.size, model.seq_length,
-               model.head_dim(), true, model.attention_dropout, shape_.tp.place * Expr(heads)},
+     Attention{pass,
+               shape_.micro_batch_size,
+               heads,
+               model.kv_heads() / shape_.tp.size,
+               model.seq_length,
+               model.head_dim(),
+               true,
+               model.attention_dropout,
+               shape_.tp.place * Expr(heads),
+               {},
+               {},
+               false,
+               model.latent.any() ? model.value_dim() : 0,
+               model.latent.yarn.of_scores()},
      std::move(accesses));
 }
 
@@ -407,8 +422,9 @@ void BlockWriter::residual(const std::string& name, const std::string& layer, Vi
 }
 
 Work BlockWriter::norm(Pass pass, const View& x, std::int64_t heads) const {
-  if (has_beta()) return LayerNorm{pass, x.rows, x.cols / heads, heads};
-  return RmsNorm{pass, x.rows, x.cols / heads, heads};
+  const double epsilon = shape_.model.norm_epsilon;
+  if (has_beta()) return LayerNorm{pass, x.rows, x.cols / heads, heads, epsilon};
+  return RmsNorm{pass, x.rows, x.cols / heads, heads, epsilon};
 }
 
 void BlockWriter::norm_forward(const std::string& name, View x, View y, View stats, const Expr& layer,

@@ -79,7 +79,8 @@ class BlockWriter {
   // statistics for each row that a norm keeps for its gradient
   std::int64_t norm_stats() const { return has_beta() ? 2 : 1; }
 
-  // All-gathers this rank's rows `part` [R,cols] to [T,cols]; returns `part` itself when R = T. The result is valid
+  // All-gathers this rank's rows `part` [R,cols], with at most as many columns as H or a latent vector, to [T,cols];
+  // returns `part` itself when R = T. The result is valid
   // until the next call.
   View gathered(const std::string& name, Phase phase, View part);
   // Sums `partial` [T,cols] over the tensor-parallel ranks: all-reduced in place, or with sequence parallelism
@@ -169,7 +170,7 @@ class BlockWriter {
   std::vector<bool> is_beside_;          // [operation of the block] is concurrent with the previous one
   bool weights_apart_ = false;
   std::vector<WeightGradient> put_off_;
-  // [T,H] with sequence parallelism, for the forward pass and for the backward pass
+  // [T,H] or wider, with sequence parallelism, for the forward pass and for the backward pass
   TensorId gathered_ = 0, d_gathered_ = 0;
   TensorId dropout_key_ = 0;  // [layer][micro-batch], where any dropout is on
 };

@@ -39,6 +39,7 @@ Sections::Sections(Schedule& schedule, BlockWriter& writer, const BlockShape& sh
   add_layer_activations();
   add_head_activations();
   add_transients();
+  if (model_.latent.any()) latent_.emplace(writer, shape);
   const auto has_experts = [](const LayerSpec& layer) { return layer.has_experts(); };
   const std::vector<LayerSpec> kinds = model_.layer_kinds();
   if (std::any_of(kinds.begin(), kinds.end(), has_experts))
@@ -78,7 +79,7 @@ void Sections::add_layer_activations() {
       kept_.lse = w_.recomputable("attention.lse", shape_.micro_batch_size * heads_, model_.seq_length, layers,
                                   {.is_core = true, .is_statistics = true});
   }
-  if (model_.qk_layernorm) {
+  if (model_.has_head_norms()) {
     const BlockWriter::Role statistics{.is_statistics = true};
     kept_.projected = w_.recomputable("qkv.projected", tokens, qkv_size_, layers, {});
     kept_.q_norm_stats = w_.recomputable("q_norm.stats", tokens, heads_ * w_.norm_stats(), layers, statistics);
@@ -137,7 +138,7 @@ void Sections::add_transients() {
   backward_.d_attention = w_.workspace("d_attention", tokens, attended_);
   add_output_gradients();
   backward_.d_attended =
-      model_.qk_layernorm ? w_.work(w_.workspace("d_qkv.normalised", tokens, qkv_size_)) : backward_.d_qkv;
+      model_.has_head_norms() ? w_.work(w_.workspace("d_qkv.normalised", tokens, qkv_size_)) : backward_.d_qkv;
   if (has_dense_mlps())
     backward_.d_act = shape_.gelu_fusion ? backward_.d_fc1 : w_.work(w_.workspace("d_" + act_, tokens, ffn_));
   forward_.branch_part = shape_.sequence_parallel ? w_.workspace("branch.part", rows, hidden) : forward_.branch;
@@ -236,7 +237,7 @@ Sections::Columns Sections::columns_of(const View& qkv) const {
 
 // Norms of q and k come after the product and before rotary positions (Megatron-LM, Qwen3 in Hugging Face).
 void Sections::normalise_heads() {
-  if (!model_.qk_layernorm) return;
+  if (!model_.has_head_norms()) return;
   const Columns before = columns_of(of_layer(kept_.projected)), after = columns_of(qkv());
   w_.norm_forward("q_norm", before.q, after.q, of_layer(kept_.q_norm_stats), Coord::layer, heads_);
   w_.norm_forward("k_norm", before.k, after.k, of_layer(kept_.k_norm_stats), Coord::layer, kv_heads_);
@@ -244,7 +245,7 @@ void Sections::normalise_heads() {
 }
 
 void Sections::normalise_heads_backward() {
-  if (!model_.qk_layernorm) return;
+  if (!model_.has_head_norms()) return;
   const Columns x = columns_of(of_layer(kept_.projected)), dy = columns_of(backward_.d_attended),
                 dx = columns_of(backward_.d_qkv);
   w_.norm_backward("q_norm", dy.q, x.q, of_layer(kept_.q_norm_stats), write(dx.q), Coord::layer, heads_);
@@ -254,11 +255,15 @@ void Sections::normalise_heads_backward() {
 
 void Sections::attention_forward(const View& in, const View& out) {
   w_.norm_forward("ln_1", in, of_layer(kept_.ln_1), of_layer(kept_.ln_1_stats), Coord::layer);
-  w_.column_forward("qkv", model_.hidden_size, qkv_size_,
-                    w_.gathered("qkv.all_gather", Phase::forward, of_layer(kept_.ln_1)),
-                    model_.qk_layernorm ? of_layer(kept_.projected) : qkv());
-  normalise_heads();
-  w_.rope("rope.fprop", Phase::forward, Pass::forward, qkv());
+  if (kind_.spec.attention == AttentionKind::latent) {
+    latent_->forward(of_layer(kept_.ln_1), qkv());
+  } else {
+    w_.column_forward("qkv", model_.hidden_size, qkv_size_,
+                      w_.gathered("qkv.all_gather", Phase::forward, of_layer(kept_.ln_1)),
+                      model_.has_head_norms() ? of_layer(kept_.projected) : qkv());
+    normalise_heads();
+    w_.rope("rope.fprop", Phase::forward, Pass::forward, qkv());
+  }
   attention_core("");
   row_layer("proj", attended_, of_layer(kept_.attention), "residual_1.fprop", in, out, DropoutSite::residual_1);
 }
@@ -277,11 +282,17 @@ void Sections::attention_backward(const View& in) {
     w_.attention("attention.dgrad", Pass::dgrad,
                  {read(qkv()), read(of_layer(kept_.attention)), read(of_layer(kept_.lse)), read(w_.work(d.d_attention)),
                   write(d.d_attended)});
+  w_.norm_backward("ln_1", project_backward(), in, of_layer(kept_.ln_1_stats), accumulate(d.d_x), Coord::layer);
+}
+
+// Returns the gradient of the first norm's output.
+View Sections::project_backward() {
+  const BackwardTransients& d = backward_;
+  const View x = of_layer(kept_.ln_1), all = w_.work(d.d_hidden), part = w_.work(d.d_part);
+  if (kind_.spec.attention == AttentionKind::latent) return latent_->backward(d.d_qkv, x, all, part);
   w_.rope("rope.dgrad", Phase::dgrad, Pass::dgrad, d.d_attended);
   normalise_heads_backward();
-  const View d_ln_1 = w_.column_backward("qkv", model_.hidden_size, qkv_size_, d.d_qkv, of_layer(kept_.ln_1),
-                                         w_.work(d.d_hidden), w_.work(d.d_part), "qkv.weight");
-  w_.norm_backward("ln_1", d_ln_1, in, of_layer(kept_.ln_1_stats), accumulate(d.d_x), Coord::layer);
+  return w_.column_backward("qkv", model_.hidden_size, qkv_size_, d.d_qkv, x, all, part, "qkv.weight");
 }
 
 // ---- mlp ----

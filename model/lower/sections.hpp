@@ -6,6 +6,7 @@
 #include "model/lower/block_writer.hpp"
 #include "model/lower/context_attention.hpp"
 #include "model/lower/expert_layers.hpp"
+#include "model/lower/latent_projections.hpp"
 #include "model/lower/unfused_attention.hpp"
 
 namespace stretto {
@@ -85,6 +86,7 @@ class Sections {
   Columns columns_of(const View& qkv) const;
   void normalise_heads();
   void normalise_heads_backward();
+  View project_backward();
   bool has_dense_mlps() const;
   std::vector<bool> layers_with(bool (*has)(const LayerSpec&)) const;
   bool has_gate_apart() const { return selects_ops() && model_.swiglu; }
@@ -113,6 +115,7 @@ class Sections {
   BackwardTransients backward_;
   TensorId dx_ = 0;
   std::optional<UnfusedAttention> unfused_;
+  std::optional<LatentProjections> latent_;
   std::optional<ExpertLayers> experts_;
 };
 

@@ -250,6 +250,17 @@ void add_pipeline(const Scenario& s, Gates& gates) {
              .section = "parallel"});
 }
 
+// What a config.json of Hugging Face's asks for and the model leaves out.
+void add_left_out(const Scenario& s, Gates& gates) {
+  const std::int64_t layers = s.model.num_nextn_predict_layers;
+  gates.add({.knob = "num_nextn_predict_layers",
+             .needs = "multi-token prediction, which is not modelled",
+             .source = kOwnGate,
+             .asked = layers > 0,
+             .open = false,
+             .why = "the " + std::to_string(layers) + " layers of multi-token prediction of hf_config are left out"});
+}
+
 }  // namespace
 
 Gates gates_of(const Scenario& s) {
@@ -260,6 +271,7 @@ Gates gates_of(const Scenario& s) {
   add_fusions(s, gates);
   add_communicators(s, gates);
   add_pipeline(s, gates);
+  add_left_out(s, gates);
   return gates;
 }
 

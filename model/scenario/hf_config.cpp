@@ -21,7 +21,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kEpsilon = 1e-5;         // epsilon of norms (model/schedule/work.hpp)
 constexpr double kInitializerStd = 0.02;  // Training::init_method_std
 
 // Keys that change nothing in the computation for a token, or only what a program prints or generates.
@@ -77,7 +76,8 @@ Lines lines_of(std::string_view text) {
 }
 
 // Converts a JSON value. A nested table is converted one level deep; deeper values keep only their kind, and arrays
-// their integers. null is an absent key, except for sliding_window, whose absence means a window.
+// their integers. null is an absent key, except for sliding_window, whose absence means a window, and for q_lora_rank,
+// whose absence means a rank.
 TomlNode node_of(const Json& value, const Lines& lines, int line, int depth) {
   TomlNode node{false, line};
   if (value.is_boolean()) node.data = value.get<bool>();
@@ -98,7 +98,7 @@ TomlNode node_of(const Json& value, const Lines& lines, int line, int depth) {
     for (const auto& [key, member] : value.items()) {
       const auto at = lines.find(key);
       const int its_line = at == lines.end() ? line : at->second;
-      if (key == "sliding_window" && member.is_null())
+      if ((key == "sliding_window" || key == "q_lora_rank") && member.is_null())
         table.emplace(key, TomlNode{std::int64_t{0}, its_line});
       else if (!member.is_null())
         table.emplace(key, node_of(member, lines, its_line, depth + 1));
@@ -115,18 +115,22 @@ class Reader {
     const std::string type = require<std::string>(table_, "model_type");
     if (type == "qwen2")
       throw table_.failure("model_type",
-                           "expected \"gpt2\", \"llama\", \"mistral\", \"mixtral\", \"qwen3\" or \"qwen3_moe\", got "
-                           "\"qwen2\", whose q, k and v have biases "
+                           "expected \"gpt2\", \"llama\", \"mistral\", \"mixtral\", \"qwen3\", \"qwen3_moe\", "
+                           "\"deepseek_v2\" or \"deepseek_v3\", got \"qwen2\", whose q, k and v have biases "
                            "and whose other layers have none, which Stretto's model cannot say");
     if (const std::string why = not_modelled(type); !why.empty())
       throw table_.failure("model_type", in_quotes(type) + ": " + why);
+    const bool is_deepseek = type == "deepseek_v2" || type == "deepseek_v3";
     const bool has_experts = type == "mixtral" || type == "qwen3_moe";
-    if (!has_experts) refuse_not_modelled(table_);
+    if (!has_experts && !is_deepseek) refuse_not_modelled(table_);
     if (table_.has("quantization_config"))
       throw table_.failure("quantization_config", "expected weights that are not quantized, without this key");
-    choice_or(table_, "model_type", "", {"gpt2", "llama", "mistral", "mixtral", "qwen3", "qwen3_moe"});
+    choice_or(table_, "model_type", "",
+              {"gpt2", "llama", "mistral", "mixtral", "qwen3", "qwen3_moe", "deepseek_v2", "deepseek_v3"});
     if (type == "gpt2")
       read_gpt2();
+    else if (is_deepseek)
+      read_deepseek(type == "deepseek_v3");
     else
       read_llama(has_experts ? type == "mixtral" ? "mistral" : "qwen3" : type);
     if (has_experts) read_experts(type == "mixtral");
@@ -153,14 +157,6 @@ class Reader {
       throw table_.failure(key,
                            std::string("expected ") + (expected ? "true" : "false") + ", as Stretto's model has it");
   }
-  void expect_epsilon(const char* key, double fallback) {
-    const double given = value_or<double>(table_, key, fallback);
-    if (given == kEpsilon) return;
-    throw table_.has(key) ? table_.error(key, "1e-05, which Stretto's norms add")
-                          : table_.failure(key,
-                                           "expected 1e-05, which Stretto's norms add, got no such key, which "
-                                           "stands for 1e-06");
-  }
   void check_heads(const char* key, std::int64_t width) {
     if (width % scenario_.model.num_attention_heads != 0)
       throw table_.error(key, "a divisor of the width " + number(width));
@@ -175,7 +171,6 @@ class Reader {
     const std::string activation = value_or<std::string>(table_, "activation_function", "gelu_new");
     if (activation != "gelu_new" && activation != "gelu_pytorch_tanh")
       throw table_.error("activation_function", "\"gelu_new\", Stretto's GELU");
-    expect_epsilon("layer_norm_epsilon", kEpsilon);
     expect("scale_attn_weights", true, true);
     expect("scale_attn_by_inverse_layer_idx", false, false);
     expect("add_cross_attention", false, false);
@@ -192,11 +187,11 @@ class Reader {
     const bool is_mistral = type == "mistral", is_qwen = type == "qwen3";
     Transformer& model = scenario_.model;
     model = in_llama_style(model);
+    model.norm_epsilon = 1e-6;
     if (is_mistral) require<std::int64_t>(table_, "num_key_value_heads");
     read_keys(&ScenarioKey::llama);
     model.num_query_groups = model.kv_heads();
     choice_or(table_, "hidden_act", "silu", {"silu"});
-    expect_epsilon("rms_norm_eps", 1e-6);
     if (is_qwen)
       expect("attention_bias", false, false);  // biases of q, k, v and proj alone
     else
@@ -207,14 +202,7 @@ class Reader {
                                                       number(model.num_attention_heads) + ", got " +
                                                       number(model.num_query_groups));
     read_heads(is_qwen);
-    model.rotary_base = rotary_base(table_, 1e4);
-    for (const char* key : {"rope_scaling", "rope_parameters"}) {
-      TomlTable rope = table_.section(key);
-      if (!rope.present()) continue;
-      model.rotary_base = rotary_base(rope, model.rotary_base);
-      read_scaling(rope, model.rope_scaling);
-      rope.finish();
-    }
+    read_rope([&](TomlTable& rope) { read_scaling(rope, model.rope_scaling); });
     if (is_qwen) {
       expect("use_sliding_window", false, false);
       for (const char* key : {"sliding_window", "max_window_layers", "layer_types"}) table_.has(key);
@@ -222,6 +210,113 @@ class Reader {
     if (is_mistral && !table_.has("num_local_experts"))
       sliding_window_ = value_or<std::int64_t>(table_, "sliding_window", 4096, {.min = 0, .max = kMaxTokens});
   }
+  template <class ReadScaling>
+  void read_rope(ReadScaling read_scaling_of) {
+    Transformer& model = scenario_.model;
+    model.rotary_base = rotary_base(table_, 1e4);
+    for (const char* key : {"rope_scaling", "rope_parameters"}) {
+      TomlTable rope = table_.section(key);
+      if (!rope.present()) continue;
+      model.rotary_base = rotary_base(rope, model.rotary_base);
+      read_scaling_of(rope);
+      rope.finish();
+    }
+  }
+  void read_deepseek(bool is_v3) {
+    Transformer& model = scenario_.model;
+    model = in_llama_style(model);
+    model.norm_epsilon = 1e-6;
+    model.qk_layernorm = model.latent.multi_latent_attention = true;
+    read_keys(&ScenarioKey::llama);
+    choice_or(table_, "hidden_act", "silu", {"silu"});
+    expect("attention_bias", false, false);
+    expect("rope_interleave", true, true);
+    model.untie_embeddings_and_output_weights = !value_or<bool>(table_, "tie_word_embeddings", false);
+    if (model.kv_heads() != model.num_attention_heads)
+      throw table_.error("num_key_value_heads", "num_attention_heads " + number(model.num_attention_heads));
+    LatentAttention& latent = model.latent;
+    const auto width = [&](const char* key, std::int64_t fallback, std::int64_t least = 1) {
+      return value_or<std::int64_t>(table_, key, fallback, {.min = least, .max = kMaxHidden});
+    };
+    latent.q_lora_rank = width("q_lora_rank", 1536, 0);
+    latent.kv_lora_rank = width("kv_lora_rank", 512);
+    latent.qk_head_dim = width("qk_nope_head_dim", 128);
+    latent.qk_pos_emb_head_dim = width("qk_rope_head_dim", 64);
+    latent.v_head_dim = width("v_head_dim", 128);
+    if (latent.qk_pos_emb_head_dim % 2 != 0) throw table_.error("qk_rope_head_dim", "an even number");
+    for (const char* key : {"head_dim", "qk_head_dim"}) table_.has(key);  // follow from these
+    read_rope([&](TomlTable& rope) { read_yarn(rope, latent.yarn); });
+    model.num_nextn_predict_layers =
+        value_or<std::int64_t>(table_, "num_nextn_predict_layers", 0, {.min = 0, .max = kMaxLayers});
+    read_experts_of_deepseek(is_v3);
+  }
+  static void read_yarn(TomlTable& rope, YarnScaling& yarn) {
+    std::string type = "default";
+    for (const char* key : {"type", "rope_type"})
+      if (rope.has(key)) type = choice_or(rope, key, "", {"default", "yarn"});
+    if (type != "yarn") return;
+    const Numbers factors{.min = 0, .max = 1e6, .above_min = true}, growths{.min = 0, .max = 1e6};
+    yarn.factor = require<double>(rope, "factor", factors);
+    yarn.beta_fast = value_or<double>(rope, "beta_fast", 32, factors);
+    yarn.beta_slow = value_or<double>(rope, "beta_slow", 1, factors);
+    yarn.mscale = value_or<double>(rope, "mscale", 1, growths);
+    yarn.mscale_all_dim = value_or<double>(rope, "mscale_all_dim", 0, growths);
+    yarn.original_max_position_embeddings =
+        require<std::int64_t>(rope, "original_max_position_embeddings", {.min = 1, .max = kMaxTokens});
+    if (!(yarn.beta_fast > yarn.beta_slow)) throw rope.error("beta_fast", "more than beta_slow");
+  }
+  // DeepSeek-V2 takes the softmax of all logits, and then all scores as they are or divided by the chosen ones' sum;
+  // DeepSeek-V3 sigmoids. Their losses of the router are not Megatron-LM's.
+  void read_experts_of_deepseek(bool is_v3) {
+    Transformer& model = scenario_.model;
+    Experts& experts = model.experts;
+    const Integers counts{.min = 1, .max = kMaxExperts};
+    experts.num_moe_experts = require<std::int64_t>(table_, "n_routed_experts", counts);
+    experts.moe_router_topk = require<std::int64_t>(table_, "num_experts_per_tok", counts);
+    experts.moe_ffn_hidden_size = require<std::int64_t>(table_, "moe_intermediate_size", {.min = 1, .max = kMaxFfn});
+    if (experts.moe_router_topk > experts.num_moe_experts)
+      throw table_.error("num_experts_per_tok", "at most the " + number(experts.num_moe_experts) + " experts");
+    const auto shared = value_or<std::int64_t>(table_, "n_shared_experts", 0, {.min = 0, .max = kMaxExperts});
+    if (shared * experts.moe_ffn_hidden_size > kMaxFfn) throw table_.error("n_shared_experts", "less width together");
+    experts.moe_shared_expert_intermediate_size = shared * experts.moe_ffn_hidden_size;
+    const bool is_sigmoid =
+        choice_or(table_, "scoring_func", is_v3 ? "sigmoid" : "softmax", {"sigmoid", "softmax"}) == "sigmoid";
+    const std::string method =
+        choice_or(table_, "topk_method", is_v3 ? "noaux_tc" : "greedy", {"noaux_tc", "greedy", "group_limited_greedy"});
+    if (is_sigmoid != (method == "noaux_tc"))
+      throw table_.failure("topk_method",
+                           "expected \"noaux_tc\" with sigmoids, else \"greedy\": groups by their "
+                           "best expert alone are not modelled");
+    if (method == "group_limited_greedy")
+      throw table_.failure("topk_method",
+                           "expected \"greedy\" or \"noaux_tc\", got \"group_limited_greedy\": "
+                           "groups by their best expert alone are not modelled");
+    if (is_sigmoid) experts.moe_router_score_function = RouterScore::sigmoid;
+    const bool is_normalised = value_or<bool>(table_, "norm_topk_prob", is_v3);
+    if (is_sigmoid && !is_normalised) expect("norm_topk_prob", is_normalised, true);
+    experts.moe_router_pre_softmax = !is_sigmoid && !is_normalised;
+    const auto scaling =
+        value_or<double>(table_, "routed_scaling_factor", 1, {.min = 0, .max = 1e6, .above_min = true});
+    if (is_sigmoid || !is_normalised) experts.moe_router_topk_scaling_factor = scaling;
+    const auto groups = value_or<std::int64_t>(table_, "n_group", 1, counts),
+               used = value_or<std::int64_t>(table_, "topk_group", 1, counts);
+    if (is_sigmoid && groups > 1) {
+      if (experts.moe_router_topk != 2 * used)
+        throw table_.error("topk_group", "half of num_experts_per_tok, as groups count by their two best experts");
+      experts.moe_router_num_groups = groups;
+      experts.moe_router_group_topk = used;
+    }
+    const auto dense = value_or<std::int64_t>(table_, "first_k_dense_replace", is_v3 ? 3 : 0,
+                                              {.min = 0, .max = model.num_layers}),
+               every = value_or<std::int64_t>(table_, "moe_layer_freq", 1, {.min = 1, .max = kMaxLayers});
+    std::vector<std::int64_t> has(static_cast<std::size_t>(model.num_layers));
+    for (std::int64_t layer = dense; layer < model.num_layers; ++layer)
+      has[static_cast<std::size_t>(layer)] = layer % every == 0;
+    if (std::find(has.begin(), has.end(), 0) != has.end()) experts.moe_layer_freq = std::move(has);
+    expect("output_router_logits", false, false);
+    for (const char* key : {"aux_loss_alpha", "router_aux_loss_coef", "seq_aux", "ep_size"}) table_.has(key);
+  }
+
   // Both take the softmax of the chosen logits, which norm_topk_prob says of Qwen's. Its auxiliary loss is another than
   // Megatron-LM's, and off while output_router_logits is.
   void read_experts(bool is_mixtral) {
@@ -313,10 +408,25 @@ HfConfig read_hf_config(const std::string& path) {
 
 namespace {
 
+// Layers without experts come first.
+bool has_experts_of_deepseek(const Transformer& model) {
+  const Experts& experts = model.experts;
+  if (!experts.any() || experts.moe_shared_expert_gate || !model.latent.any()) return false;
+  for (std::int64_t layer = 1; layer < model.num_layers; ++layer)
+    if (experts.in_layer(layer - 1) && !experts.in_layer(layer)) return false;
+  const bool is_whole = experts.moe_shared_expert_intermediate_size % model.expert_size() == 0;
+  if (experts.moe_router_score_function == RouterScore::sigmoid)
+    return is_whole &&
+           (experts.moe_router_num_groups == 0 || experts.moe_router_topk == 2 * experts.moe_router_group_topk);
+  return is_whole && experts.moe_router_num_groups == 0 &&
+         (experts.moe_router_pre_softmax || experts.moe_router_topk_scaling_factor == 1);
+}
+
 // Whether a class of Hugging Face's has such experts, or the model has none. Mixtral's are in every layer, and have no
 // width of their own.
 bool has_experts_of_hf(const Transformer& model) {
   const Experts& experts = model.experts;
+  if (model.latent.any()) return has_experts_of_deepseek(model);
   if (!experts.any()) return true;
   const bool is_plain = experts.moe_router_score_function == RouterScore::softmax && !experts.moe_router_pre_softmax &&
                         experts.moe_router_topk_scaling_factor == 1 && experts.moe_router_num_groups == 0 &&
@@ -343,17 +453,58 @@ HfStyle hf_style(const Transformer& model) {
       "mixture that Hugging Face has no names for");
 }
 
+namespace {
+
+void write_deepseek(const Transformer& model, nlohmann::ordered_json& json) {
+  const LatentAttention& latent = model.latent;
+  const Experts& experts = model.experts;
+  const bool is_sigmoid = experts.moe_router_score_function == RouterScore::sigmoid;
+  json["q_lora_rank"] = latent.q_lora_rank > 0 ? nlohmann::ordered_json(latent.q_lora_rank) : nullptr;
+  json["kv_lora_rank"] = latent.kv_lora_rank;
+  json["qk_nope_head_dim"] = latent.qk_head_dim;
+  json["qk_rope_head_dim"] = latent.qk_pos_emb_head_dim;
+  json["v_head_dim"] = latent.v_head_dim;
+  if (const YarnScaling& yarn = latent.yarn; yarn.factor != 1)
+    json["rope_scaling"] = {{"type", "yarn"},
+                            {"factor", yarn.factor},
+                            {"beta_fast", yarn.beta_fast},
+                            {"beta_slow", yarn.beta_slow},
+                            {"mscale", yarn.mscale},
+                            {"mscale_all_dim", yarn.mscale_all_dim},
+                            {"original_max_position_embeddings", yarn.original_max_position_embeddings}};
+  json["n_routed_experts"] = experts.num_moe_experts;
+  json["num_experts_per_tok"] = experts.moe_router_topk;
+  json["moe_intermediate_size"] = model.expert_size();
+  json["n_shared_experts"] = experts.moe_shared_expert_intermediate_size / model.expert_size();
+  std::int64_t dense = 0;
+  while (dense < model.num_layers && !experts.in_layer(dense)) ++dense;
+  json["first_k_dense_replace"] = dense;
+  json["moe_layer_freq"] = 1;
+  json["scoring_func"] = is_sigmoid ? "sigmoid" : "softmax";
+  json["topk_method"] = is_sigmoid ? "noaux_tc" : "greedy";
+  json["norm_topk_prob"] = is_sigmoid || !experts.moe_router_pre_softmax;
+  json["routed_scaling_factor"] = experts.moe_router_topk_scaling_factor;
+  json["n_group"] = std::max<std::int64_t>(1, experts.moe_router_num_groups);
+  json["topk_group"] = std::max<std::int64_t>(1, experts.moe_router_group_topk);
+  json["num_nextn_predict_layers"] = 0;
+}
+
+}  // namespace
+
 std::string write_hf_config(const Transformer& model) {
   Scenario scenario;
   scenario.model = model;
   const bool is_gpt2 = hf_style(model) == HfStyle::gpt2, is_tied = !model.untie_embeddings_and_output_weights,
-             is_qwen = model.qk_layernorm;
+             is_latent = model.latent.any(), is_qwen = model.qk_layernorm && !is_latent;
   const Experts& experts = model.experts;
+  const bool is_v3 = experts.moe_router_score_function == RouterScore::sigmoid;
   const char* const name = is_gpt2         ? "GPT2LMHeadModel"
+                           : is_latent     ? is_v3 ? "DeepseekV3ForCausalLM" : "DeepseekV2ForCausalLM"
                            : experts.any() ? is_qwen ? "Qwen3MoeForCausalLM" : "MixtralForCausalLM"
                            : is_qwen       ? "Qwen3ForCausalLM"
                                            : "LlamaForCausalLM";
   const char* const type = is_gpt2         ? "gpt2"
+                           : is_latent     ? is_v3 ? "deepseek_v3" : "deepseek_v2"
                            : experts.any() ? is_qwen ? "qwen3_moe" : "mixtral"
                            : is_qwen       ? "qwen3"
                                            : "llama";
@@ -362,16 +513,15 @@ std::string write_hf_config(const Transformer& model) {
     if (const HfName& hf = is_gpt2 ? key.gpt2 : key.llama; *hf.name != '\0') json[hf.name] = value_of(key, scenario);
   if (is_gpt2) {
     json["activation_function"] = "gelu_new";
-    json["layer_norm_epsilon"] = kEpsilon;
     json["embd_pdrop"] = model.hidden_dropout;
     json["scale_attn_weights"] = true;
   } else {
-    json["head_dim"] = model.head_dim();
+    if (!is_latent) json["head_dim"] = model.head_dim();
     json["hidden_act"] = "silu";
-    json["rms_norm_eps"] = kEpsilon;
     json["rope_theta"] = model.rotary_base;
+    if (is_latent) write_deepseek(model, json);
     if (!is_qwen && !experts.any()) json["mlp_bias"] = model.add_bias_linear;
-    if (experts.any()) {
+    if (experts.any() && !is_latent) {
       json[is_qwen ? "num_experts" : "num_local_experts"] = experts.num_moe_experts;
       json["num_experts_per_tok"] = experts.moe_router_topk;
     }

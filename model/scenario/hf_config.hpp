@@ -8,7 +8,8 @@
 namespace stretto {
 
 // A model as the config.json of Hugging Face's transformers states it, in both directions: model_type gpt2
-// (GPT2Config), llama, mistral and qwen3. Absent keys have the defaults of their transformers classes.
+// (GPT2Config), llama, mistral, mixtral, qwen3, qwen3_moe, deepseek_v2 and deepseek_v3. Absent keys have the defaults
+// of their transformers classes.
 
 struct HfConfig {
   Transformer model;                // seq_length is all of max_position_embeddings
@@ -17,13 +18,13 @@ struct HfConfig {
 
 // Reads a file. Throws Error(input), one line with the file and the key: no JSON object, a key of another type or
 // range, an unknown key, or a property that Stretto's model lacks, such as other scalings of rotary positions than
-// "linear" and "llama3", experts or biases of q, k and v alone.
+// "linear" and "llama3" (DeepSeek's: "yarn"), other experts or biases of q, k and v alone.
 HfConfig read_hf_config(const std::string& path);
 // Parses text; `name` stands for the file. Throws as read_hf_config.
 HfConfig parse_hf_config(std::string_view text, const std::string& name);
 
 // Returns the config.json of a model that one of these classes can express: GPT2LMHeadModel, or LlamaForCausalLM and
-// Qwen3ForCausalLM, which have no hidden_dropout. Throws Error(input) for any other model.
+// Qwen3ForCausalLM and classes with experts, which have no hidden_dropout. Throws Error(input) for any other model.
 std::string write_hf_config(const Transformer& model);
 
 // The family of Hugging Face models that has a model's parameters.

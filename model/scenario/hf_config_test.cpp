@@ -92,6 +92,70 @@ TEST_CASE("Mixtral's and Qwen3's experts", "[hf_config]") {
   CHECK_THAT(refused_config(with(qwen, "norm_topk_prob", "false")), Contains("norm_topk_prob"));
 }
 
+// As published for DeepSeek-V3-Base, without the keys that say how its weights are quantized.
+const std::string kDeepseekV3 = R"({
+  "architectures": ["DeepseekV3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+  "auto_map": {"AutoConfig": "configuration_deepseek.DeepseekV3Config"}, "aux_loss_alpha": 0.001, "bos_token_id": 0,
+  "eos_token_id": 1, "ep_size": 1, "first_k_dense_replace": 3, "hidden_act": "silu", "hidden_size": 7168,
+  "initializer_range": 0.02, "intermediate_size": 18432, "kv_lora_rank": 512, "max_position_embeddings": 163840,
+  "model_type": "deepseek_v3", "moe_intermediate_size": 2048, "moe_layer_freq": 1, "n_group": 8,
+  "n_routed_experts": 256, "n_shared_experts": 1, "norm_topk_prob": true, "num_attention_heads": 128,
+  "num_experts_per_tok": 8, "num_hidden_layers": 61, "num_key_value_heads": 128, "num_nextn_predict_layers": 1,
+  "pretraining_tp": 1, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "rms_norm_eps": 1e-06,
+  "rope_scaling": {"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0,
+                   "original_max_position_embeddings": 4096, "type": "yarn"},
+  "rope_theta": 10000, "routed_scaling_factor": 2.5, "scoring_func": "sigmoid", "seq_aux": true,
+  "tie_word_embeddings": false, "topk_group": 4, "topk_method": "noaux_tc", "torch_dtype": "bfloat16",
+  "transformers_version": "4.33.1", "use_cache": true, "v_head_dim": 128, "vocab_size": 129280 })";
+// What DeepSeek-V2-Lite and Moonlight-16B-A3B have else.
+const std::string kDeepseekV2Lite = R"({
+  "attention_bias": false, "aux_loss_alpha": 0.001, "first_k_dense_replace": 1, "hidden_act": "silu",
+  "hidden_size": 2048, "intermediate_size": 10944, "kv_lora_rank": 512, "max_position_embeddings": 163840,
+  "model_type": "deepseek_v2", "moe_intermediate_size": 1408, "moe_layer_freq": 1, "n_group": 1,
+  "n_routed_experts": 64, "n_shared_experts": 2, "norm_topk_prob": false, "num_attention_heads": 16,
+  "num_experts_per_tok": 6, "num_hidden_layers": 27, "num_key_value_heads": 16, "q_lora_rank": null,
+  "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 10000,
+  "routed_scaling_factor": 1.0, "scoring_func": "softmax", "seq_aux": true, "topk_group": 1,
+  "topk_method": "greedy", "v_head_dim": 128, "vocab_size": 102400 })";
+const std::string kMoonlight = R"({
+  "attention_bias": false, "first_k_dense_replace": 1, "hidden_size": 2048, "intermediate_size": 11264,
+  "kv_lora_rank": 512, "max_position_embeddings": 8192, "model_type": "deepseek_v3", "moe_intermediate_size": 1408,
+  "moe_layer_freq": 1, "n_group": 1, "n_routed_experts": 64, "n_shared_experts": 2, "norm_topk_prob": true,
+  "num_attention_heads": 16, "num_experts_per_tok": 6, "num_hidden_layers": 27, "num_key_value_heads": 16,
+  "num_nextn_predict_layers": 0, "q_lora_rank": null, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+  "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 50000.0, "routed_scaling_factor": 2.446,
+  "scoring_func": "sigmoid", "topk_group": 1, "topk_method": "noaux_tc", "v_head_dim": 128, "vocab_size": 163840 })";
+
+TEST_CASE("DeepSeek's and Moonlight's latent vectors and experts", "[hf_config]") {
+  for (const auto& [text, name] : {std::pair{kDeepseekV3, "deepseek-v3"},
+                                   {kDeepseekV2Lite, "deepseek-v2-lite"},
+                                   {kMoonlight, "moonlight-16b-a3b"}}) {
+    INFO(name);
+    Transformer published = preset(name);
+    const Transformer model = parse_hf_config(text, "c").model;
+    if (text == kDeepseekV3) {
+      CHECK(model.num_nextn_predict_layers == 1);
+      published.latent.yarn = {40, 32, 1, 1, 1, 4096};
+    }
+    CHECK(same(model, published));
+    CHECK(model.latent == published.latent);
+    CHECK(model.experts == published.experts);
+  }
+  CHECK(parse_hf_config(kDeepseekV3, "c").model.latent.yarn.of_scores() == Approx(1.8738542));
+  CHECK(parse_hf_config(with(kDeepseekV2Lite, "norm_topk_prob", "true"), "c").model.experts.moe_router_pre_softmax ==
+        false);
+  CHECK(parse_hf_config(with(kMoonlight, "first_k_dense_replace", "0"), "c").model.experts.moe_layer_freq ==
+        std::vector<std::int64_t>{1});
+  for (const auto& [key, value] : {std::pair{"topk_method", "\"group_limited_greedy\""},
+                                   {"scoring_func", "\"softmax\""},
+                                   {"norm_topk_prob", "false"},
+                                   {"topk_group", "3"},
+                                   {"num_key_value_heads", "64"},
+                                   {"rope_interleave", "false"},
+                                   {"num_experts_per_tok", "257"}})
+    CHECK_THAT(refused_config(with(kDeepseekV3, key, value)), Contains("config.json:") && Contains("expected"));
+}
+
 TEST_CASE("every preset that Hugging Face has comes back from its config", "[hf_config]") {
   for (const std::string& name : preset_names()) {
     INFO(name);
@@ -105,7 +169,12 @@ TEST_CASE("every preset that Hugging Face has comes back from its config", "[hf_
       CHECK(back.kv_heads() == model.kv_heads());
       CHECK(back.rotary_base == model.rotary_base);
       CHECK(back.rope_scaling == model.rope_scaling);
-      if (model.swiglu) model.rope_scaling = is_other ? RopeScaling{2.5} : RopeScaling{1, 32, 1.5, 3, 4096};
+      CHECK(back.latent == model.latent);
+      CHECK(back.norm_epsilon == model.norm_epsilon);
+      if (model.latent.any())
+        model.latent.yarn = {is_other ? 4.0 : 40.0, 16, 2, 0.7, 0.5, 100};
+      else if (model.swiglu)
+        model.rope_scaling = is_other ? RopeScaling{2.5} : RopeScaling{1, 32, 1.5, 3, 4096};
     }
   }
   Transformer mixture = preset("llama3-8b");
@@ -121,6 +190,8 @@ TEST_CASE("absent keys have the defaults of their classes", "[hf_config]") {
         RopeScaling{2.5});
   CHECK(parse_hf_config(with(kLlama, "rope_scaling", kLlama31), "c").model.rope_scaling ==
         RopeScaling{1, 8, 1, 4, 8192});
+  CHECK(parse_hf_config(with(kLlama, "rms_norm_eps", "null"), "c").model.norm_epsilon == 1e-6);
+  CHECK(parse_hf_config(with(kGpt2, "layer_norm_epsilon", "null"), "c").model.norm_epsilon == 1e-5);
   CHECK(parse_hf_config(with(kLlama, "num_key_value_heads", "null"), "c").model.num_query_groups == 32);
   CHECK_FALSE(
       parse_hf_config(with(kLlama, "tie_word_embeddings", "true"), "c").model.untie_embeddings_and_output_weights);
@@ -150,16 +221,16 @@ TEST_CASE("what Stretto's model has not names the file and the key", "[hf_config
   };
   refuses(kLlama, "model_type", "\"qwen2\"", "biases");
   refuses(kLlama, "model_type", "\"minstral\"", "\"mistral\"");
-  refuses(kLlama, "model_type", "\"deepseek_v3\"", "experts of this family are not modelled yet");
+  refuses(kLlama, "model_type", "\"gpt_oss\"", "experts of this family are not modelled yet");
   refuses(kLlama, "model_type", "7");
   for (const char* key : {"num_local_experts", "num_experts", "n_routed_experts", "num_experts_per_tok"})
     refuses(kLlama, key, "8", "experts is not modelled yet");
-  refuses(kLlama, "kv_lora_rank", "512", "multi-latent attention is not modelled yet");
+  refuses(kLlama, "qk_rope_head_dim", "64", "multi-latent attention of this family is not modelled yet");
   refuses(kLlama, "quantization_config", "{}");
   refuses(kLlama, "attention_bias", "1");
   refuses(kLlama, "mlp_bias", "true", "expected false");
   refuses(kLlama, "hidden_act", "\"gelu\"");
-  refuses(kLlama, "rms_norm_eps", "1e-6", "1e-05");
+  refuses(kLlama, "rms_norm_eps", "0", "above 0");
   refuses(kLlama, "head_dim", "65", "an even number");
   refuses(kLlama, "num_key_value_heads", "5", "a divisor");
   refuses(kLlama, "num_attention_heads", "0");
@@ -172,13 +243,12 @@ TEST_CASE("what Stretto's model has not names the file and the key", "[hf_config
   refuses(kLlama, "rope_scaling", "7", "a table");
   refuses(kGpt2, "n_head", "5", "a divisor");
   refuses(kGpt2, "activation_function", "\"gelu\"", "gelu_new");
-  refuses(kGpt2, "layer_norm_epsilon", "1e-6", "1e-05");
+  refuses(kGpt2, "layer_norm_epsilon", "-1e-6", "above 0");
   refuses(kGpt2, "embd_pdrop", "0.2", "resid_pdrop");
   refuses(kGpt2, "attn_pdrop", "1", "below 1");
   refuses(kGpt2, "scale_attn_weights", "false", "true");
   refuses(kGpt2, "add_cross_attention", "true", "false");
   CHECK_THAT(refused_config(with(kLlama, "model_type", "null")), Contains("model_type: "));
-  CHECK_THAT(refused_config(with(kLlama, "rms_norm_eps", "null")), Contains("rms_norm_eps: ") && Contains("1e-06"));
   for (const char* text : {"", "{", "[]", "7", "{\"a\": 1e999}", "{\"a\": \"\xff\"}", "{}"}) {
     INFO(text);
     const std::string message = refused_config(text);

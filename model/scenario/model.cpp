@@ -37,6 +37,35 @@ void read_rope_scaling(TomlTable& table, KeyReader& keys, Transformer& model) {
     throw table.failure(table.has(kLinear) ? kLinear : kUse, "expected it or the other scaling of rope, got both");
 }
 
+// Checks the keys of multi-latent attention against others (MLATransformerConfig of transformer_config.py).
+void check_latent(TomlTable& table, const Transformer& model) {
+  const LatentAttention& latent = model.latent;
+  if (!latent.any()) {
+    for (const char* key :
+         {"q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim", "rotary_scaling_factor",
+          "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "original_max_position_embeddings"})
+      if (table.has(key)) throw table.failure(key, "expected multi_latent_attention = true as well");
+    return;
+  }
+  const char* key = "multi_latent_attention";
+  const auto expect = [&](bool holds, const char* of, const std::string& expected) {
+    if (!holds) throw table.failure(of, "expected " + expected);
+  };
+  expect(model.position_embedding_type == PositionEmbedding::rope, key, "position_embedding_type = \"rope\" as well");
+  expect(model.rope_scaling == RopeScaling{}, key, "no scaling of rotary positions but rotary_scaling_factor");
+  expect(model.qk_layernorm, key, "qk_layernorm = true as well: latent vectors without norms are not modelled yet");
+  expect(!model.add_bias_linear, key, "add_bias_linear = false as well: its products have no biases");
+  expect(model.kv_heads() == model.num_attention_heads, "num_query_groups",
+         "num_attention_heads " + number(model.num_attention_heads) + " with multi_latent_attention, got " +
+             number(model.kv_heads()));
+  expect(model.kv_channels == 0, "kv_channels", "qk_head_dim and v_head_dim in its place with multi_latent_attention");
+  expect(latent.qk_pos_emb_head_dim % 2 == 0, "qk_pos_emb_head_dim",
+         "an even number for rope, got " + number(latent.qk_pos_emb_head_dim));
+  expect(latent.yarn.beta_fast > latent.yarn.beta_slow, "beta_slow", "less than beta_fast");
+  for (const char* of_yarn : {"beta_fast", "beta_slow", "mscale", "mscale_all_dim", "original_max_position_embeddings"})
+    expect(latent.yarn.factor != 1 || !table.has(of_yarn), of_yarn, "rotary_scaling_factor as well");
+}
+
 // Checks what Megatron-LM checks of experts (transformer_config.py, moe_utils.py), and refuses what is not modelled.
 void check_experts(TomlTable& table, const Transformer& model) {
   const Experts& experts = model.experts;
@@ -128,8 +157,9 @@ Transformer read_model(TomlTable table, const Parallel& parallel, const std::fil
   table.finish();
 
   check_experts(table, model);
+  check_latent(table, model);
   const bool divides = model.hidden_size % model.num_attention_heads == 0;
-  if (model.kv_channels == 0 && !divides)
+  if (model.kv_channels == 0 && !divides && !model.latent.any())
     throw table.failure("num_attention_heads", "expected a divisor of hidden_size " + number(model.hidden_size) +
                                                    ", or kv_channels as well, got " +
                                                    number(model.num_attention_heads));

@@ -219,6 +219,9 @@ void check_layout(const TomlTable& table, const Transformer& model, const Parall
                                                  number(tp) + ", as Megatron-LM trains experts, got false");
   check_ranks_of_experts(table, model, parallel);
   const std::int64_t cp = parallel.context_parallel_size;
+  if (cp > 1 && model.latent.any())
+    throw table.failure("context_parallel_size", "expected 1 with multi_latent_attention, got " + number(cp) +
+                                                     ": parts of its sequences are not modelled yet");
   if (cp > 1 && model.seq_length % (2 * cp) != 0)
     throw table.failure("context_parallel_size", "expected a seq_length that 2 x context_parallel_size " +
                                                      number(2 * cp) + " divides, got " + number(model.seq_length));
@@ -262,6 +265,10 @@ void check_pipeline(const TomlTable& table, const Scenario& scenario) {
     if (scenario.model.experts.any())
       throw table.failure("pipeline_schedule", "expected \"1f1b\" with num_moe_experts" + got +
                                                    "whose weight gradients apart are not modelled for experts yet");
+    if (scenario.model.latent.any())
+      throw table.failure("pipeline_schedule",
+                          "expected \"1f1b\" with multi_latent_attention" + got +
+                              "whose weight gradients apart are not modelled for latent vectors yet");
     if (scenario.training.frozen_base)
       throw table.failure("pipeline_schedule", "expected \"1f1b\" with frozen_base" + got +
                                                    "which moves weight gradients, and there are none");

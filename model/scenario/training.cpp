@@ -41,6 +41,10 @@ void read_recompute(TomlTable& table, KeyReader& keys, const Transformer& model,
     throw table.failure("recompute_granularity",
                         "expected \"none\", \"selective\" (attention's core) or \"full\" with num_moe_experts, got "
                         "\"selective_op\", which is not modelled for experts yet");
+  if (model.latent.any() && recompute.granularity == Recompute::Granularity::selective_op)
+    throw table.failure("recompute_granularity",
+                        "expected \"none\", \"selective\" (attention's core) or \"full\" with "
+                        "multi_latent_attention, got \"selective_op\", which is not modelled for latent vectors yet");
   keys.read("recompute_method");
   keys.read("recompute_num_layers", false, Bounds{.min = 1, .max = double(model.num_layers)});
   if (recompute.granularity != Recompute::Granularity::full && (has_method || has_layers))
@@ -62,6 +66,10 @@ Training read_training(TomlTable table, const Parallel& parallel, const Transfor
     throw table.failure("attention_backend",
                         "expected \"fused\" with context_parallel_size " + number(parallel.context_parallel_size) +
                             ", whose ranks merge attention over parts of the keys, got \"unfused\"");
+  if (training.attention_backend == AttentionBackend::unfused && model.latent.any())
+    throw table.failure("attention_backend",
+                        "expected \"fused\" with multi_latent_attention, got \"unfused\", whose products have one "
+                        "width for queries and values");
   read_optimizer(table, keys, training);
   if (const auto given = table.find<std::string>("precision"); given && !not_modelled(*given).empty())
     throw table.failure("precision", not_modelled(*given));

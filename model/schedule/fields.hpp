@@ -16,7 +16,7 @@ namespace stretto {
 template <class Struct>
 constexpr auto tie_fields(Struct& object) {
   constexpr std::size_t count = std::remove_const_t<Struct>::kFields.size();
-  static_assert(count >= 1 && count <= 12, "add a case below");
+  static_assert(count >= 1 && count <= 14, "add a case below");
   if constexpr (count == 1) {
     auto& [a] = object;
     return std::tie(a);
@@ -50,9 +50,15 @@ constexpr auto tie_fields(Struct& object) {
   } else if constexpr (count == 11) {
     auto& [a, b, c, d, e, f, g, h, i, j, k] = object;
     return std::tie(a, b, c, d, e, f, g, h, i, j, k);
-  } else {
+  } else if constexpr (count == 12) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l] = object;
     return std::tie(a, b, c, d, e, f, g, h, i, j, k, l);
+  } else if constexpr (count == 13) {
+    auto& [a, b, c, d, e, f, g, h, i, j, k, l, m] = object;
+    return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m);
+  } else {
+    auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n] = object;
+    return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n);
   }
 }
 

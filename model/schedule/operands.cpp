@@ -71,18 +71,20 @@ struct ListOperands {
       if (const std::string problem = problem_of(parts, a.seq); !problem.empty()) return bad(problem);
     if (a.queries.of != a.keys.of) return bad("queries and keys must be parts of one sequence");
     if (!a.kv_apart && a.queries != a.keys) return bad("queries and keys of one operand must be the same tokens");
-    const std::int64_t tokens = a.batch * a.query_tokens(), hidden = a.heads * a.head_dim;
-    const std::int64_t keys = a.batch * a.key_tokens(), kv = 2 * a.kv_heads * a.head_dim;
+    if (a.value_dim < 0 || (a.kv_apart && a.value_dim > 0))
+      return bad("values of another width are in one operand with q");
+    const std::int64_t tokens = a.batch * a.query_tokens(), out = a.out_cols(), hidden = a.heads * a.head_dim;
+    const std::int64_t keys = a.batch * a.key_tokens(), kv = a.kv_cols();
     const bool is_forward = a.pass == Pass::forward;
     if (has_wgrad(a.pass)) return bad("attention has no weights");
     OperandList list;
-    list.operands.push_back({"qkv", "R", tokens, hidden + 2 * a.kv_heads * a.head_dim});
+    list.operands.push_back({"qkv", "R", tokens, a.qkv_cols()});
     if (a.kv_apart) list.operands.push_back({"kv", "R", keys, kv});
-    list.operands.push_back({"out", is_forward ? "W" : "R", tokens, hidden});
+    list.operands.push_back({"out", is_forward ? "W" : "R", tokens, out});
     list.operands.push_back({"lse", is_forward ? "W" : "R", a.batch * a.heads, a.query_tokens()});
     if (!is_forward) {
-      list.operands.push_back({"dout", "R", tokens, hidden});
-      if (!a.kv_apart) list.operands.push_back({"dqkv", "W", tokens, hidden + kv});
+      list.operands.push_back({"dout", "R", tokens, out});
+      if (!a.kv_apart) list.operands.push_back({"dqkv", "W", tokens, a.qkv_cols()});
       if (a.kv_apart) list.operands.push_back({"dq", "W", tokens, hidden});
       if (a.kv_apart) list.operands.push_back({"dkv", "W", keys, kv});
     }
@@ -165,6 +167,25 @@ struct ListOperands {
     const auto full = [&](const char* name, const char* modes) { return OperandSpec{name, modes, s.rows, s.cols}; };
     if (s.pass == Pass::forward) return {{full("scores", "R"), full("probabilities", "W")}, ""};
     return {{full("probabilities", "R"), full("gradient", "A")}, ""};
+  }
+
+  OperandList operator()(const LatentHeads& h) const {
+    if (h.rows < 1 || h.heads < 1 || h.seq < 1 || h.nope < 1 || h.rope < 1 || h.value < 1)
+      return bad("dimensions must be positive");
+    if (h.rope % 2 != 0) return bad("rope must be even");
+    if (!(h.base > 0 && h.yarn.factor > 0)) return bad("base and factor must be positive");
+    if (has_wgrad(h.pass)) return bad("rope has no weights");
+    const bool is_forward = h.pass == Pass::forward;
+    const auto matrix = [&](const char* name, const char* modes, std::int64_t cols) {
+      return OperandSpec{name, modes, h.rows, cols};
+    };
+    if (is_forward)
+      return {{matrix("up", "R", h.up_cols()), matrix("key", "R", h.rope), matrix("q", "A", h.q_cols()),
+               matrix("kv", "W", h.kv_cols())},
+              ""};
+    return {{matrix("dkv", "R", h.kv_cols()), matrix("dq", "A", h.q_cols()), matrix("dup", "W", h.up_cols()),
+             matrix("dkey", "W", h.rope)},
+            ""};
   }
 
   OperandList operator()(const Rope& r) const {

@@ -223,7 +223,9 @@ std::string describe(const Work& work) {
                  [](const Attention& a) {
                    return std::string(name_of(a.pass)) + " batch " + std::to_string(a.batch) +
                           heads_text(a.heads, a.kv_heads) + " seq " + std::to_string(a.seq) + " dim " +
-                          std::to_string(a.head_dim) + (a.causal ? " causal" : "") + (a.dropout > 0 ? " dropout" : "") +
+                          std::to_string(a.head_dim) +
+                          (a.value_dim > 0 ? " values " + std::to_string(a.value_dim) : "") +
+                          (a.causal ? " causal" : "") + (a.dropout > 0 ? " dropout" : "") +
                           parts_text(" queries ", a.queries) + parts_text(" keys ", a.keys);
                  },
                  [](const AttentionMerge& m) {
@@ -246,6 +248,11 @@ std::string describe(const Work& work) {
                    return std::string(name_of(r.pass)) + " rows " + std::to_string(r.rows) +
                           heads_text(r.heads, r.kv_heads) + " seq " + std::to_string(r.seq) + " dim " +
                           std::to_string(r.head_dim);
+                 },
+                 [](const LatentHeads& h) {
+                   return std::string(name_of(h.pass)) + " rows " + std::to_string(h.rows) +
+                          heads_text(h.heads, h.heads) + " dim " + std::to_string(h.nope) + "+" +
+                          std::to_string(h.rope) + " values " + std::to_string(h.value);
                  },
                  [](const LayerNorm& n) { return describe_norm(n); },
                  [](const RmsNorm& n) { return describe_norm(n); },
@@ -316,8 +323,9 @@ std::string describe(const Work& work) {
 namespace {
 // A type that holds no expression. A field that may hold expressions has to be looked into, here and in evaluate().
 template <class Reference, class T = std::remove_cvref_t<Reference>>
-constexpr bool kHoldsNoExpr = std::is_arithmetic_v<T> || std::is_enum_v<T> ||
-                              std::is_same_v<T, std::vector<AdamW::Range>> || std::is_same_v<T, RopeScaling>;
+constexpr bool kHoldsNoExpr =
+    std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, std::vector<AdamW::Range>> ||
+    std::is_same_v<T, RopeScaling> || std::is_same_v<T, YarnScaling>;
 }  // namespace
 
 bool depends_on(const Work& work, Coord axis) {
@@ -402,13 +410,13 @@ double model_flops(const Work& work) {
   if (const GroupedGemm* g = std::get_if<GroupedGemm>(&work))
     return 2.0 * double(g->rows) * double(g->n) * double(g->k);
   if (const Attention* a = std::get_if<Attention>(&work)) {
-    // Attention has two matmuls of seq × seq × head_dim forward (QKᵀ, PV) and four in the gradient (dV, dP, dQ, dK). A
-    // kernel may recompute QKᵀ in the backward pass, which is not counted.
+    // Attention has two matmuls forward (QKᵀ, PV) and four in the gradient (dV, dP, dQ, dK), half of them of seq × seq
+    // × head_dim and half as wide as the values. A kernel may recompute QKᵀ in the backward pass, which is not counted.
     const double matmuls = a->pass == Pass::forward ? 2 : 4;
     // Half of all pairs count where some are masked: under context parallelism the parts of a sequence are cut so that
     // each has its share of that half.
     const double full = matmuls * 2.0 * double(a->batch) * double(a->heads) * double(a->query_tokens()) *
-                        double(a->key_tokens()) * double(a->head_dim);
+                        double(a->key_tokens()) * double(a->head_dim + a->width_of_values()) / 2;
     return a->causal ? full / 2 : full;
   }
   if (const AttentionProduct* a = std::get_if<AttentionProduct>(&work))

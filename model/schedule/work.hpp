@@ -80,10 +80,11 @@ constexpr const char* kDropoutKey = "dropout.key";  // name of the input tensor,
 constexpr std::int64_t kAttentionQueryBlock = 64;
 double causal_attention_share(std::int64_t seq);
 
-// Softmax attention, per head of `head_dim`, causal when set; scale 1/sqrt(head_dim). qkv is [T, Q], Q = (heads +
-// 2·kv_heads)·head_dim: for token t the row holds q of all heads, then k of all kv heads, then v; head h takes columns
-// h·head_dim… of its segment. Query head h attends with kv head h / (heads / kv_heads) (grouped queries, Ainslie et
-// al., arXiv 2305.13245); dk and dv are sums over the query heads of the group.
+// Softmax attention, per head of `head_dim`, causal when set; scale score_scale/sqrt(head_dim). qkv is [T, Q], Q =
+// (heads + 2·kv_heads)·head_dim: for token t the row holds q of all heads, then k of all kv heads, then v; head h takes
+// columns h·head_dim… of its segment. Heads of v and out are value_dim wide, unless it is 0, and then H = heads ·
+// value_dim and Q = (heads + kv_heads)·head_dim + kv_heads·value_dim. Query head h attends with kv head h / (heads /
+// kv_heads) (grouped queries, Ainslie et al., arXiv 2305.13245); dk and dv are sums over the query heads of the group.
 // forward: qkv R, out[T,H] W, lse[batch·heads, tokens of a sequence] W (log-sum-exp of the scaled scores of a query).
 // dgrad:   qkv R, out R, lse R, dout[T,H] R, dqkv[T,Q] W.
 // With dropout > 0 the last operand is key R. Dropout's row is head · seq + query and its column the key; the rank has
@@ -101,14 +102,21 @@ struct Attention {
   double dropout = 0;
   Expr first_head = 0;
   SequenceParts queries = {}, keys = {};
-  bool kv_apart = false;
+  bool kv_apart = false;  // value_dim is 0
+  std::int64_t value_dim = 0;
+  double score_scale = 1;
 
+  std::int64_t width_of_values() const { return value_dim > 0 ? value_dim : head_dim; }
+  std::int64_t out_cols() const { return heads * width_of_values(); }
+  std::int64_t kv_cols() const { return kv_heads * (head_dim + width_of_values()); }
+  std::int64_t qkv_cols() const { return heads * head_dim + kv_cols(); }
   // Tokens of a micro-batch that are held as queries or keys: `tokens` of each sequence.
   std::int64_t query_tokens() const { return queries.tokens(seq); }
   std::int64_t key_tokens() const { return keys.tokens(seq); }
   static constexpr const char* kKind = "attention";
-  static constexpr std::array kFields = {"pass",   "batch",   "heads",      "kv_heads", "seq",  "head_dim",
-                                         "causal", "dropout", "first_head", "queries",  "keys", "kv_apart"};
+  static constexpr std::array kFields = {"pass",     "batch",    "heads",     "kv_heads",   "seq",
+                                         "head_dim", "causal",   "dropout",   "first_head", "queries",
+                                         "keys",     "kv_apart", "value_dim", "score_scale"};
   bool operator==(const Attention&) const = default;
 };
 // Pairs of a query and a key of one head of one sequence. `count` are the pairs that count, below the diagonal when
@@ -229,7 +237,29 @@ struct Rope {
   bool operator==(const Rope&) const = default;
 };
 
-// LayerNorm over the last dimension (Ba et al., arXiv 1607.06450), epsilon 1e-5 as GPT-2. With `heads` above 1 every
+// The heads of multi-latent attention (LatentAttention), from products that hold a head's [nope, value] side by side
+// and one key of `rope` elements that all heads share. Queries are [nope, rope] a head, and so are keys, [heads] of
+// them before the values in kv. Neighbours 2i and 2i + 1 of a rope part are a pair, as in DeepSeek's weights; both are
+// turned by the angle p · f, where p is the row's position, row mod seq, and f = yarn.frequency(i), and multiplied by
+// yarn.of_elements().
+// forward: up[rows, heads·(nope+value)] R, key[rows, rope] R, q[rows, heads·(nope+rope)] A, kv[rows,
+//          heads·(nope+rope+value)] W.
+// dgrad:   dkv R, dq A (turned back), dup W, dkey W (the sum over the heads, turned back).
+struct LatentHeads {
+  Pass pass = Pass::forward;
+  std::int64_t rows = 0, heads = 0, seq = 0, nope = 0, rope = 0, value = 0;
+  double base = 10000;
+  YarnScaling yarn = {};
+
+  std::int64_t q_cols() const { return heads * (nope + rope); }
+  std::int64_t up_cols() const { return heads * (nope + value); }
+  std::int64_t kv_cols() const { return q_cols() + heads * value; }
+  static constexpr const char* kKind = "latent_heads";
+  static constexpr std::array kFields = {"pass", "rows", "heads", "seq", "nope", "rope", "value", "base", "yarn"};
+  bool operator==(const LatentHeads&) const = default;
+};
+
+// LayerNorm over the last dimension (Ba et al., arXiv 1607.06450). With `heads` above 1 every
 // row of x, y, dx, dy and stats holds this many heads side by side, each with a norm of its own and all with one gamma
 // and beta: x is [rows, heads·cols], stats [rows, heads·2].
 // forward: x[rows,cols] R, gamma[1,cols] R, beta[1,cols] R, y W, stats[rows,2] W (mean, reciprocal standard deviation).
@@ -239,14 +269,15 @@ struct Rope {
 struct LayerNorm {
   Pass pass = Pass::forward;
   std::int64_t rows = 0, cols = 0, heads = 1;
+  double epsilon = 1e-5;
 
   std::int64_t all_rows() const { return rows * heads; }
   static constexpr const char* kKind = "layernorm";
-  static constexpr std::array kFields = {"pass", "rows", "cols", "heads"};
+  static constexpr std::array kFields = {"pass", "rows", "cols", "heads", "epsilon"};
   bool operator==(const LayerNorm&) const = default;
 };
 
-// RMSNorm over the last dimension (Zhang & Sennrich, arXiv 1910.07467), epsilon 1e-5 as Llama 2 and 3:
+// RMSNorm over the last dimension (Zhang & Sennrich, arXiv 1910.07467):
 // y = r · x ∘ gamma, r = 1/sqrt(mean(x²) + epsilon). `heads` as in LayerNorm: stats are [rows, heads].
 // forward: x[rows,cols] R, gamma[1,cols] R, y W, stats[rows,1] W (r).
 // dgrad:   dy R, x R, stats R, gamma R, dx W|A (as LayerNorm).
@@ -255,10 +286,11 @@ struct LayerNorm {
 struct RmsNorm {
   Pass pass = Pass::forward;
   std::int64_t rows = 0, cols = 0, heads = 1;
+  double epsilon = 1e-5;
 
   std::int64_t all_rows() const { return rows * heads; }
   static constexpr const char* kKind = "rmsnorm";
-  static constexpr std::array kFields = {"pass", "rows", "cols", "heads"};
+  static constexpr std::array kFields = {"pass", "rows", "cols", "heads", "epsilon"};
   bool operator==(const RmsNorm&) const = default;
 };
 
@@ -666,9 +698,10 @@ struct PointToPoint {
 };
 
 using Work = std::variant<Gemm, Attention, AttentionProduct, Softmax, AttentionMerge, SplitHeads, PackKv, JoinQkv, Rope,
-                          LayerNorm, RmsNorm, Elementwise, Dropout, Route, BalanceLoss, SortTokens, Permute, CountRows,
-                          SortByExpert, GroupedGemm, WeightedActivation, GateRows, Embedding, CrossEntropy, VocabStats,
-                          Fill, Cast, ScaledCast, LocalReduce, SumSquares, AdamW, Collective, PointToPoint>;
+                          LatentHeads, LayerNorm, RmsNorm, Elementwise, Dropout, Route, BalanceLoss, SortTokens,
+                          Permute, CountRows, SortByExpert, GroupedGemm, WeightedActivation, GateRows, Embedding,
+                          CrossEntropy, VocabStats, Fill, Cast, ScaledCast, LocalReduce, SumSquares, AdamW, Collective,
+                          PointToPoint>;
 
 // A work of the router or of experts.
 template <class W>

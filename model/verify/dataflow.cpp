@@ -41,11 +41,13 @@ std::uint64_t hash_of_work(const Work& work) {
         add(static_cast<std::uint64_t>(field.first.value()));
         add(static_cast<std::uint64_t>(field.count));
       },
-      [&](const char*, const RopeScaling& field) {
-        for_each_field(field,
-                       [&](const char*, auto value) { add(std::bit_cast<std::uint64_t>(static_cast<double>(value))); });
-      },
-      [&](const char*, auto field) { add(static_cast<std::uint64_t>(field)); }};
+      [&](const char*, auto field) {
+        if constexpr (std::is_class_v<decltype(field)>)  // a scaling of rotary positions
+          for_each_field(
+              field, [&](const char*, auto value) { add(std::bit_cast<std::uint64_t>(static_cast<double>(value))); });
+        else
+          add(static_cast<std::uint64_t>(field));
+      }};
   std::visit([&](const auto& kind) { for_each_field(kind, add_field); }, work);
   return hash;
 }

@@ -57,10 +57,12 @@ class KernelClock {
     const double reached = keys / (keys + kernel.half_rate_keys);
     // Rates are counted without halving, so the arithmetic that is really executed runs at `rate / 2`.
     const double rate = (is_forward ? kernel.forward_TFLOPs : kernel.backward_TFLOPs).value * 1e6 * reached;  // FLOP/µs
-    const double pass = is_forward ? 4 : 10, pairs = queries * keys * (at.causal ? 0.5 : 1);
-    const double all = pass * heads * pairs * d / (rate / 2);
+    // Forward multiplies QKᵀ and PV, backward QKᵀ, dQ and dK, and dV and dP.
+    const double v = double(at.width_of_values()), of_pair = is_forward ? 2 * (d + v) : 6 * d + 4 * v,
+                 pairs = queries * keys * (at.causal ? 0.5 : 1);
+    const double all = of_pair * heads * pairs / (rate / 2);
     const double rows = std::min(queries, double(is_forward ? kernel.forward_rows : kernel.backward_rows));
-    const double longest = pass * rows * keys * d / (rate / 2 / a_.sms);
+    const double longest = of_pair * rows * keys / (rate / 2 / a_.sms);
     // Bytes that kernels around attention move for each element of the queries. A framework may repeat a key for all
     // queries that share it.
     double moved = own_bytes(is_forward ? "attention_forward" : "attention_backward").value_or(0);
@@ -116,6 +118,13 @@ class KernelClock {
   double us(const Permute& permute) const { return permute.in_transport ? 0 : memory_bound_us(permute); }
   double us(const SortByExpert& sort) const {
     return sort.in_transport && transport_of_rows() == TokenTransport::hybridep ? 0 : memory_bound_us(sort);
+  }
+
+  // Of a query only the part that turns is read and written.
+  double us(const LatentHeads& h) const {
+    const double size = double(bytes_of(schedule_.compute_dtype)), turned = double(h.heads * h.rope);
+    const double elements = double(h.up_cols() + h.rope + h.kv_cols()) + 2 * turned;
+    return memory_us(own_bytes(kind_of(h)).value_or(size) * double(h.rows) * elements) + kernel_gap();
   }
 
   double us(const Collective&) const { return 0; }

@@ -33,8 +33,8 @@ std::string result_type(const Schedule& schedule, const Operation& operation) {
       []<class W>(const W&) {
         constexpr bool is_one =
             OfExperts<W> || kIsOneOf<W, Attention, AttentionProduct, Softmax, AttentionMerge, SplitHeads, PackKv,
-                                     JoinQkv, Rope, LayerNorm, RmsNorm, Dropout, Embedding, CrossEntropy, VocabStats,
-                                     ScaledCast, AdamW, Collective, PointToPoint>;
+                                     JoinQkv, Rope, LatentHeads, LayerNorm, RmsNorm, Dropout, Embedding, CrossEntropy,
+                                     VocabStats, ScaledCast, AdamW, Collective, PointToPoint>;
         constexpr bool is_other = kIsOneOf<W, Gemm, Elementwise, Fill, Cast, LocalReduce, SumSquares>;
         static_assert(is_one != is_other, "say which it is");
         return is_other;
@@ -89,8 +89,9 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
           [&](const Attention& a) -> WorkCost {
             // Features: calls of the blocks of queries; then the work for each query, each element of a query, each
             // score that counts and each product of a score (exec/host/kernels/attention.cpp; fused kernels of GPUs do
-            // likewise).
-            const double bh = double(a.batch) * double(a.heads), s = double(a.query_tokens()), d = double(a.head_dim);
+            // likewise). Half of the products are as wide as queries, half as values.
+            const double bh = double(a.batch) * double(a.heads), s = double(a.query_tokens()),
+                         d = double(a.head_dim + a.width_of_values()) / 2;
             const double blocks = double((a.query_tokens() + kAttentionQueryBlock - 1) / kAttentionQueryBlock);
             const AttentionPairs pairs = attention_pairs(a);
             // GPUs have other kernels for grouped queries.
@@ -128,6 +129,11 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
             const double rows = double(r.rows), d = double(r.head_dim);
             return {std::string("rope") + suffix(r.pass),
                     {1, double(r.parts.tokens(r.seq)) * d, rows * double(r.heads + r.kv_heads) * d},
+                    DemandClass::vector};
+          },
+          [&](const LatentHeads& h) -> WorkCost {
+            return {std::string("latent_heads") + suffix(h.pass),
+                    {1, double(h.rows) * double(h.rope), double(h.rows) * double(h.kv_cols())},
                     DemandClass::vector};
           },
           [&](const LayerNorm& n) { return norm_cost("layernorm", n, operation); },

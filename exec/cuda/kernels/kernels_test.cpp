@@ -225,8 +225,9 @@ void compare(const SplitHeads&) {
 
 void compare(const Gemm&) {}            // cuBLAS runs GEMMs: the executor's tests cover them
 void compare(const OfExperts auto&) {}  // the device has no kernels for them yet
-void compare(const Collective&) {}      // below
-void compare(const PointToPoint&) {}    // below
+void compare(const LatentHeads&) {}
+void compare(const Collective&) {}    // below
+void compare(const PointToPoint&) {}  // below
 
 template <class... Kinds>
 void compare_all(const std::variant<Kinds...>*) {

@@ -17,7 +17,6 @@ struct HeadRows {
   __device__ T* row(std::int64_t i) const { return heads == 1 ? rows.row(i) : rows.row(i / heads) + i % heads * cols; }
 };
 
-constexpr float kEpsilon = 1e-5f;
 constexpr unsigned kRowsOfBlock = 4;
 constexpr unsigned kMostThreads = 512;  // threads of a block that computes both gradients
 
@@ -44,7 +43,7 @@ HeadRows<T> heads_of(const exec::Operand& operand, std::int64_t heads) {
 __device__ std::int64_t row_of_warp() { return std::int64_t{blockIdx.x} * kRowsOfBlock + threadIdx.y; }
 
 template <int N, bool kCentred, class T>
-__global__ void forward_kernel(std::int64_t rows, std::int64_t cols, HeadRows<const T> in, const T* gamma,
+__global__ void forward_kernel(std::int64_t rows, std::int64_t cols, float epsilon, HeadRows<const T> in, const T* gamma,
                                const T* beta, HeadRows<T> out, HeadRows<float> stats) {
   const std::int64_t row = row_of_warp();
   if (row >= rows) return;  // a whole warp returns
@@ -67,7 +66,7 @@ __global__ void forward_kernel(std::int64_t rows, std::int64_t cols, HeadRows<co
 #pragma unroll
     for (int n = 0; n < N; ++n) squares += (v[n] - own.mean) * (v[n] - own.mean);
   }
-  own.scale = 1.0f / sqrt(warp_sum(squares) / static_cast<float>(cols) + kEpsilon);
+  own.scale = 1.0f / sqrt(warp_sum(squares) / static_cast<float>(cols) + epsilon);
   for (std::int64_t col = first; col < cols; col += stride) {
     float g[N], b[N] = {};
     load(v, x + col);
@@ -240,15 +239,15 @@ void run_backward(std::int64_t rows, std::int64_t cols, std::int64_t heads, std:
 }
 
 template <int N, bool kCentred, class T>
-void run(Pass pass, std::int64_t rows, std::int64_t cols, std::int64_t heads, std::span<const exec::Operand> o,
-         const Stream& stream) {
+void run(Pass pass, std::int64_t rows, std::int64_t cols, std::int64_t heads, float epsilon,
+         std::span<const exec::Operand> o, const Stream& stream) {
   const auto in = [&](std::size_t i) { return heads_of<const T>(o[i], heads); };
   const auto vector = [&](std::size_t i) { return static_cast<const T*>(o[i].data); };
   const auto floats = [&](std::size_t i) { return static_cast<float*>(o[i].data); };
   const dim3 grid{static_cast<unsigned>(ceil_div(rows, kRowsOfBlock)), 1, 1}, block{kWarp, kRowsOfBlock, 1};
   switch (pass) {
     case Pass::forward:
-      return launch(stream, grid, block, forward_kernel<N, kCentred, T>, rows, cols, in(0), vector(1),
+      return launch(stream, grid, block, forward_kernel<N, kCentred, T>, rows, cols, epsilon, in(0), vector(1),
                     kCentred ? vector(2) : nullptr, heads_of<T>(o[kCentred ? 3 : 2], heads),
                     heads_of<float>(o[kCentred ? 4 : 3], heads));
     case Pass::dgrad:
@@ -275,8 +274,8 @@ void run(Pass pass, std::int64_t rows, std::int64_t cols, std::int64_t heads, st
       std::vector<exec::Operand> weights(o.begin(), o.begin() + 3), stream_of_rows(o.begin(), o.begin() + 4);
       weights.insert(weights.end(), o.begin() + 4, o.end() - 1);
       stream_of_rows.push_back(o.back());
-      run<N, kCentred, T>(Pass::wgrad, rows, cols, heads, weights, stream);
-      return run<N, kCentred, T>(Pass::dgrad, rows, cols, heads, stream_of_rows, stream);
+      run<N, kCentred, T>(Pass::wgrad, rows, cols, heads, epsilon, weights, stream);
+      return run<N, kCentred, T>(Pass::dgrad, rows, cols, heads, epsilon, stream_of_rows, stream);
     }
   }
 }
@@ -284,6 +283,7 @@ void run(Pass pass, std::int64_t rows, std::int64_t cols, std::int64_t heads, st
 template <bool kCentred, class Norm>
 void run(const Norm& work, std::span<const exec::Operand> operands, const Stream& stream) {
   const std::int64_t cols = work.cols, heads = work.heads;
+  const auto epsilon = static_cast<float>(work.epsilon);
   with_device_type(operands[0].dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int widest = 16 / static_cast<int>(sizeof(T));
@@ -291,8 +291,8 @@ void run(const Norm& work, std::span<const exec::Operand> operands, const Stream
     for (const exec::Operand& operand : operands)
       if (operand.dtype == operands[0].dtype && (operand.cols == cols || operand.cols == heads * cols))
         packs = packs && is_packable(rows_of<const T>(operand), widest);
-    packs ? run<widest, kCentred, T>(work.pass, work.all_rows(), cols, heads, operands, stream)
-          : run<1, kCentred, T>(work.pass, work.all_rows(), cols, heads, operands, stream);
+    packs ? run<widest, kCentred, T>(work.pass, work.all_rows(), cols, heads, epsilon, operands, stream)
+          : run<1, kCentred, T>(work.pass, work.all_rows(), cols, heads, epsilon, operands, stream);
   });
 }
 

@@ -5,9 +5,9 @@
 //   dgrad:   S again, P = exp(S − lse), dP = dO·Vᵀ, dS = scale·P∘(dP − rowsum(dO∘O)),
 //            dQ = dS·K, dK += dSᵀ·Q, dV += Pᵀ·dO                                        5 matmuls
 // Dropout multiplies P by D before the product with V, and dP by D: rowsum(dP∘P) still is rowsum(dO∘O). Each matmul of
-// a block is 2·(i1 − i0)·e·head_dim FLOPs, so a causal head executes about (seq + kQueryRows) / (2·seq) of the full
-// square, where the causal convention of model_flops() counts one half. Masked scores inside the diagonal block are
-// computed and then zeroed. The lse formulation of the gradient is FlashAttention-2's (arXiv 2307.08691).
+// a block is 2·(i1 − i0)·e·head_dim FLOPs, or value_dim, so a causal head executes about (seq + kQueryRows) / (2·seq)
+// of the full square, where the causal convention of model_flops() counts one half. Masked scores inside the diagonal
+// block are computed and then zeroed. The lse formulation of the gradient is FlashAttention-2's (arXiv 2307.08691).
 #include <algorithm>
 #include <cassert>
 #include <cmath>
@@ -77,8 +77,14 @@ struct Columns {
 // One sequence of one head, with its runs of queries and keys in the operands.
 struct HeadShape {
   std::vector<SequenceRun> queries, keys;
-  std::int64_t head_dim = 0, key_tokens = 0;
+  std::int64_t head_dim = 0, value_dim = 0, key_tokens = 0;
   bool causal = true;
+  double score_scale = 1;
+
+  template <class T>
+  T scale() const {
+    return static_cast<T>(score_scale) / std::sqrt(static_cast<T>(head_dim));
+  }
 
   // Calls fn(row, its position, rows, column of its statistics) for every block of queries, the last first.
   template <class Fn>
@@ -120,8 +126,8 @@ struct HeadDropout {
 template <class T>
 void forward_head(const HeadShape& shape, HeadParts<T> in, HeadView<T> out, T* lse, const HeadDropout& dropout) {
   const auto [q, k, v] = in;
-  const std::int64_t d = shape.head_dim, ld = score_ld<T>(shape.key_tokens);
-  const T scale = T(1) / std::sqrt(static_cast<T>(d));
+  const std::int64_t d = shape.head_dim, width = shape.value_dim, ld = score_ld<T>(shape.key_tokens);
+  const T scale = shape.scale<T>();
   T* scores = thread_scratch<T>(kQueryRows * ld);
   Columns keys;
   shape.for_blocks([&](std::int64_t begin, std::int64_t position, std::int64_t rows, std::int64_t column) {
@@ -150,14 +156,14 @@ void forward_head(const HeadShape& shape, HeadParts<T> in, HeadView<T> out, T* l
       inverse_sum[row] = sum == 0 ? T(0) : T(1) / sum;
     }
     for (const Columns::Piece& p : keys.pieces)
-      blas_gemm(false, false, rows, d, p.length, T(1), scores + p.col, ld, v.row(p.row), v.ld, p.col == 0 ? T(0) : T(1),
-                out.row(begin), out.ld);
-    // The output is normalised and not the scores: head_dim columns instead of seq.
+      blas_gemm(false, false, rows, width, p.length, T(1), scores + p.col, ld, v.row(p.row), v.ld,
+                p.col == 0 ? T(0) : T(1), out.row(begin), out.ld);
+    // The output is normalised and not the scores: value_dim columns instead of seq.
     for (std::int64_t row = 0; row < rows; ++row) {
       if (keys.pieces.empty())
-        std::fill_n(out.row(begin + row), d, T(0));
+        std::fill_n(out.row(begin + row), width, T(0));
       else
-        row_scale(out.row(begin + row), d, inverse_sum[row]);
+        row_scale(out.row(begin + row), width, inverse_sum[row]);
     }
   });
 }
@@ -174,8 +180,8 @@ template <class T>
 void dgrad_head(const HeadShape& shape, HeadParts<T> in, HeadView<T> out, const T* lse, HeadView<T> dout,
                 HeadParts<T> grad, bool adds_to_kv, const HeadDropout& dropout) {
   const auto [q, k, v] = in;
-  const std::int64_t d = shape.head_dim, ld = score_ld<T>(shape.key_tokens);
-  const T scale = T(1) / std::sqrt(static_cast<T>(d));
+  const std::int64_t d = shape.head_dim, width = shape.value_dim, ld = score_ld<T>(shape.key_tokens);
+  const T scale = shape.scale<T>();
   T* probabilities = thread_scratch<T>(2 * kQueryRows * ld);
   T* dscores = probabilities + kQueryRows * ld;
   // The last block of a run of queries comes first: it sees every key that any block sees, so its dK and dV overwrite
@@ -186,7 +192,7 @@ void dgrad_head(const HeadShape& shape, HeadParts<T> in, HeadView<T> out, const 
     for (const SequenceRun& run : shape.keys)
       for (std::int64_t row = run.row; row < run.row + run.length; ++row) {
         std::fill_n(grad.k.row(row), d, T(0));
-        std::fill_n(grad.v.row(row), d, T(0));
+        std::fill_n(grad.v.row(row), width, T(0));
       }
     adds = true;
   }
@@ -197,12 +203,12 @@ void dgrad_head(const HeadShape& shape, HeadParts<T> in, HeadView<T> out, const 
     for (const Columns::Piece& p : keys.pieces) {
       blas_gemm(false, true, rows, p.length, d, scale, q.row(begin), q.ld, k.row(p.row), k.ld, T(0),
                 probabilities + p.col, ld);
-      blas_gemm(false, true, rows, p.length, d, T(1), dout.row(begin), dout.ld, v.row(p.row), v.ld, T(0),
+      blas_gemm(false, true, rows, p.length, width, T(1), dout.row(begin), dout.ld, v.row(p.row), v.ld, T(0),
                 dscores + p.col, ld);
     }
     for (std::int64_t row = 0; row < rows; ++row) {
       const T shift = lse[column + row];
-      const T mean = row_dot(out.row(begin + row), dout.row(begin + row), d);
+      const T mean = row_dot(out.row(begin + row), dout.row(begin + row), width);
       for (const Columns::Piece& piece : keys.pieces) {
         T* p = probabilities + row * ld + piece.col;
         T* ds = dscores + row * ld + piece.col;
@@ -227,7 +233,7 @@ void dgrad_head(const HeadShape& shape, HeadParts<T> in, HeadView<T> out, const 
                 p.col == 0 ? T(0) : T(1), grad.q.row(begin), grad.q.ld);
       blas_gemm(true, false, p.length, d, rows, T(1), dscores + p.col, ld, q.row(begin), q.ld, beta, grad.k.row(p.row),
                 grad.k.ld);
-      blas_gemm(true, false, p.length, d, rows, T(1), probabilities + p.col, ld, dout.row(begin), dout.ld, beta,
+      blas_gemm(true, false, p.length, width, rows, T(1), probabilities + p.col, ld, dout.row(begin), dout.ld, beta,
                 grad.v.row(p.row), grad.v.ld);
     }
     if (keys.pieces.empty())
@@ -243,24 +249,30 @@ void attention(const Attention& work, std::span<const Operand> operands) {
   const std::int64_t group = work.heads / work.kv_heads;  // query heads of a kv head
   const std::size_t in = 0, out_at = work.kv_apart ? 2 : 1, gradient = out_at + 3;
   for (std::int64_t batch = 0; batch < work.batch; ++batch) {
-    HeadShape shape{runs_of(work.queries, work.seq, work.batch, batch), runs_of(work.keys, work.seq, work.batch, batch),
-                    work.head_dim, work.key_tokens(), work.causal};
+    HeadShape shape{runs_of(work.queries, work.seq, work.batch, batch),
+                    runs_of(work.keys, work.seq, work.batch, batch),
+                    work.head_dim,
+                    work.width_of_values(),
+                    work.key_tokens(),
+                    work.causal,
+                    work.score_scale};
     for (std::int64_t head = 0; head < work.heads; ++head) {
-      const std::int64_t col = head * work.head_dim, kv_col = head / group * work.head_dim;
+      const std::int64_t col = head * work.head_dim, out_col = head * shape.value_dim, kv_head = head / group;
       // Rows count from the first row of the operand. q and kv are columns of one operand, or two operands.
       const auto parts_of = [&](std::size_t at) -> HeadParts<T> {  // kv follows q, when it is separate
         const Operand& kv = operands[work.kv_apart ? at + 1 : at];
         const std::int64_t k_begin = work.kv_apart ? 0 : work.heads * work.head_dim;
-        return {head_view<T>(operands[at], 0, col), head_view<T>(kv, 0, k_begin + kv_col),
-                head_view<T>(kv, 0, k_begin + work.kv_heads * work.head_dim + kv_col)};
+        const std::int64_t v_begin = k_begin + work.kv_heads * work.head_dim;
+        return {head_view<T>(operands[at], 0, col), head_view<T>(kv, 0, k_begin + kv_head * work.head_dim),
+                head_view<T>(kv, 0, v_begin + kv_head * shape.value_dim)};
       };
-      const HeadView<T> out = head_view<T>(operands[out_at], 0, col);
+      const HeadView<T> out = head_view<T>(operands[out_at], 0, out_col);
       T* lse = row_of<T>(operands[out_at + 1], batch * work.heads + head);
       const HeadDropout dropout{mask ? &*mask : nullptr, batch, (work.first_head.value() + head) * work.seq};
       if (work.pass == Pass::forward)
         forward_head(shape, parts_of(in), out, lse, dropout);
       else
-        dgrad_head<T>(shape, parts_of(in), out, lse, head_view<T>(operands[out_at + 2], 0, col), parts_of(gradient),
+        dgrad_head<T>(shape, parts_of(in), out, lse, head_view<T>(operands[out_at + 2], 0, out_col), parts_of(gradient),
                       head % group != 0, dropout);
     }
   }
@@ -358,14 +370,14 @@ void run_kernel(const Attention& work, std::span<const Operand> operands) {
   assert(work.pass != Pass::wgrad && work.kv_heads > 0 && work.heads % work.kv_heads == 0);
   [[maybe_unused]] const bool is_forward = work.pass == Pass::forward;
   [[maybe_unused]] const std::size_t out = work.kv_apart ? 2 : 1, count = is_forward ? out + 2 : 2 * out + 3;
-  [[maybe_unused]] const std::int64_t tokens = work.batch * work.query_tokens(), hidden = work.heads * work.head_dim,
-                                      keys = work.batch * work.key_tokens(), kv = 2 * work.kv_heads * work.head_dim;
+  [[maybe_unused]] const std::int64_t tokens = work.batch * work.query_tokens(), keys = work.batch * work.key_tokens(),
+                                      hidden = work.out_cols(), kv = work.kv_cols();
   assert(operands.size() == count + (work.dropout > 0) && have_one_dtype(operands.first(count)));
-  assert(has_shape(operands[0], tokens, hidden + kv) && (!work.kv_apart || has_shape(operands[1], keys, kv)));
+  assert(has_shape(operands[0], tokens, work.qkv_cols()) && (!work.kv_apart || has_shape(operands[1], keys, kv)));
   assert(has_shape(operands[out], tokens, hidden));
   assert(has_shape(operands[out + 1], work.batch * work.heads, work.query_tokens()));
   assert(is_forward || has_shape(operands[out + 2], tokens, hidden));
-  assert(is_forward || has_shape(operands[out + 3], tokens, work.kv_apart ? hidden : hidden + kv));
+  assert(is_forward || has_shape(operands[out + 3], tokens, work.kv_apart ? hidden : work.qkv_cols()));
   assert(is_forward || !work.kv_apart || has_shape(operands[out + 4], keys, kv));
   with_compute_type(operands[0].dtype, [&](auto type) { attention<decltype(type)>(work, operands); });
 }

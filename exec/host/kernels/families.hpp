@@ -17,6 +17,7 @@ void run_kernel(const JoinQkv& work, std::span<const Operand> operands);
 void run_kernel(const AttentionProduct& work, std::span<const Operand> operands);
 void run_kernel(const Softmax& work, std::span<const Operand> operands);
 void run_kernel(const Rope& work, std::span<const Operand> operands);
+void run_kernel(const LatentHeads& work, std::span<const Operand> operands);
 void run_kernel(const LayerNorm& work, std::span<const Operand> operands);
 void run_kernel(const RmsNorm& work, std::span<const Operand> operands);
 void run_kernel(const Dropout& work, std::span<const Operand> operands);

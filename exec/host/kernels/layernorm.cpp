@@ -24,7 +24,7 @@ void forward(const LayerNorm& work, std::span<const Operand> operands) {
     Simd<T> squares = Simd<T>::Zero();
     for_simd<T>(work.cols,
                 [&](std::int64_t i, std::int64_t count) { squares += (load(x + i, count, mean) - mean).square(); });
-    const T rstd = T(1) / std::sqrt(squares.sum() * inverse_cols + static_cast<T>(kNormEpsilon));
+    const T rstd = T(1) / std::sqrt(squares.sum() * inverse_cols + static_cast<T>(work.epsilon));
     for_simd<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
       store<T>(y + i, count, (load(x + i, count) - mean) * rstd * load(gamma + i, count) + load(beta + i, count));
     });

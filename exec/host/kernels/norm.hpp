@@ -14,8 +14,6 @@ namespace stretto::host {
 // operand's rows, columns the elements of one head. Pure functions over memory of the caller; thread-safe for disjoint
 // rows.
 
-constexpr double kNormEpsilon = 1e-5;  // epsilon of GPT-2, Llama 2 and Llama 3
-
 struct RowRange {
   std::int64_t begin = 0, end = 0;
 };

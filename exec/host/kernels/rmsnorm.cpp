@@ -20,7 +20,7 @@ void forward(const RmsNorm& work, std::span<const Operand> operands) {
     T* y = row_of<T>(operands[2], row);
     Simd<T> squares = Simd<T>::Zero();
     for_simd<T>(work.cols, [&](std::int64_t i, std::int64_t count) { squares += load(x + i, count).square(); });
-    const T rrms = T(1) / std::sqrt(squares.sum() * inverse_cols + static_cast<T>(kNormEpsilon));
+    const T rrms = T(1) / std::sqrt(squares.sum() * inverse_cols + static_cast<T>(work.epsilon));
     for_simd<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
       store<T>(y + i, count, load(x + i, count) * rrms * load(gamma + i, count));
     });

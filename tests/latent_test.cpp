@@ -1,0 +1,185 @@
+// Multi-latent attention: against a reference that shares no code with it, in every layout and mode, and with what
+// stands beside it.
+#include <catch2/catch.hpp>
+#include <map>
+
+#include "model/training_flops.hpp"
+#include "tests/against_reference.hpp"
+#include "tests/message_of.hpp"
+
+namespace stretto::testing::latent_attention {
+using namespace experts;
+namespace {
+
+LatentAttention latent(std::int64_t q_lora_rank) {
+  return {.multi_latent_attention = true,
+          .q_lora_rank = q_lora_rank,
+          .kv_lora_rank = 4,
+          .qk_head_dim = 3,
+          .qk_pos_emb_head_dim = 4,
+          .v_head_dim = 5};
+}
+
+// Two layers, of which a mixture has experts in the second.
+Transformer tiny(std::int64_t q_lora_rank, bool is_mixture) {
+  Transformer model = in_llama_style({2, 8, 3, 10, 5, 9, 11, 11});
+  model.rotary_base = 100;
+  model.latent = latent(q_lora_rank);
+  model.qk_layernorm = true;
+  if (!is_mixture) return model;
+  model.experts.num_moe_experts = 6;
+  model.experts.moe_ffn_hidden_size = 6;
+  model.experts.moe_layer_freq = {0, 1};
+  model.experts.moe_shared_expert_intermediate_size = 4;
+  model.experts.moe_router_score_function = RouterScore::sigmoid;
+  return model;
+}
+
+Scenario in_layout(const Layout& layout, const std::string& mode, int kind, const std::string& precision = "fp64") {
+  Scenario scenario = layout_scenario(layout, mode, true, precision);
+  Transformer& model = scenario.model;
+  model.num_query_groups = model.num_attention_heads;
+  model.latent = latent(kind == 0 ? 5 : 0);
+  model.qk_layernorm = true;
+  if (kind == 0) model.latent.yarn = {.factor = 4, .mscale = 0.7, .mscale_all_dim = 0.9};
+  if (kind == 0 || (layout.tp > 1 && !layout.sequence_parallel)) return scenario;
+  model.experts.num_moe_experts = 6;
+  model.experts.moe_ffn_hidden_size = 12;
+  model.experts.moe_layer_freq = {2};
+  return scenario;
+}
+
+const Layout kLayouts[] = {{1, 1},           {2, 1},           {1, 2},          {1, 2, true},       {2, 3, true},
+                           {2, 1, false, 2}, {1, 2, false, 2}, {1, 2, true, 3}, {1, 1, false, 2, 3}};
+
+// A single rank's training of the same model.
+class References {
+ public:
+  const Trained& of(const Scenario& scenario) {
+    const std::pair key(scenario.model.num_layers, scenario.model.experts.any());
+    const auto known = by_model_.find(key);
+    if (known != by_model_.end()) return known->second;
+    Scenario one = layout_scenario({}, "plain", true);
+    one.model = scenario.model;
+    one.model.padded_vocab_size = one.model.vocab_size;
+    return by_model_.emplace(key, train_changed(one)).first->second;
+  }
+
+ private:
+  std::map<std::pair<std::int64_t, bool>, Trained> by_model_;
+};
+
+}  // namespace
+
+TEST_CASE("loss and every gradient of multi-latent attention are those of a reference of its own", "[latent]") {
+  for (const std::int64_t rank : {0, 5})
+    for (const bool is_mixture : {false, true})
+      for (const bool is_scaled : {false, true}) {
+        INFO("q_lora_rank " << rank << (is_mixture ? ", experts" : "") << (is_scaled ? ", yarn" : ""));
+        Transformer model = tiny(rank, is_mixture);
+        if (is_scaled)
+          model.latent.yarn = {.factor = 4,
+                               .beta_fast = 3,
+                               .beta_slow = 0.2,
+                               .mscale = 0.7,
+                               .mscale_all_dim = 0.9,
+                               .original_max_position_embeddings = 16};
+        check_against_reference(scenario_of(model, 2));
+      }
+}
+
+TEST_CASE("multi-latent attention: every layout and mode equals the single rank", "[serial][latent]") {
+  for (const int kind : {0, 1}) {
+    References references;
+    Cases cases;
+    for (const Layout& layout : kLayouts)
+      for (const OverlapMode& mode : overlap_modes()) {
+        const Scenario scenario = in_layout(layout, mode.name, kind);
+        if (!mode.applies(scenario.parallel) || !cases.takes_next()) continue;
+        INFO(layout.text() << ", " << mode.name << ", kind " << kind);
+        check_same(train_changed(scenario), references.of(scenario));
+      }
+  }
+}
+
+TEST_CASE("multi-latent attention: threads, recomputation, shards of units and mixed precision", "[serial][latent]") {
+  for (const int kind : {0, 1}) {
+    References references;
+    for (const Layout& layout : {Layout{1, 1}, Layout{1, 2, true}, Layout{2, 1, false, 2}}) {
+      const Scenario plain = in_layout(layout, "plain", kind);
+      INFO(layout.text() << ", kind " << kind);
+      check_same(train_changed(plain, true), references.of(plain));
+      for (const bool whole_layers : {false, true})
+        for (const auto granularity : {Recompute::Granularity::selective, Recompute::Granularity::full}) {
+          Scenario scenario = plain;
+          scenario.training.recompute = {granularity, Recompute::Method::uniform, 2, whole_layers};
+          scenario.training.residual_fusion = scenario.training.norm_gradient_fusion = whole_layers;
+          check_same(train_changed(scenario), references.of(scenario));
+        }
+      Scenario single = in_layout({}, "plain", kind, "bf16");
+      single.model = plain.model;
+      single.model.padded_vocab_size = single.model.vocab_size;
+      const Trained one = train_changed(single), other = train_changed(in_layout(layout, "plain", kind, "bf16"));
+      CHECK(other.losses.front() == Approx(one.losses.front()).epsilon(2e-2));
+    }
+    for (const Layout& layout : {Layout{2, 1}, Layout{2, 2, true}, Layout{2, 1, false, 2}})
+      for (const Sharding sharding : {Sharding::no_shard, Sharding::optim_grads, Sharding::optim_grads_params}) {
+        Scenario scenario = in_layout(layout, "plain", kind);
+        scenario.parallel.data_parallel_sharding_strategy = sharding;
+        scenario.overlap.fsdp_comm_overlap = sharding == Sharding::optim_grads_params;
+        INFO(name_of(sharding) << ", " << layout.text() << ", kind " << kind);
+        check_same(train_changed(scenario), references.of(scenario));
+      }
+  }
+}
+
+TEST_CASE("FLOPs of a step with multi-latent attention are those of its products", "[latent]") {
+  for (const int kind : {0, 1}) {
+    const Scenario scenario = in_layout({}, "plain", kind);
+    const Schedule schedule = build_schedule(scenario);
+    double flops = 0;
+    for (const BoundProgram& program : bind_step(schedule).programs)
+      for (std::uint32_t op = 0; op < program.ops.size(); ++op) flops += model_flops(program.work_of(op));
+    CHECK(flops ==
+          Approx(training_flops_per_sequence(scenario.model).model * double(scenario.training.global_batch_size))
+              .epsilon(1e-12));
+  }
+  // 2 · s² · heads · (192 + 128) forward without halving, three times with backward.
+  Transformer model = in_llama_style({1, 256, 4, 8, 64, 64, 16, 16});
+  model.latent.multi_latent_attention = true;
+  const Flops flops = training_flops_per_sequence(model);
+  CHECK(flops.model_full_attention - flops.model == Approx(3 * 2.0 * 64 * 64 * 4 * (192 + 128) / 2));
+}
+
+TEST_CASE("keys of multi-latent attention are checked", "[latent]") {
+  const std::string model =
+      "[model]\nnum_layers = 2\nhidden_size = 8\nnum_attention_heads = 3\nseq_length = 4\nvocab_size = 9\n"
+      "add_bias_linear = false\nposition_embedding_type = \"rope\"\n";
+  const std::string on = "multi_latent_attention = true\nqk_layernorm = true\n";
+  const auto refusal = [&](const std::string& more, const std::vector<std::string>& sets = {}) {
+    return message_of([&] { parse_scenario(model + more, "s", sets); });
+  };
+  using Catch::Matchers::Contains;
+  const Scenario read = parse_scenario(model + on + "qk_head_dim = 6\nqk_pos_emb_head_dim = 2\n", "s");
+  CHECK(read.model.layer(1).attention == AttentionKind::latent);
+  CHECK(read.model.head_dim() == 8);
+  for (const auto& [text, says] :
+       {std::pair{std::string("kv_lora_rank = 4\n"), "multi_latent_attention = true as well"},
+        {"multi_latent_attention = true\n", "qk_layernorm = true as well"},
+        {on + "kv_channels = 4\n", "in its place"},
+        {on + "num_query_groups = 1\n", "num_attention_heads 3"},
+        {on + "qk_pos_emb_head_dim = 3\n", "an even number"},
+        {on + "mscale = 0.7\n", "rotary_scaling_factor as well"},
+        {on + "use_rope_scaling = true\n", "no scaling of rotary positions"},
+        {on + "[parallel]\ncontext_parallel_size = 2\n", "not modelled yet"},
+        {on + "[training]\nrecompute_granularity = \"selective_op\"\n", "not modelled for latent vectors yet"},
+        {on + "[training]\nattention_backend = \"unfused\"\n", "one width for queries and values"},
+        {on + "[parallel]\npipeline_model_parallel_size = 2\npipeline_schedule = \"zb-h1\"\n[training]\n"
+              "global_batch_size = 4\n",
+         "not modelled for latent vectors yet"}})
+    CHECK_THAT(refusal(text), Contains(says));
+  CHECK_THAT(refusal(on, {"model.add_bias_linear=true"}), Contains("no biases"));
+  CHECK_THAT(refusal(on, {"model.position_embedding_type=learned_absolute"}), Contains("rope"));
+}
+
+}  // namespace stretto::testing::latent_attention
