@@ -250,7 +250,7 @@ void add_pipeline(const Scenario& s, Gates& gates) {
              .section = "parallel"});
 }
 
-// What a config.json of Hugging Face's asks for and the model leaves out.
+// A config.json of Hugging Face's asks for these, and the model leaves them out.
 void add_left_out(const Scenario& s, Gates& gates) {
   const std::int64_t layers = s.model.num_nextn_predict_layers;
   gates.add({.knob = "num_nextn_predict_layers",

@@ -107,7 +107,7 @@ const std::string kDeepseekV3 = R"({
   "rope_theta": 10000, "routed_scaling_factor": 2.5, "scoring_func": "sigmoid", "seq_aux": true,
   "tie_word_embeddings": false, "topk_group": 4, "topk_method": "noaux_tc", "torch_dtype": "bfloat16",
   "transformers_version": "4.33.1", "use_cache": true, "v_head_dim": 128, "vocab_size": 129280 })";
-// What DeepSeek-V2-Lite and Moonlight-16B-A3B have else.
+// DeepSeek-V2-Lite and Moonlight-16B-A3B have these besides.
 const std::string kDeepseekV2Lite = R"({
   "attention_bias": false, "aux_loss_alpha": 0.001, "first_k_dense_replace": 1, "hidden_act": "silu",
   "hidden_size": 2048, "intermediate_size": 10944, "kv_lora_rank": 512, "max_position_embeddings": 163840,
