@@ -1,6 +1,7 @@
 #include "sim/flat_program.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <limits>
 #include <map>
 #include <tuple>
@@ -90,6 +91,18 @@ struct Issue {
   std::vector<End> ends;  // [segment but the last]
 };
 
+// Returns [operation of the program] whether a call of a part of a block begins there.
+std::vector<bool> begins_of_parts(const Schedule& schedule, const BoundProgram& program) {
+  std::vector<bool> begins(program.ops.size());
+  std::size_t at = 0;
+  for (const Call& call : schedule.programs[schedule.role_of(program.coordinates)].order) {
+    if (call.count > 0 && call.count < schedule.blocks[call.block].ops.size()) begins[at] = true;
+    at += call.count;
+  }
+  assert(at == program.ops.size());
+  return begins;
+}
+
 Issue issue_of(const Schedule& schedule, const BoundProgram& program, const HostCosts& host) {
   Issue issue;
   if (host.issue.empty()) return issue;
@@ -106,8 +119,10 @@ Issue issue_of(const Schedule& schedule, const BoundProgram& program, const Host
   };
   std::map<OpId, std::uint32_t> counted;  // last instance of an operation for which the host will wait
   for (const auto& [before, on] : host.waits_before) counted[on] = 0;
+  const std::vector<bool> begins_part = host.part > 0 ? begins_of_parts(schedule, program) : std::vector<bool>();
   for (std::uint32_t i = 0; i < program.ops.size(); ++i) {
     const BoundOp& op = program.ops[i];
+    if (!begins_part.empty() && begins_part[i]) now += host.part;
     const bool is_forward = schedule.operations[op.op].phase == Phase::forward;
     const auto micro_batch = static_cast<std::size_t>(op.micro_batch);
     if (has_begun.size() <= micro_batch) has_begun.resize(micro_batch + 1);

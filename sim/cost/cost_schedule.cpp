@@ -100,6 +100,7 @@ HostCosts host_costs(const Schedule& schedule, const Framework& framework) {
                                  (is_communication(operation.work) ? framework.collective_issue_us.value : 0)));
   host.micro_batch = from_us(framework.micro_batch_us.value);
   host.step = from_us(framework.step_us.value);
+  host.part = from_us(framework.part_us.value);
   host.waits_for_messages = framework.host_waits_for_messages;
   // Megatron-LM copies the counts of rows to the host in the forward pass, and waits for them before it starts the
   // exchange (core/transformer/moe/token_dispatcher.py, cuda_sync_point "before_ep_alltoall"); the gradient's exchange
@@ -186,17 +187,6 @@ Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cl
                                             : CollectiveCost{});
   }
   return costs;
-}
-
-Picoseconds issue_time(const HostCosts& host, const BoundProgram& program) {
-  if (host.issue.empty()) return 0;
-  Picoseconds total = host.step;
-  std::int32_t micro_batches = 0;
-  for (const BoundOp& op : program.ops) {
-    total += host.issue[op.op];
-    micro_batches = std::max(micro_batches, op.micro_batch + 1);
-  }
-  return total + micro_batches * host.micro_batch;
 }
 
 }  // namespace stretto::sim

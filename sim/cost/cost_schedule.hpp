@@ -18,7 +18,4 @@ int cores_per_device(const Platform& platform, const Cluster& cluster);
 Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cluster& cluster, double core_speed = 1,
                     const Framework& framework = {});
 
-// Returns the time that a rank's process needs to issue a step, without its waits.
-Picoseconds issue_time(const HostCosts& host, const BoundProgram& program);
-
 }  // namespace stretto::sim
