@@ -27,6 +27,8 @@ const std::vector<Family>& families() {
         "cp.exchange.a2a.copy", "cp.exchange.a2a+p2p.copy"}},
       {295, 50, {"embedding"}},
       {110, 45, {"router"}},
+      {190, 70, {"ep", "ep.counts", "ep.copy"}},
+      {12, 30, {"edp", "edp.gather", "edp.copy", "edp.gather.copy"}},
       {70, 60, {"all"}},
       {48, 25, {"other"}},
   };
