@@ -13,7 +13,7 @@
 namespace stretto {
 namespace {
 
-std::string shown(bool value) { return value ? "true" : "false"; }
+std::string word_of(bool value) { return value ? "true" : "false"; }
 
 void add_gates(const Scenario& scenario, Gates& gates) {
   const Parallel& p = scenario.parallel;
@@ -46,10 +46,10 @@ void add_gates(const Scenario& scenario, Gates& gates) {
           std::to_string(p.virtual_pipeline_model_parallel_size));
   require("overlap_p2p_comm = true with several stages", kOwnGate,
           p.pipeline_model_parallel_size == 1 || scenario.overlap.overlap_p2p_comm,
-          shown(scenario.overlap.overlap_p2p_comm), "messages of two concurrent passes wait for their data alone");
+          word_of(scenario.overlap.overlap_p2p_comm), "messages of two concurrent passes wait for their data alone");
   require("no overlap of tensor or context parallelism", kOwnGate,
           (!scenario.overlap.tp_comm_overlap || p.tensor_model_parallel_size == 1) && p.context_parallel_size == 1,
-          "tp_comm_overlap = " + shown(scenario.overlap.tp_comm_overlap) +
+          "tp_comm_overlap = " + word_of(scenario.overlap.tp_comm_overlap) +
               " and context_parallel_size = " + std::to_string(p.context_parallel_size),
           "not modelled together yet");
   require("data_parallel_sharding_strategy no_shard or optim", megatron(config + "3071"), !p.shards_gradients(),
