@@ -35,7 +35,8 @@ Transformer tiny(std::int64_t q_lora_rank, bool is_mixture) {
   return model;
 }
 
-Scenario in_layout(const Layout& layout, const std::string& mode, int kind, const std::string& precision = "fp64") {
+Scenario in_latent_layout(const Layout& layout, const std::string& mode, int kind,
+                          const std::string& precision = "fp64") {
   Scenario scenario = layout_scenario(layout, mode, true, precision);
   Transformer& model = scenario.model;
   model.num_query_groups = model.num_attention_heads;
@@ -49,11 +50,11 @@ Scenario in_layout(const Layout& layout, const std::string& mode, int kind, cons
   return scenario;
 }
 
-const Layout kLayouts[] = {{1, 1},           {2, 1},           {1, 2},          {1, 2, true},       {2, 3, true},
-                           {2, 1, false, 2}, {1, 2, false, 2}, {1, 2, true, 3}, {1, 1, false, 2, 3}};
+const Layout kLatentLayouts[] = {{1, 1},           {2, 1},           {1, 2},          {1, 2, true},       {2, 3, true},
+                                 {2, 1, false, 2}, {1, 2, false, 2}, {1, 2, true, 3}, {1, 1, false, 2, 3}};
 
 // A single rank's training of the same model.
-class References {
+class LatentReferences {
  public:
   const Trained& of(const Scenario& scenario) {
     const std::pair key(scenario.model.num_layers, scenario.model.experts.any());
@@ -90,11 +91,11 @@ TEST_CASE("loss and every gradient of multi-latent attention are those of a refe
 
 TEST_CASE("multi-latent attention: every layout and mode equals the single rank", "[serial][latent]") {
   for (const int kind : {0, 1}) {
-    References references;
+    LatentReferences references;
     Cases cases;
-    for (const Layout& layout : kLayouts)
+    for (const Layout& layout : kLatentLayouts)
       for (const OverlapMode& mode : overlap_modes()) {
-        const Scenario scenario = in_layout(layout, mode.name, kind);
+        const Scenario scenario = in_latent_layout(layout, mode.name, kind);
         if (!mode.applies(scenario.parallel) || !cases.takes_next()) continue;
         INFO(layout.text() << ", " << mode.name << ", kind " << kind);
         check_same(train_changed(scenario), references.of(scenario));
@@ -104,9 +105,9 @@ TEST_CASE("multi-latent attention: every layout and mode equals the single rank"
 
 TEST_CASE("multi-latent attention: threads, recomputation, shards of units and mixed precision", "[serial][latent]") {
   for (const int kind : {0, 1}) {
-    References references;
+    LatentReferences references;
     for (const Layout& layout : {Layout{1, 1}, Layout{1, 2, true}, Layout{2, 1, false, 2}}) {
-      const Scenario plain = in_layout(layout, "plain", kind);
+      const Scenario plain = in_latent_layout(layout, "plain", kind);
       INFO(layout.text() << ", kind " << kind);
       check_same(train_changed(plain, true), references.of(plain));
       for (const bool whole_layers : {false, true})
@@ -116,15 +117,15 @@ TEST_CASE("multi-latent attention: threads, recomputation, shards of units and m
           scenario.training.residual_fusion = scenario.training.norm_gradient_fusion = whole_layers;
           check_same(train_changed(scenario), references.of(scenario));
         }
-      Scenario single = in_layout({}, "plain", kind, "bf16");
+      Scenario single = in_latent_layout({}, "plain", kind, "bf16");
       single.model = plain.model;
       single.model.padded_vocab_size = single.model.vocab_size;
-      const Trained one = train_changed(single), other = train_changed(in_layout(layout, "plain", kind, "bf16"));
+      const Trained one = train_changed(single), other = train_changed(in_latent_layout(layout, "plain", kind, "bf16"));
       CHECK(other.losses.front() == Approx(one.losses.front()).epsilon(2e-2));
     }
     for (const Layout& layout : {Layout{2, 1}, Layout{2, 2, true}, Layout{2, 1, false, 2}})
       for (const Sharding sharding : {Sharding::no_shard, Sharding::optim_grads, Sharding::optim_grads_params}) {
-        Scenario scenario = in_layout(layout, "plain", kind);
+        Scenario scenario = in_latent_layout(layout, "plain", kind);
         scenario.parallel.data_parallel_sharding_strategy = sharding;
         scenario.overlap.fsdp_comm_overlap = sharding == Sharding::optim_grads_params;
         INFO(name_of(sharding) << ", " << layout.text() << ", kind " << kind);
@@ -135,7 +136,7 @@ TEST_CASE("multi-latent attention: threads, recomputation, shards of units and m
 
 TEST_CASE("FLOPs of a step with multi-latent attention are those of its products", "[latent]") {
   for (const int kind : {0, 1}) {
-    const Scenario scenario = in_layout({}, "plain", kind);
+    const Scenario scenario = in_latent_layout({}, "plain", kind);
     const Schedule schedule = build_schedule(scenario);
     double flops = 0;
     for (const BoundProgram& program : bind_step(schedule).programs)
