@@ -169,6 +169,7 @@ TEST_CASE("experts that ranks share, and whole experts beside cut layers, equal 
     std::int64_t ep = 1;
     Sharding sharding = Sharding::optim;
     std::string order = "tp-cp-ep-dp-pp";
+    bool is_cut = false;  // tp cuts every expert
   };
   const Case cases[] = {
       {{2, 1}, 2},
@@ -188,6 +189,10 @@ TEST_CASE("experts that ranks share, and whole experts beside cut layers, equal 
       {{4, 1}, 2, Sharding::optim_grads_params},
       {{2, 2, true}, 2, Sharding::optim_grads_params},
       {{3, 1, false, 2}, 3, Sharding::optim_grads_params},
+      {{2, 2, true}, 2, Sharding::optim, "tp-cp-ep-dp-pp", true},
+      {{4, 3, true}, 2, Sharding::no_shard, "tp-cp-ep-dp-pp", true},
+      {{4, 2, true}, 2, Sharding::optim_grads_params, "tp-cp-ep-dp-pp", true},
+      {{3, 2, true, 2}, 3, Sharding::optim, "tp-cp-dp-ep-pp", true},
   };
   for (const int kind : {0, 1}) {
     References references(kind);
@@ -196,7 +201,7 @@ TEST_CASE("experts that ranks share, and whole experts beside cut layers, equal 
       for (const OverlapMode& mode : overlap_modes()) {
         Scenario scenario = in_layout(c.layout, mode.name, kind);
         scenario.parallel.expert_model_parallel_size = c.ep;
-        scenario.parallel.expert_tensor_parallel_size = 1;
+        scenario.parallel.expert_tensor_parallel_size = c.is_cut ? 0 : 1;
         scenario.parallel.data_parallel_sharding_strategy = c.sharding;
         scenario.parallel.order = c.order;
         if (scenario.parallel.replicas() * c.layout.tp % c.ep != 0) continue;

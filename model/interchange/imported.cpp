@@ -227,6 +227,22 @@ void refuse(Settings& settings, const ImportOptions& options) {
       fmt::format("{}: {} {} not modelled yet: {}", settings.name, all, is_one ? "is" : "are", listed(places)));
 }
 
+// Replaces what Stretto does not have of experts by what takes about as long, and says so.
+void approximate_experts(Settings& settings) {
+  const auto replace = [&](const char* key, const char* word, const char* by, const char* effect) {
+    const auto found = settings.values.find(key);
+    if (found == settings.values.end() || found->second != word) return;
+    found->second = by;
+    settings.approximated.push_back({std::string(key).substr(std::string(key).find('.') + 1) + " " + word, 0, effect});
+  };
+  if (settings.whole("parallel.expert_model_parallel_size", 1) > 1)
+    replace("parallel.moe_token_dispatcher_type", "allgather", "alltoall",
+            "rows go to their experts alone: a gather moves the tokens of all ranks that share experts");
+  const char* balancing = "model.moe_router_load_balancing_type";
+  replace(balancing, "sinkhorn", "none", "the kernels of its iteration are left out");
+  replace(balancing, "global_aux_loss", "aux_loss", "counts are of a micro-batch, without data parallelism's");
+}
+
 Translation scenario_of(Settings settings, const ImportOptions& options) {
   const std::map<std::string, std::string> overrides = texts_of(options.overrides);
   refuse(settings, options);
@@ -237,6 +253,7 @@ Translation scenario_of(Settings settings, const ImportOptions& options) {
              one.first.starts_with("parallel.moe_") || one.first.starts_with("parallel.expert_") ||
              one.first == "overlap.overlap_moe_expert_parallel_comm";
     });
+  approximate_experts(settings);
   find_vocabulary(settings);
   require_sizes(settings, overrides);
   find_ranks(settings, options, overrides);

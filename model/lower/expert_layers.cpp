@@ -56,7 +56,7 @@ void ExpertLayers::add_experts() {
   const std::int64_t part = w_.residual_rows();
   const Dtype wide = w_.statistics_type();
   const BlockWriter::Role statistics{.is_statistics = true}, integers{.is_mask = true};
-  mlp_.width = shape_.model.expert_size() / (shape_.experts_apart ? 1 : shape_.tp.size);
+  mlp_.width = shape_.model.expert_size() / (shape_.experts_whole ? 1 : shape_.tp.size);
   mlp_.fc1 = shape_.model.rows_of_fc1(mlp_.width);
   logits_ = kept("router.out", part, experts_, statistics);
   indices_ = kept("router.indices", part, topk_, integers);

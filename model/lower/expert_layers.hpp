@@ -79,7 +79,7 @@ class ExpertLayers {
   View weight(const char* name) const { return w_.parameter(name, Coord::layer); }
   void add_to_gradient(const std::string& name, const Work& work, std::vector<Access> read_by_it, const char* weight);
   bool cuts_tokens() const { return shape_.sequence_parallel; }
-  bool gathers() const { return cuts_tokens() && !shape_.experts_apart; }
+  bool gathers() const { return cuts_tokens() && !shape_.experts_whole; }
 
   Schedule& schedule_;
   BlockWriter& w_;

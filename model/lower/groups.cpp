@@ -29,6 +29,7 @@ void add_mesh(Schedule& schedule, const Scenario& scenario) {
     of_experts.push_back({Coord::ep, p.expert_model_parallel_size});
     const std::size_t ep = p.order.find("ep"), dp = p.order.find("dp");
     if (ep != std::string::npos && dp < ep) std::swap(of_experts[of_experts.size() - 2], of_experts.back());
+    if (p.expert_tp() > 1) of_experts.push_back({Coord::tp, p.expert_tp()});
     schedule.mesh.add_decomposition(std::move(of_experts));
   }
   const std::int64_t ranks = p.ranks();

@@ -111,7 +111,7 @@ BlockShape shape_of(const Scenario& scenario, const Groups& groups, const std::v
                                     !scenario.overlap.tp_comm_overlap;
   shape.tp = groups.tp;
   shape.sharing_tokens = groups.sharing_tokens;
-  shape.experts_apart = parallel.experts_apart();
+  shape.experts_whole = parallel.expert_tp() == 1;
   shape.ep = groups.ep;
   shape.ep_counts = groups.ep_counts;
   shape.expert_capacity = parallel.moe_expert_rank_capacity_factor;

@@ -9,8 +9,8 @@
 namespace stretto {
 
 // How tensor parallelism cuts a model over its ranks (Megatron-LM's ColumnParallelLinear, RowParallelLinear and
-// VocabParallelEmbedding; Shoeybi et al., arXiv 1909.08053). Experts that do not lie on the ranks as dense layers do
-// are whole, and a rank has a run of them (expert_model_parallel_size).
+// VocabParallelEmbedding; Shoeybi et al., arXiv 1909.08053). A rank has a run of the experts
+// (expert_model_parallel_size), whole or cut like dense MLPs (expert_tensor_parallel_size).
 
 // Returns the part of a parameter that each rank holds; all parts have one shape. Every segment divides by the ranks
 // that cut it, and the number of experts by those that share them.

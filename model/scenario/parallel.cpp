@@ -180,10 +180,9 @@ void check_ranks_of_experts(const TomlTable& table, const Transformer& model, co
     throw table.failure("expert_model_parallel_size", "expected a number that times expert_tensor_parallel_size " +
                                                           number(etp) + " divides the " + number(ranks) +
                                                           " ranks of a stage, got " + number(ep));
-  if (ep > 1 ? etp != 1 : etp != 1 && etp != tp)
-    throw table.failure("expert_tensor_parallel_size",
-                        std::string("expected 1") + (ep > 1 ? "" : " or tensor_model_parallel_size " + number(tp)) +
-                            ", got " + number(etp) + ": experts that are shared and cut are not modelled yet");
+  if (etp != 1 && etp != tp)
+    throw table.failure("expert_tensor_parallel_size", "expected 1 or tensor_model_parallel_size " + number(tp) +
+                                                           ", got " + number(etp) + ", which is not modelled yet");
   if (parallel.moe_token_dispatcher_type == TokenDispatcher::allgather && ep > 1)
     throw table.failure("moe_token_dispatcher_type",
                         "expected \"alltoall\" with expert_model_parallel_size " + number(ep) +
@@ -196,6 +195,9 @@ void check_ranks_of_experts(const TomlTable& table, const Transformer& model, co
     throw table.failure("num_distributed_optimizer_instances",
                         "expected 1 where experts have ranks of their own, got " +
                             number(parallel.num_distributed_optimizer_instances) + ", which is not modelled yet");
+  if (etp > 1 && axes_in_order(parallel).front() != Coord::tp)
+    throw table.failure("order", "expected tp first where experts that ranks share are cut, got \"" + parallel.order +
+                                     "\", which is not modelled yet");
   if (parallel.pipeline_model_parallel_size > 1 && axes_in_order(parallel).back() != Coord::pp)
     throw table.failure("order", "expected pp last where experts have ranks of their own, got \"" + parallel.order +
                                      "\", which is not modelled yet");
@@ -212,7 +214,7 @@ void check_layout(const TomlTable& table, const Transformer& model, const Parall
   divide("num_attention_heads", model.num_attention_heads);
   divide("num_query_groups", model.kv_heads());
   divide("ffn_hidden_size", model.ffn_hidden_size);
-  if (model.experts.any() && !parallel.experts_apart()) divide("moe_ffn_hidden_size", model.expert_size());
+  if (model.experts.any() && parallel.expert_tp() > 1) divide("moe_ffn_hidden_size", model.expert_size());
   divide("moe_shared_expert_intermediate_size", model.experts.moe_shared_expert_intermediate_size);
   if (model.experts.any() && tp > 1 && !parallel.sequence_parallel)
     throw table.failure("sequence_parallel", "expected true with num_moe_experts and tensor_model_parallel_size " +

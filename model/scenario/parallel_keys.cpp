@@ -53,9 +53,9 @@ std::vector<ScenarioKey> parallel_keys() {
       {.name = "expert_model_parallel_size",
        .field = [](S s) -> Field { return &s.parallel.expert_model_parallel_size; },
        .bounds = up_to(kMaxRanks),
-       .range =
-           "divides `num_moe_experts`, and with `expert_tensor_parallel_size` the ranks of a stage; above 1 "
-           "needs `expert_tensor_parallel_size = 1`, an `order` that ends in pp, and one instance of the optimizer",
+       .range = "divides `num_moe_experts`, and with `expert_tensor_parallel_size` the ranks of a stage; above 1 needs "
+                "an `order` that "
+                "ends in pp, and one instance of the optimizer",
        .meaning =
            "ranks that share the experts of every layer: each has as many, and gets the rows of their tokens from "
            "the others. They are neighbours, whatever cuts the dense layers (unless `order` has dp before ep); "
