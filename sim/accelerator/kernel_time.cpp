@@ -120,7 +120,7 @@ class KernelClock {
     return sort.in_transport && transport_of_rows() == TokenTransport::hybridep ? 0 : memory_bound_us(sort);
   }
 
-  // Of a query only the part that turns is read and written.
+  // A query is read and written only where it turns.
   double us(const LatentHeads& h) const {
     const double size = double(bytes_of(schedule_.compute_dtype)), turned = double(h.heads * h.rope);
     const double elements = double(h.up_cols() + h.rope + h.kv_cols()) + 2 * turned;
