@@ -14,8 +14,8 @@ using Json = nlohmann::json;
 constexpr std::int64_t kGpusOfNode = 8;
 
 // Flags for what Stretto always does, but Megatron-LM would do otherwise.
-constexpr const char* kAlways[] = {"--lr-decay-style cosine", "--optimizer adam", "--tokenizer-type NullTokenizer",
-                                   "--mock-data"};
+constexpr const char* kAlways[] = {"--lr-decay-style cosine", "--optimizer adam", "--norm-epsilon 1e-5",
+                                   "--tokenizer-type NullTokenizer", "--mock-data"};
 
 std::string text_of(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
@@ -163,7 +163,9 @@ Translation to_megatron(const Scenario& scenario) {
     line("--megatron-fsdp-main-grads-dtype fp32");
   if (!parallel.shards_gradients() && is_interleaved && scenario.overlap.overlap_param_gather_with_optimizer_step)
     line("--ckpt-format torch");
-  for (const char* always : kAlways) line(always);
+  const bool has_epsilon = scenario.model.norm_epsilon != Transformer{}.norm_epsilon;  // its row has written it
+  for (const std::string_view always : kAlways)
+    if (!has_epsilon || !always.starts_with("--norm-epsilon")) line(std::string(always));
   result.text += "\n";
   for (std::string& note : left_out(scenario, "Megatron-LM", [&](const MegatronRow& row) {
          // batch_p2p_comm is the contrary of overlap_p2p_comm in Megatron-LM; torchrun has the ranks, and the

@@ -16,9 +16,9 @@ BlockWriter::BlockWriter(Schedule& schedule, const BlockShape& shape, const Para
       slot_(Coord::slot) {
   const Transformer& model = shape.model;
   const std::int64_t latent = model.latent.any() ? std::max(model.latent.q_lora_rank, model.latent.kv_lora_rank) : 0,
-                     widest = std::max(model.hidden_size, latent);
-  if (shape.sequence_parallel) gathered_ = d_gathered_ = workspace("gathered", tokens(), widest);
-  if (shape.sequence_parallel && shape.pairs_passes) d_gathered_ = workspace("d_gathered", tokens(), widest);
+                     width = std::max(model.hidden_size, latent);
+  if (shape.sequence_parallel) gathered_ = d_gathered_ = workspace("gathered", tokens(), width);
+  if (shape.sequence_parallel && shape.pairs_passes) d_gathered_ = workspace("d_gathered", tokens(), width);
   if (model.hidden_dropout > 0 || model.attention_dropout > 0) add_dropout_keys();
 }
 

@@ -395,6 +395,7 @@ std::vector<ScenarioKey> model_keys() {
        .megatron = {"--norm-epsilon"},
        .gpt2 = {"layer_norm_epsilon", false},
        .llama = {"rms_norm_eps", false},
+       .acts = [](CS s) { return s.model.norm_epsilon != Transformer{}.norm_epsilon; },
        .record = Record::identity_since,
        .drawn = {1e-5, 1e-6}},
       {.name = "swiglu",

@@ -697,11 +697,11 @@ struct PointToPoint {
   bool operator==(const PointToPoint&) const = default;
 };
 
-using Work = std::variant<Gemm, Attention, AttentionProduct, Softmax, AttentionMerge, SplitHeads, PackKv, JoinQkv, Rope,
-                          LatentHeads, LayerNorm, RmsNorm, Elementwise, Dropout, Route, BalanceLoss, SortTokens,
-                          Permute, CountRows, SortByExpert, GroupedGemm, WeightedActivation, GateRows, Embedding,
-                          CrossEntropy, VocabStats, Fill, Cast, ScaledCast, LocalReduce, SumSquares, AdamW, Collective,
-                          PointToPoint>;
+using Work =
+    std::variant<Gemm, Attention, AttentionProduct, Softmax, AttentionMerge, SplitHeads, PackKv, JoinQkv, Rope,
+                 LatentHeads, LayerNorm, RmsNorm, Elementwise, Dropout, Route, BalanceLoss, SortTokens, Permute,
+                 CountRows, SortByExpert, GroupedGemm, WeightedActivation, GateRows, Embedding, CrossEntropy,
+                 VocabStats, Fill, Cast, ScaledCast, LocalReduce, SumSquares, AdamW, Collective, PointToPoint>;
 
 // A work of the router or of experts.
 template <class W>
