@@ -13,6 +13,7 @@
 #include "base/toml.hpp"
 #include "base/utf8.hpp"
 #include "base/values_of.hpp"
+#include "model/schedule/parcel.hpp"
 #include "sim/accelerator/measured_time.hpp"
 
 namespace stretto::calibrate {
@@ -47,7 +48,7 @@ ImportFile parse_import(const std::string& text) {
   file.op = said.substr(0, at);
   file.path = text.substr(equals + 1);
   std::vector<std::string> ops;
-  for (const CollectiveKind kind : values_of<CollectiveKind>()) ops.push_back(name_of(kind));
+  for (const CollectiveKind kind : kinds_of_equal_slices()) ops.push_back(name_of(kind));
   if (!file.op.empty() && !is_one_of(file.op, {ops[0], ops[1], ops[2]})) {
     std::error_code ignored;
     if (std::filesystem::exists(text, ignored)) return {text, "", 0, 0};  // a file name with a "="

@@ -4,6 +4,7 @@
 #include "calibrate/probes/run.hpp"
 #include "model/lower/builder.hpp"
 #include "model/ring.hpp"
+#include "model/schedule/parcel.hpp"
 #include "sim/cost/features.hpp"
 
 namespace stretto::calibrate {
@@ -70,7 +71,7 @@ std::vector<Sample> probe_collectives(const Machine& machine, int cores, double 
   std::vector<Sample> samples;
   for (const std::int64_t members : {2, 4}) {
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f64}) {
-      for (const CollectiveKind kind : values_of<CollectiveKind>()) {
+      for (const CollectiveKind kind : kinds_of_equal_slices()) {
         // In f32 training f64 is used in all-reduces of scalars, bf16 in reduce-scatters of gradients.
         const bool gathers = kind == CollectiveKind::all_gather, sums_all = kind == CollectiveKind::all_reduce;
         if (dtype == Dtype::f64 && !sums_all) continue;

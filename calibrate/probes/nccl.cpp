@@ -5,6 +5,7 @@
 #include "base/values_of.hpp"
 #include "calibrate/probes/gpu.hpp"
 #include "model/lower/builder.hpp"
+#include "model/schedule/parcel.hpp"
 #include "sim/cost/features.hpp"
 
 namespace stretto::calibrate {
@@ -82,7 +83,7 @@ std::vector<Sample> probe_nccl(const Machine& machine, const GpuSizes& sizes, st
   std::vector<Sample> samples;
   std::vector<std::optional<int>> channels = {std::nullopt};
   channels.insert(channels.end(), sizes.ctas.begin(), sizes.ctas.end());
-  const auto collectives = values_of<CollectiveKind>();
+  const auto collectives = kinds_of_equal_slices();
   std::vector<std::optional<CollectiveKind>> kinds(collectives.begin(), collectives.end());
   kinds.push_back(std::nullopt);
   for (std::int64_t members = 2; members <= ranks; ++members) {

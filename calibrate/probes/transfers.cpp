@@ -7,6 +7,7 @@
 #include "calibrate/notebook.hpp"
 #include "calibrate/probes/gpu.hpp"
 #include "model/lower/builder.hpp"
+#include "model/schedule/parcel.hpp"
 #include "sim/cost/features.hpp"
 
 namespace stretto::calibrate {
@@ -252,7 +253,7 @@ std::vector<Sample> probe_moves(const Machine& machine, const GpuSizes& sizes, d
   std::vector<Sample> samples;
   for (const std::int64_t members : sizes.members)
     for (const Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::f64})
-      for (const CollectiveKind kind : values_of<CollectiveKind>()) {
+      for (const CollectiveKind kind : kinds_of_equal_slices()) {
         // In f64 only a few numbers are sent, in all-reduces.
         if (dtype == Dtype::f64 && kind != CollectiveKind::all_reduce) continue;
         const auto small = sizes.elements.begin() + std::min<std::ptrdiff_t>(2, std::ssize(sizes.elements));

@@ -220,6 +220,7 @@ TEST_CASE("DeepSeek's weights by Hugging Face's names", "[weights]") {
     Transformer model = llama();
     model.num_query_groups = model.num_attention_heads;
     model.qk_layernorm = true;
+    model.padded_vocab_size = model.vocab_size;
     model.latent = {true, rank, 4, 3, 2, 5};
     model.experts.num_moe_experts = 3;
     model.experts.moe_ffn_hidden_size = model.experts.moe_shared_expert_intermediate_size = 7;

@@ -250,17 +250,6 @@ void add_pipeline(const Scenario& s, Gates& gates) {
              .section = "parallel"});
 }
 
-// A config.json of Hugging Face's asks for these, and the model leaves them out.
-void add_left_out(const Scenario& s, Gates& gates) {
-  const std::int64_t layers = s.model.num_nextn_predict_layers;
-  gates.add({.knob = "num_nextn_predict_layers",
-             .needs = "multi-token prediction, which is not modelled",
-             .source = kOwnGate,
-             .asked = layers > 0,
-             .open = false,
-             .why = "the " + std::to_string(layers) + " layers of multi-token prediction of hf_config are left out"});
-}
-
 }  // namespace
 
 Gates gates_of(const Scenario& s) {
@@ -271,7 +260,6 @@ Gates gates_of(const Scenario& s) {
   add_fusions(s, gates);
   add_communicators(s, gates);
   add_pipeline(s, gates);
-  add_left_out(s, gates);
   return gates;
 }
 

@@ -68,6 +68,9 @@ Schedule build_schedule(const Scenario& scenario, std::int64_t free_bytes) {
   Lowered lowered = lower_plain(scenario);
   const Gates gates = gates_of(scenario);
   lowered.schedule.notes = gates.notes(scenario.by_profile);
+  if (const std::int64_t layers = scenario.model.num_nextn_predict_layers; layers > 0)
+    lowered.schedule.notes.push_back("num_nextn_predict_layers is " + std::to_string(layers) +
+                                     ": multi-token prediction is not modelled, and its layers are left out");
   Overlap acting = scenario.overlap;
   for (const OverlapMode& mode : overlap_modes())
     if (!gates.acts(mode.knob)) turn_off(acting, mode);

@@ -1,7 +1,9 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
+#include "base/values_of.hpp"
 #include "model/schedule/work.hpp"
 
 namespace stretto {
@@ -30,6 +32,14 @@ inline Parcel parcel_of(const CollectiveRule& rule, int phase, std::int64_t elem
   const std::int64_t source = begin(moves.source, 0);
   return {(moves.from_result ? rule.gets_shard : rule.gives_shard) ? 0 : source,
           rule.gets_shard ? 0 : begin(moves.target, 0), begin(moves.source, 1) - source};
+}
+
+// Returns the kinds whose members give and get as much as every other.
+inline std::vector<CollectiveKind> kinds_of_equal_slices() {
+  std::vector<CollectiveKind> kinds;
+  for (const CollectiveKind kind : values_of<CollectiveKind>())
+    if (!rule_of(kind).by_rows) kinds.push_back(kind);
+  return kinds;
 }
 
 // Returns the rows that a member gives to another in a dispatch or a combine, in elements. `offsets` are those of

@@ -9,6 +9,7 @@
 #include "base/csv.hpp"
 #include "base/error.hpp"
 #include "base/values_of.hpp"
+#include "model/schedule/parcel.hpp"
 #include "sim/accelerator/measured_time.hpp"
 
 namespace stretto::sim {
@@ -46,7 +47,7 @@ double ring_share(CollectiveKind kind, std::int64_t gpus) {
 }
 
 std::optional<CollectiveKind> collective_named(std::string_view name) {
-  for (const CollectiveKind kind : values_of<CollectiveKind>())
+  for (const CollectiveKind kind : kinds_of_equal_slices())
     if (name == name_of(kind)) return kind;
   if (name == "alltoall") return CollectiveKind::all_to_all;  // nccl-tests' spelling
   return std::nullopt;

@@ -5,6 +5,7 @@
 #include "base/data_folder.hpp"
 #include "base/values_of.hpp"
 #include "model/lower/builder.hpp"
+#include "model/schedule/parcel.hpp"
 #include "sim/platform.hpp"
 #include "tests/message_of.hpp"
 
@@ -223,7 +224,7 @@ TEST_CASE("platforms that ship can be read, and every number has a source", "[si
     const Accelerator& a = *platform.accelerator;
     CHECK(platform.name == name);
     CHECK_FALSE(a.gemms.empty());
-    for (const CollectiveKind kind : values_of<CollectiveKind>()) CHECK(a.collectives.has(kind));
+    for (const CollectiveKind kind : kinds_of_equal_slices()) CHECK(a.collectives.has(kind));
     for (const Quantity* q : {&a.peak_TFLOPs, &a.hbm_GBps, &a.gemm_sustained, &a.hbm_share, &a.kernel_us, &a.bmm_share,
                               &a.collective_in_step_us, &a.nvlink.GBps, &a.network.GBps, &a.network_share}) {
       CHECK_FALSE(q->source.origin.empty());

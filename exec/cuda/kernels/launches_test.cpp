@@ -9,6 +9,7 @@
 
 #include "base/values_of.hpp"
 #include "exec/cuda/kernels/share.hpp"
+#include "model/schedule/parcel.hpp"
 #include "tests/kernel_operands.hpp"
 
 namespace stretto::cuda {
@@ -59,7 +60,7 @@ TEST_CASE("GEMMs of cuBLAS agree with the host's, with every epilogue that it ha
 #if !defined(STRETTO_ON_GPU)  // the executor's tests on a GPU cover these
 TEST_CASE("shares of collectives on the device are those of the host", "[cuda]") {
   const Pace pace{3, 0};
-  for (const CollectiveKind kind : values_of<CollectiveKind>()) {
+  for (const CollectiveKind kind : kinds_of_equal_slices()) {
     const CollectiveRule rule = rule_of(kind);
     for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::e4m3}) {
       if (dtype == Dtype::e4m3 && rule.reduces()) continue;  // bytes are only moved
