@@ -238,7 +238,17 @@ void approximate_experts(Settings& settings) {
   if (settings.whole("parallel.expert_model_parallel_size", 1) > 1)
     replace("parallel.moe_token_dispatcher_type", "allgather", "alltoall",
             "rows go to their experts alone: a gather moves the tokens of all ranks that share experts");
+  // Sigmoids are scores by themselves; and Sinkhorn's iteration gives one chosen expert a probability, as the softmax
+  // over all experts does.
+  const auto is = [&](const char* key, const char* word) {
+    const auto found = settings.values.find(key);
+    return found != settings.values.end() && found->second == word;
+  };
   const char* balancing = "model.moe_router_load_balancing_type";
+  if (is("model.moe_router_score_function", "sigmoid"))
+    settings.values.erase("model.moe_router_pre_softmax");
+  else if (is(balancing, "sinkhorn") && settings.whole("model.moe_router_topk", 2) == 1)
+    settings.values["model.moe_router_pre_softmax"] = true;
   replace(balancing, "sinkhorn", "none", "the kernels of its iteration are left out");
   replace(balancing, "global_aux_loss", "aux_loss", "counts are of a micro-batch, without data parallelism's");
 }
