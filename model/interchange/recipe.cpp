@@ -524,7 +524,7 @@ CommandLine command_line_of_test(const Yaml& yaml, const std::string& name) {
       std::string text = one.is_string() ? one.get<std::string>() : one.dump();
       std::replace_if(
           text.begin(), text.end(), [](char c) { return c == '[' || c == ']' || c == ','; }, ' ');
-      if (!one.is_string() || flag.name == "--pipeline-model-parallel-layout")
+      if (!one.is_string() || flag.name == "--pipeline-model-parallel-layout" || flag.name == "--moe-layer-freq")
         return flag.values.push_back(one.is_string() ? one.get<std::string>() : one.dump());
       for (std::size_t at = 0; (at = text.find_first_not_of(' ', at)) != std::string::npos;) {
         const std::size_t end = std::min(text.find(' ', at), text.size());
