@@ -121,7 +121,7 @@ class ProgramTest(unittest.TestCase):
 
     def run_program(self, *arguments, **options):
         process = self.start(*arguments, **options)
-        process.out, process.err = process.communicate(timeout=300)
+        process.out, process.err = process.communicate(timeout=900)
         return process
 
     def ok(self, *arguments, **options):
