@@ -269,6 +269,9 @@ Translation scenario_of(Settings settings, const ImportOptions& options) {
              one.first == "overlap.overlap_moe_expert_parallel_comm";
     });
   approximate_experts(settings);
+  // Latent attention has widths of its own, and Megatron-LM does not read this one then.
+  if (const Json* latent = settings.find("model.multi_latent_attention"); latent != nullptr && *latent == true)
+    settings.values.erase("model.kv_channels");
   find_vocabulary(settings);
   require_sizes(settings, overrides);
   find_ranks(settings, options, overrides);
