@@ -5,7 +5,8 @@
 namespace stretto {
 namespace {
 
-constexpr Verdict kNo = Verdict::without_effect, kNear = Verdict::approximated, kRefused = Verdict::refused;
+constexpr FlagVerdict kNo = FlagVerdict::without_effect, kNear = FlagVerdict::approximated,
+                      kRefused = FlagVerdict::refused;
 constexpr std::string_view kOff = "0|None|none|null|false|False";
 
 std::vector<FlagRule> make_rules() {

@@ -8,14 +8,14 @@ namespace stretto {
 // The effect of a Megatron-LM flag on a predicted step, for flags that are no key of a scenario (megatron.hpp has
 // those). The flags are those of megatron/training/arguments.py and the configurations that it makes flags of, at
 // d98e8a64 (August 2026), and of releases back to 2021.
-enum class Verdict {
+enum class FlagVerdict {
   without_effect,  // files, logs, checks, the course of training
   approximated,    // the step is predicted as if the flag were absent; `says` names the effect that is left out
   refused,         // a prediction without the flag would be meaningless; `says` names the missing model: "experts"
 };
 struct FlagRule {
   std::string_view flag;  // a flag that ends in '-' stands for all flags with this beginning and no rule of their own
-  Verdict verdict;
+  FlagVerdict verdict;
   std::string_view says = "";
   std::string_view neutral = "";  // values without effect, between bars: "0|None"
 };

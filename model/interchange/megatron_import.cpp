@@ -40,7 +40,7 @@ class Import {
     // Flags that are not modelled at all are reported first.
     for (const auto& [name, flag] : given_)
       if (const FlagRule* rule = rule_of(name);
-          rule != nullptr && rule->verdict == Verdict::refused && !is_neutral(*rule, flag->values))
+          rule != nullptr && rule->verdict == FlagVerdict::refused && !is_neutral(*rule, flag->values))
         settings_.refused.emplace(std::string(rule->says), judged(*flag, ""));
     refuse(settings_, options_);
     // The last of equal flags counts, as in argparse.
@@ -126,9 +126,9 @@ class Import {
   }
 
   void judge(const Flag& flag, const FlagRule& rule) {
-    if (rule.verdict == Verdict::without_effect || is_neutral(rule, flag.values))
+    if (rule.verdict == FlagVerdict::without_effect || is_neutral(rule, flag.values))
       return settings_.ignored.push_back(flag.name);
-    if (rule.verdict == Verdict::approximated) return near(flag, rule.says);
+    if (rule.verdict == FlagVerdict::approximated) return near(flag, rule.says);
   }
 
   // Reports a flag without a rule. A misspelling would silently change the step; a flag of the user's own program would

@@ -287,7 +287,7 @@ TEST_CASE("every flag of Megatron-LM is judged", "[megatron]") {
       CHECK_THAT(note, !Contains("known here"));
   }
   CHECK(count > 800);
-  for (const FlagRule& rule : flag_rules()) CHECK((rule.verdict == Verdict::without_effect) == rule.says.empty());
+  for (const FlagRule& rule : flag_rules()) CHECK((rule.verdict == FlagVerdict::without_effect) == rule.says.empty());
 }
 
 TEST_CASE("what Megatron-LM has no flag for is said", "[megatron]") {
