@@ -8,9 +8,10 @@
 #include <vector>
 
 #include "base/rope_scaling.hpp"
-#include "base/router_score.hpp"
+#include "model/schedule/expert_work.hpp"
 #include "model/schedule/expr.hpp"
 #include "model/schedule/fields.hpp"
+#include "model/schedule/pass.hpp"
 #include "model/schedule/sequence_parts.hpp"
 
 namespace stretto {
@@ -59,10 +60,6 @@ struct Gemm {
   bool operator==(const Gemm&) const = default;
 };
 const char* name_of(GemmEpilogue epilogue);  // "none", "gelu", …
-
-// The pass of an operation. `backward`, which only norms have, is dgrad and wgrad in one operation.
-enum class Pass : std::uint8_t { forward, dgrad, wgrad, backward };
-const char* name_of(Pass pass);  // "forward", …
 
 // Dropout (Srivastava et al., JMLR 2014) of probability p multiplies each element by 0 or by 1 / (1 − p). The choice is
 // a pure function of (key, site, sample, row, column), all of them places in the whole model: neither the layout nor
@@ -393,150 +390,6 @@ struct VocabStats {
   static constexpr const char* kKind = "vocab_stats";
   static constexpr std::array kFields = {"rows", "cols", "classes", "first_class"};
   bool operator==(const VocabStats&) const = default;
-};
-
-// ---- experts (model/experts.hpp) ----
-//
-// T tokens go through topk of E experts each: T·topk rows, whatever the router says, sorted by expert. How many each
-// expert has is in a tensor, which kernels read, so that no size depends on it.
-
-// The router: which experts each row goes through, in ascending order, and the probability of each. Of equal scores the
-// first expert's counts more. With z_scale the gradient has that of z_scale · Σ (log Σ exp logits)² as well.
-// forward: logits[rows,experts] R, indices[rows,topk] i32 W, probabilities[rows,topk] W.
-// dgrad:   logits R, indices R, dprobabilities[rows,topk] R, dlogits[rows,experts] W.
-struct Route {
-  Pass pass = Pass::forward;
-  std::int64_t rows = 0, experts = 0, topk = 0;
-  RouterScore score = RouterScore::softmax;
-  bool pre_softmax = false;
-  double scaling = 1;
-  std::int64_t groups = 0, group_topk = 0;
-  double z_scale = 0;
-
-  static constexpr const char* kKind = "route";
-  static constexpr std::array kFields = {"pass",        "rows",    "experts", "topk",       "score",
-                                         "pre_softmax", "scaling", "groups",  "group_topk", "z_scale"};
-  bool operator==(const Route&) const = default;
-};
-
-// The loss scale · Σ p[t,e] · counts[of t,e] over tokens and experts, which keeps loads alike: p is the softmax over
-// all experts, or sigmoids divided by their sum, and counts are tokens that have an expert among their topk by p.
-// Counts are of each of `sequences`, or with 1 of all rows. Which sequence a row is of says its place, first_row + row,
-// among tokens of which `parts` are here. forward: logits[rows,experts] R, counts[sequences,experts] W. dgrad:   logits
-// R, counts R, dlogits[rows,experts] A.
-struct BalanceLoss {
-  Pass pass = Pass::forward;
-  std::int64_t rows = 0, experts = 0, topk = 0;
-  RouterScore score = RouterScore::softmax;
-  std::int64_t sequences = 1, seq = 0;
-  Expr first_row = 0;
-  SequenceParts parts = {};
-  double scale = 0;
-
-  static constexpr const char* kKind = "balance_loss";
-  static constexpr std::array kFields = {"pass",      "rows", "experts",   "topk",  "score",
-                                         "sequences", "seq",  "first_row", "parts", "scale"};
-  bool operator==(const BalanceLoss&) const = default;
-};
-
-// Where the topk copies of each row go when all are sorted by expert, and for one expert by row.
-// indices[rows,topk] i32 R, offsets[1,experts + 1] i32 W (the first row of each expert, then all), positions[rows,topk]
-// i32 W.
-struct SortTokens {
-  std::int64_t rows = 0, topk = 0, experts = 0;
-
-  static constexpr const char* kKind = "sort_tokens";
-  static constexpr std::array kFields = {"rows", "topk", "experts"};
-  bool operator==(const SortTokens&) const = default;
-};
-
-// Copies of tokens to sorted rows, or with `apart` something that each copy has of its own.
-// forward: positions[tokens,copies] i32 R, x[tokens,cols] R (apart: [tokens,copies·cols]), rows[tokens·copies,cols] W.
-// backward, the way back: positions R, rows R, x W|A. Copies of a token are added up, in order.
-struct Permute {
-  Pass pass = Pass::forward;
-  std::int64_t tokens = 0, copies = 0, cols = 0;
-  bool apart = false;
-  bool in_transport = false;  // on GPUs the kernel that exchanges rows does this too (TokenTransport)
-
-  std::int64_t x_cols() const { return apart ? copies * cols : cols; }
-  static constexpr const char* kKind = "permute";
-  static constexpr std::array kFields = {"pass", "tokens", "copies", "cols", "apart", "in_transport"};
-  bool operator==(const Permute&) const = default;
-};
-
-// The rows that a rank's experts get from all ranks that share the experts: the first of each of its `local` experts'
-// rows, from expert `first` on, when all are sorted by expert, and then all of them, which must be at most `capacity`.
-// all[ranks,experts + 1] i32 R: each rank's offsets. offsets[1,local + 1] i32 W.
-struct CountRows {
-  std::int64_t ranks = 0, experts = 0, local = 0, capacity = 0;
-  Expr first = 0;
-
-  static constexpr const char* kKind = "count_rows";
-  static constexpr std::array kFields = {"ranks", "experts", "local", "capacity", "first"};
-  bool operator==(const CountRows&) const = default;
-};
-
-// Sorts the rows that have come, which lie by rank and then by expert, by expert and then by rank. `rows` come when all
-// experts have equally many, and there is room for `capacity`.
-// forward: all[ranks,experts + 1] i32 R, received[capacity,cols] R, sorted[capacity,cols] W.
-// backward, the way back: all R, sorted R, received W.
-struct SortByExpert {
-  Pass pass = Pass::forward;
-  std::int64_t ranks = 0, experts = 0, local = 0, rows = 0, capacity = 0, cols = 0;
-  Expr first = 0;
-  bool in_transport = false;  // as in Permute
-
-  static constexpr const char* kKind = "sort_by_expert";
-  static constexpr std::array kFields = {"pass",     "ranks", "experts", "local",       "rows",
-                                         "capacity", "cols",  "first",   "in_transport"};
-  bool operator==(const SortByExpert&) const = default;
-};
-
-// A product for each group of rows with a weight of its own, [n,k], one below the other. Rows of group g are
-// [offsets[g], offsets[g + 1]). Where the number of rows depends on data, `rows` are those of equal groups, and
-// matrices have room for `capacity`. forward: x[rows,k] R, weights[groups·n,k] R, offsets[1,groups + 1] i32 R,
-// y[rows,n] W.   y = x · Wᵀ dgrad:   dy[rows,n] R, weights R, offsets R, dx[rows,k] W.                               dx
-// = dy · W wgrad:   dy R, x R, offsets R, dweights[groups·n,k] A.                                   dW += dyᵀ · x
-struct GroupedGemm {
-  Pass pass = Pass::forward;
-  std::int64_t groups = 0, rows = 0, n = 0, k = 0;
-  std::int64_t capacity = 0;  // 0: rows
-
-  std::int64_t matrix_rows() const { return capacity > 0 ? capacity : rows; }
-  static constexpr const char* kKind = "grouped_gemm";
-  static constexpr std::array kFields = {"pass", "groups", "rows", "n", "k", "capacity"};
-  bool operator==(const GroupedGemm&) const = default;
-};
-
-// An expert's activation times the probability of its row: SwiGLU of [gate, up] when `gated`, else GELU. With
-// `capacity`, as in GroupedGemm, the first operand is offsets[1,groups + 1] i32, whose last says how many rows there
-// are.
-// forward: (offsets R), x[rows,in_cols()] R, p[rows,1] R, y[rows,cols] W.
-// dgrad:   (offsets R), dy R, x R, p R, dx W, dp[rows,1] W.
-struct WeightedActivation {
-  Pass pass = Pass::forward;
-  std::int64_t rows = 0, cols = 0;
-  bool gated = true;
-  std::int64_t groups = 0, capacity = 0;
-
-  std::int64_t matrix_rows() const { return capacity > 0 ? capacity : rows; }
-  std::int64_t in_cols() const { return gated ? 2 * cols : cols; }
-  static constexpr const char* kKind = "weighted_activation";
-  static constexpr std::array kFields = {"pass", "rows", "cols", "gated", "groups", "capacity"};
-  bool operator==(const WeightedActivation&) const = default;
-};
-
-// Rows times the sigmoid of a number each: the gate of a shared expert.
-// forward: x[rows,cols] R, logit[rows,1] R, y W.
-// dgrad:   dy R, x R, logit R, dx W, dlogit[rows,1] W.
-struct GateRows {
-  Pass pass = Pass::forward;
-  std::int64_t rows = 0, cols = 0;
-
-  static constexpr const char* kKind = "gate_rows";
-  static constexpr std::array kFields = {"pass", "rows", "cols"};
-  bool operator==(const GateRows&) const = default;
 };
 
 // ---- of all models ----
