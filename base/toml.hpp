@@ -15,16 +15,16 @@
 
 namespace stretto {
 
-// A located reader of TOML 1.0 files, on top of toml11. It reads the files that people write (scenarios, platforms):
+// A located reader of TOML 1.0 files, on top of toml++. It reads the files that people write (scenarios, platforms):
 // the caller asks for every key that exists, then calls finish(), which reports a key that nobody asked for as unknown.
 //
 // Every failure is an Error(input) of one line:
 //   file:line: [section] key: expected …, got …; did you mean "…"?
 //   --set section.key: expected …, got …                                  (the value came from an override)
 
-// Bounds that protect the parser from hostile files, because toml11 recurses and copies.
+// Bounds that protect the parser from hostile files: it recurses into nested values, and so does what frees them.
 constexpr std::size_t kTomlMaxBytes = 1 << 20;
-constexpr std::size_t kTomlMaxLineBytes = 1 << 12;  // toml11 walks back to the line start at every value
+constexpr std::size_t kTomlMaxLineBytes = 1 << 12;  // bounds the dots of a key before it is parsed
 constexpr int kTomlMaxBrackets = 16;                // arrays and inline tables inside each other
 constexpr int kTomlMaxDots = 8;                     // in one key
 

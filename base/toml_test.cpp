@@ -104,9 +104,10 @@ TEST_CASE("syntax errors are one line", "[toml]") {
         "false)");
   CHECK(parse_message("a = gpt2\n").find("a string needs quotes") != std::string::npos);
   CHECK(parse_message("a = 1\r\na = 2\r\n") ==
-        "f.toml:2: expected valid TOML, got \"a = 2\": value (\"a\") already exists");
-  CHECK(parse_message("[m\n").rfind("f.toml:1: expected valid TOML", 0) == 0);
-  CHECK(parse_message("a = \"x").rfind("f.toml:1: expected valid TOML", 0) == 0);
+        "f.toml:2: expected valid TOML, got \"a = 2\": key-value pair: cannot redefine existing integer 'a'");
+  CHECK(parse_message("[m\n") == "f.toml:1: expected valid TOML, got \"[m\": table header: expected ']', saw '\\n'");
+  CHECK(parse_message("a = \"x") == "f.toml:1: expected valid TOML, got \"a = \"x\": string: encountered end-of-file");
+  CHECK(parse_message("a = True\n").find("expected 'true', saw 'T'") != std::string::npos);
   CHECK(parse_message("a = 2024-01-02\n") ==
         "f.toml:1: expected a boolean, number, string, array or table, got a date or time");
 }
@@ -114,10 +115,14 @@ TEST_CASE("syntax errors are one line", "[toml]") {
 TEST_CASE("numbers that do not fit are refused, not clamped", "[toml]") {
   CHECK(parse_message("a = 9223372036854775807\nb = -9223372036854775808\nc = 0b11\nd = 0o17\ne = 1e308\n").empty());
   CHECK(parse_message("a = 9223372036854775808") ==
-        "f.toml:1: expected an integer of at most 64 bits, got \"9223372036854775808\"");
-  CHECK(parse_message("\na = 0xFFFFFFFFFFFFFFFFF").rfind("f.toml:2: expected an integer of at most 64 bits", 0) == 0);
-  CHECK(parse_message("a = 0b" + std::string(64, '1')).find("at most 62 digits") != std::string::npos);
-  for (const char* text : {"a = 1e999", "a = [1.0, nan]", "a = -inf", "a = {b = inf}"})
+        "f.toml:1: expected valid TOML, got \"a = 9223372036854775808\": decimal integer: '9223372036854775808' is not "
+        "representable in 64 bits");
+  for (const std::string& text : {std::string("\na = 0xFFFFFFFFFFFFFFFFF"), "\na = 0b" + std::string(64, '1')}) {
+    CHECK(parse_message(text).rfind("f.toml:2: expected valid TOML", 0) == 0);
+    CHECK(parse_message(text).find("not representable in 64 bits") != std::string::npos);
+  }
+  CHECK(parse_message("a = 1e999").find("'1e999' could not be interpreted as a value") != std::string::npos);
+  for (const char* text : {"a = [1.0, nan]", "a = -inf", "a = {b = inf}"})
     CHECK(parse_message(text).find("expected a finite number") != std::string::npos);
 }
 
@@ -133,12 +138,12 @@ TEST_CASE("hostile text is refused before it is parsed", "[toml]") {
                       "a = 1\n")
             .empty());
   CHECK(parse_message("a = " + std::string(200000, '[')).find("lines of at most") != std::string::npos);
-  CHECK(parse_message("a = " + std::string(1000, '[')).find("16 nested brackets") != std::string::npos);
+  CHECK(parse_message("a = " + std::string(1000, '[')).find("more than 16 nested brackets") != std::string::npos);
   CHECK(parse_message("a = '[[[[[[[[[[[[[[[[[[[[[' # [[[[[[[[[[[[[[[[[[[[[[\n").empty());
   std::string dotted = "a";
   for (int i = 0; i < 1000; ++i) dotted += ".a";
-  CHECK(parse_message(dotted + " = 1").find("8 dots") != std::string::npos);
-  CHECK(parse_message("[" + dotted + "]").find("8 dots") != std::string::npos);
+  for (const std::string& text : {dotted + " = 1", "[" + dotted + "]", "[" + dotted + "]\n" + dotted + " = 1"})
+    CHECK(parse_message(text).find("at most 24 tables and arrays inside each other") != std::string::npos);
   CHECK(parse_message("a = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]").empty());
   CHECK(parse_message(std::string(kTomlMaxBytes + 1, '\n')) == "f.toml:1: expected at most 1048576 bytes, got 1048577");
 }
