@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "base/values_of.hpp"
 #include "report/units.hpp"
 
 namespace stretto {
@@ -19,19 +20,7 @@ std::string delta_text(std::int64_t bytes) {
 
 }  // namespace
 
-const char* name_of(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::use:
-      return "use";
-    case Verdict::avoid:
-      return "avoid";
-    case Verdict::benchmark_first:
-      return "benchmark first";
-    case Verdict::off:
-      return "off";
-  }
-  return "?";
-}
+const char* name_of(Verdict verdict) { return name_in({"use", "avoid", "benchmark first", "off"}, verdict); }
 
 Verdict Advice::verdict() const {
   if (!off_because.empty()) return Verdict::off;

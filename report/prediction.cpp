@@ -6,6 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "base/values_of.hpp"
 #include "report/layout_text.hpp"
 #include "report/units.hpp"
 
@@ -64,17 +65,7 @@ nlohmann::json memory_json(const DeviceMemory& memory) {
 
 }  // namespace
 
-const char* name_of(LinkKind link) {
-  switch (link) {
-    case LinkKind::unknown:
-      return "unknown";
-    case LinkKind::nvlink:
-      return "nvlink";
-    case LinkKind::network:
-      return "network";
-  }
-  return "";
-}
+const char* name_of(LinkKind link) { return name_in({"unknown", "nvlink", "network"}, link); }
 
 Coord axis_of(const std::vector<Coord>& axes) {
   const bool has_dp = std::find(axes.begin(), axes.end(), Coord::dp) != axes.end() ||

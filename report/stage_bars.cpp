@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "base/values_of.hpp"
 #include "report/lane_windows.hpp"
 
 namespace stretto {
@@ -80,23 +81,7 @@ std::vector<StageBar> bars_of(const Schedule& schedule, const std::vector<BarKin
 }  // namespace
 
 const char* name_of(BarKind kind) {
-  switch (kind) {
-    case BarKind::forward:
-      return "forward";
-    case BarKind::backward:
-      return "backward";
-    case BarKind::weight_gradient:
-      return "weight gradient";
-    case BarKind::setup:
-      return "setup";
-    case BarKind::grad_sync:
-      return "grad_sync";
-    case BarKind::optimizer:
-      return "optimizer";
-    case BarKind::param_sync:
-      return "param_sync";
-  }
-  return "";
+  return name_in({"forward", "backward", "weight gradient", "setup", "grad_sync", "optimizer", "param_sync"}, kind);
 }
 
 std::vector<StageTrack> stage_bars(const Schedule& schedule, const std::vector<BoundProgram>& programs,

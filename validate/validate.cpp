@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/parallel.hpp"
 #include "base/statistics.hpp"
+#include "base/values_of.hpp"
 #include "model/training_flops.hpp"
 #include "predict/constants.hpp"
 #include "predict/predict_step.hpp"
@@ -169,17 +170,7 @@ void sum_up(std::vector<ValidatedStep>& steps, ValidatedGroup& group) {
 double ValidatedStep::low_s() const { return predicted(Fitted::shipped) * std::exp(-spread.down); }
 double ValidatedStep::high_s() const { return predicted(Fitted::shipped) * std::exp(spread.up); }
 
-const char* name_of(Fitted fitted) {
-  switch (fitted) {
-    case Fitted::nothing:
-      return "nothing";
-    case Fitted::sourced:
-      return "sourced";
-    case Fitted::shipped:
-      return "shipped";
-  }
-  return "";
-}
+const char* name_of(Fitted fitted) { return name_in({"nothing", "sourced", "shipped"}, fitted); }
 
 Validation validate(std::vector<PublishedStep> published, const ValidationOptions& options,
                     const ValidationProgress& progress) {

@@ -3,6 +3,8 @@
 #include <cassert>
 #include <stdexcept>
 
+#include "base/values_of.hpp"
+
 namespace stretto {
 namespace {
 
@@ -15,35 +17,9 @@ std::int64_t floor_mod(std::int64_t a, std::int64_t b) {
 }  // namespace
 
 const char* name_of(Coord coord) {
-  switch (coord) {
-    case Coord::micro_batch:
-      return "micro_batch";
-    case Coord::layer:
-      return "layer";
-    case Coord::chunk:
-      return "chunk";
-    case Coord::slot:
-      return "slot";
-    case Coord::buffer:
-      return "buffer";
-    case Coord::pp:
-      return "pp";
-    case Coord::dp_instance:
-      return "dp_instance";
-    case Coord::dp:
-      return "dp";
-    case Coord::cp:
-      return "cp";
-    case Coord::cp_exchange:
-      return "cp_exchange";
-    case Coord::edp:
-      return "edp";
-    case Coord::ep:
-      return "ep";
-    case Coord::tp:
-      return "tp";
-  }
-  return "?";
+  return name_in({"micro_batch", "layer", "chunk", "slot", "buffer", "pp", "dp_instance", "dp", "cp", "cp_exchange",
+                  "edp", "ep", "tp"},
+                 coord);
 }
 
 std::int64_t Expr::value() const {

@@ -9,43 +9,11 @@ namespace stretto {
 const char* name_of(TokenTransport transport) { return name_in({"nccl", "deepep", "hybridep"}, transport); }
 
 const char* name_of(BufferKind kind) {
-  switch (kind) {
-    case BufferKind::parameter:
-      return "parameter";
-    case BufferKind::gradient:
-      return "gradient";
-    case BufferKind::optimizer_state:
-      return "optimizer_state";
-    case BufferKind::activation:
-      return "activation";
-    case BufferKind::workspace:
-      return "workspace";
-    case BufferKind::input:
-      return "input";
-    case BufferKind::scalar:
-      return "scalar";
-  }
-  return "?";
+  return name_in({"parameter", "gradient", "optimizer_state", "activation", "workspace", "input", "scalar"}, kind);
 }
 
 const char* name_of(Phase phase) {
-  switch (phase) {
-    case Phase::setup:
-      return "setup";
-    case Phase::forward:
-      return "forward";
-    case Phase::dgrad:
-      return "dgrad";
-    case Phase::wgrad:
-      return "wgrad";
-    case Phase::grad_sync:
-      return "grad_sync";
-    case Phase::optimizer:
-      return "optimizer";
-    case Phase::param_sync:
-      return "param_sync";
-  }
-  return "?";
+  return name_in({"setup", "forward", "dgrad", "wgrad", "grad_sync", "optimizer", "param_sync"}, phase);
 }
 
 std::optional<TensorId> Schedule::find_tensor(const std::string& wanted) const {

@@ -4,25 +4,12 @@
 #include <cassert>
 
 #include "base/full_name.hpp"
+#include "base/values_of.hpp"
 #include "model/schedule/schedule.hpp"
 
 namespace stretto {
 
-const char* name_of(StatePart part) {
-  switch (part) {
-    case StatePart::parameters:
-      return "parameters";
-    case StatePart::gradients:
-      return "gradients";
-    case StatePart::adam_m:
-      return "adam_m";
-    case StatePart::adam_v:
-      return "adam_v";
-    case StatePart::master:
-      return "master";
-  }
-  return "?";
-}
+const char* name_of(StatePart part) { return name_in({"parameters", "gradients", "adam_m", "adam_v", "master"}, part); }
 
 std::string StateMap::full_name(const StatePiece& piece) const {
   return stretto::full_name(piece.layer, array_of(piece).name);

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "base/overloaded.hpp"
+#include "base/values_of.hpp"
 
 namespace stretto {
 namespace {
@@ -39,19 +40,7 @@ std::string heads_text(std::int64_t heads, std::int64_t kv_heads) {
 
 }  // namespace
 
-const char* name_of(Pass pass) {
-  switch (pass) {
-    case Pass::forward:
-      return "forward";
-    case Pass::dgrad:
-      return "dgrad";
-    case Pass::wgrad:
-      return "wgrad";
-    case Pass::backward:
-      return "backward";
-  }
-  return "?";
-}
+const char* name_of(Pass pass) { return name_in({"forward", "dgrad", "wgrad", "backward"}, pass); }
 
 double causal_attention_share(std::int64_t seq) {
   double multiplied = 0;
@@ -102,76 +91,22 @@ const char* kind_of(const Work& work) {
 }
 
 const char* name_of(GemmEpilogue epilogue) {
-  switch (epilogue) {
-    case GemmEpilogue::none:
-      return "none";
-    case GemmEpilogue::gelu:
-      return "gelu";
-    case GemmEpilogue::gelu_backward:
-      return "gelu_backward";
-    case GemmEpilogue::bias_gradient:
-      return "bias_gradient";
-    case GemmEpilogue::residual:
-      return "residual";
-    case GemmEpilogue::gelu_backward_bias_gradient:
-      return "gelu_backward_bias_gradient";
-  }
-  return "?";
+  return name_in({"none", "gelu", "gelu_backward", "bias_gradient", "residual", "gelu_backward_bias_gradient"},
+                 epilogue);
 }
 
 const char* name_of(AttentionFactor product) {
-  switch (product) {
-    case AttentionFactor::scores:
-      return "attention_scores";
-    case AttentionFactor::context:
-      return "attention_context";
-    case AttentionFactor::dv:
-      return "attention_dv";
-    case AttentionFactor::dp:
-      return "attention_dp";
-    case AttentionFactor::dq:
-      return "attention_dq";
-    case AttentionFactor::dk:
-      return "attention_dk";
-  }
-  return "?";
+  return name_in(
+      {"attention_scores", "attention_context", "attention_dv", "attention_dp", "attention_dq", "attention_dk"},
+      product);
 }
 
 const char* name_of(ElementwiseFn fn) {
-  switch (fn) {
-    case ElementwiseFn::gelu:
-      return "gelu";
-    case ElementwiseFn::gelu_backward:
-      return "gelu_backward";
-    case ElementwiseFn::add:
-      return "add";
-    case ElementwiseFn::column_sum:
-      return "column_sum";
-    case ElementwiseFn::bias_add:
-      return "bias_add";
-    case ElementwiseFn::swiglu:
-      return "swiglu";
-    case ElementwiseFn::swiglu_backward:
-      return "swiglu_backward";
-    case ElementwiseFn::accumulate:
-      return "accumulate";
-  }
-  return "?";
+  return name_in({"gelu", "gelu_backward", "add", "column_sum", "bias_add", "swiglu", "swiglu_backward", "accumulate"},
+                 fn);
 }
 
-const char* name_of(DropoutSite site) {
-  switch (site) {
-    case DropoutSite::attention:
-      return "attention";
-    case DropoutSite::embedding:
-      return "embedding";
-    case DropoutSite::residual_1:
-      return "residual_1";
-    case DropoutSite::residual_2:
-      return "residual_2";
-  }
-  return "?";
-}
+const char* name_of(DropoutSite site) { return name_in({"attention", "embedding", "residual_1", "residual_2"}, site); }
 
 CollectiveRule rule_of(CollectiveKind kind) {
   using enum CollectivePhase::Slice;
