@@ -9,6 +9,7 @@
 #include "model/framework_profile.hpp"
 #include "model/overlap/gates.hpp"
 #include "model/scenario/given_keys.hpp"
+#include "model/scenario/keys.hpp"
 #include "model/scenario/not_modelled.hpp"
 #include "model/scenario/sections.hpp"
 
@@ -49,25 +50,14 @@ std::int64_t default_connections(const std::optional<FrameworkProfile>& profile,
   return static_cast<std::int64_t>(profile->max_connections.value);
 }
 
-Cluster read_cluster(TomlTable table, std::int64_t ranks_per_device, std::int64_t connections) {
-  Cluster cluster;
-  cluster.ranks_per_device = ranks_per_device;
-  cluster.cores_per_device =
-      value_or<std::int64_t>(table, "cores_per_device", cluster.cores_per_device, {.min = 0, .max = 1 << 16});
-  cluster.ranks_per_device =
-      value_or<std::int64_t>(table, "ranks_per_device", cluster.ranks_per_device, {.min = 0, .max = kMaxRanks});
-  cluster.bind_cores_to_rank = value_or<bool>(table, "bind_cores_to_rank", cluster.bind_cores_to_rank);
-  cluster.network = choice_or(table, "network", "links", {"links", "nccl"}) == "nccl" ? Network::nccl : Network::links;
+Cluster read_cluster(TomlTable table, const Cluster& defaults) {
+  Scenario scenario;
+  Cluster& cluster = scenario.cluster = defaults;
+  KeyReader(table, "cluster", scenario).read_others();
   if (cluster.network == Network::nccl && cluster.ranks_per_device != 1)
     throw table.failure("network", "expected ranks_per_device = 1 with \"nccl\", got " +
                                        number(cluster.ranks_per_device) +
                                        ": NCCL is measured with a GPU for each rank");
-  cluster.link_GBps = value_or<double>(table, "link_GBps", cluster.link_GBps, {.min = 1e-6, .max = 1e6});
-  cluster.link_latency_us = value_or<double>(table, "link_latency_us", cluster.link_latency_us, {.min = 0, .max = 1e9});
-  cluster.cuda_device_max_connections =
-      value_or<std::int64_t>(table, "cuda_device_max_connections", connections, {.min = 0, .max = 32});
-  cluster.channel_GBps = value_or<double>(table, "channel_GBps", 0, {.min = 1e-6, .max = 1e6});
-  cluster.nccl_ub = value_or<bool>(table, "nccl_ub", cluster.nccl_ub);
   TomlTable configs = table.section("nccl_communicator_config");
   std::vector<std::string> with_lanes;
   for (const RankGroup& group : rank_groups({})) {
@@ -97,11 +87,11 @@ Cluster read_cluster(TomlTable table, std::int64_t ranks_per_device, std::int64_
   return cluster;
 }
 
-Compare read_compare(TomlTable table, const Scenario& scenario) {
-  Compare compare;
+Compare read_compare(TomlTable table, Scenario scenario) {
+  Compare& compare = scenario.compare;
   compare.modes = value_or<std::vector<std::string>>(table, "modes", {});
   compare.ranks = value_or<std::vector<std::int64_t>>(table, "ranks", {}, {.min = 1, .max = kMaxRanks});
-  compare.repeats = value_or<std::int64_t>(table, "repeats", compare.repeats, {.min = 1, .max = 1 << 20});
+  KeyReader(table, "compare", scenario).read_others();
   table.finish();
   for (std::size_t i = 0; i < compare.ranks.size(); ++i)
     if (std::count(compare.ranks.begin(), compare.ranks.end(), compare.ranks[i]) > 1)
@@ -210,8 +200,10 @@ Scenario scenario_of(TomlTable file_root, const std::string& file) {
   scenario.model = read_model(std::move(model), scenario.parallel, folder);
   check_layout(parallel, scenario.model, scenario.parallel);
   const PlatformDefaults platform = platform_defaults(scenario.platform);
-  scenario.cluster = read_cluster(std::move(cluster), platform.ranks_per_device,
-                                  default_connections(profile, platform, scenario.parallel));
+  Cluster by_default;
+  by_default.ranks_per_device = platform.ranks_per_device;
+  by_default.cuda_device_max_connections = default_connections(profile, platform, scenario.parallel);
+  scenario.cluster = read_cluster(std::move(cluster), by_default);
   scenario.overlap = read_overlap(std::move(overlap), scenario.parallel);
   scenario.training = read_training(std::move(training), scenario.parallel, scenario.model);
   check_pipeline(parallel, scenario);

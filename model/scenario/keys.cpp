@@ -16,10 +16,8 @@ using Sections = std::map<std::string_view, std::vector<ScenarioKey>>;
 
 const Sections& sections() {
   static const Sections all = [] {
-    Sections made = {{"model", model_keys()},
-                     {"parallel", parallel_keys()},
-                     {"overlap", overlap_keys()},
-                     {"training", training_keys()}};
+    Sections made = {{"model", model_keys()},     {"cluster", cluster_keys()},   {"parallel", parallel_keys()},
+                     {"overlap", overlap_keys()}, {"training", training_keys()}, {"compare", compare_keys()}};
     for (auto& [section, keys] : made)
       for (ScenarioKey& key : keys) key.section = section.data();
     return made;

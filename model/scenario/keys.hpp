@@ -103,7 +103,7 @@ struct ScenarioKey {
 
 // Returns the keys of a section ("model"), in the order of the documentation and of JSON.
 const std::vector<ScenarioKey>& scenario_keys_of(std::string_view section);
-inline constexpr std::array kSectionsOfKeys = {"model", "parallel", "overlap", "training"};
+inline constexpr std::array kSectionsOfKeys = {"model", "cluster", "parallel", "overlap", "training", "compare"};
 // Finds a key. Throws Error(runtime) for a key that has no row.
 const ScenarioKey& scenario_key(std::string_view section, std::string_view name);
 

@@ -64,6 +64,9 @@ TEST_CASE("every field of a section is read by a row or is named here", "[keys]"
   // cp_comm_type and hierarchical_context_parallel_sizes are arrays, tp_comm_overlap_cfg is a table.
   CHECK(fields_with_row("parallel", s, s.parallel) == fields_of<Parallel>() - 2);
   CHECK(fields_with_row("overlap", s, s.overlap) == fields_of<Overlap>() - 1);
+  // max_ctas, zero_cta_groups and high_priority_stream_groups are no plain values, nor are modes and ranks.
+  CHECK(fields_with_row("cluster", s, s.cluster) == fields_of<Cluster>() - 3);
+  CHECK(fields_with_row("compare", s, s.compare) == fields_of<Compare>() - 2);
   CHECK(fields_with_row("training", s, s.training) == fields_of<Training>() - 1 + fields_of<Recompute>());
 }
 
@@ -78,8 +81,8 @@ TEST_CASE("the reader of scenarios knows the rows' keys and no others", "[keys]"
       rows.insert(key.full_name());
       for (const char* other : key.also) rows.insert(std::string(section) + "." + other);
     }
-    known.erase("overlap.grad_sync_dtype");     // names a type; equivalent to grad_reduce_in_fp32
-    rows.erase("overlap.tp_comm_overlap_cfg");  // it is a table
+    known.erase("overlap.grad_sync_dtype");  // names a type; equivalent to grad_reduce_in_fp32
+    for (const char* table : {"overlap.tp_comm_overlap_cfg", "cluster.nccl_communicator_config"}) rows.erase(table);
     CHECK(known == rows);
   }
 }
