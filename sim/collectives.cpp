@@ -55,6 +55,8 @@ void Collectives::arrive(std::uint32_t number, Picoseconds ready) {
 }
 
 void Collectives::require_same_operation(const Gathering& gathering, std::uint32_t lane) const {
+  const Cursor &here = lanes_[lane], &there = lanes_[gathering.first];
+  if (here.program == there.program && here.position == there.position) return;
   const auto op_of = [&](std::uint32_t number) -> const BoundOp& {
     return inputs_.programs[lanes_.rank_of(number)].ops[lanes_[number].current().op];
   };
