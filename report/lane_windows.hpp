@@ -9,12 +9,13 @@
 
 namespace stretto {
 
+// [begin, end) on a timeline.
 struct Interval {
   Picoseconds begin = 0, end = 0;
 };
 
 // Removes the part that [begin, end) covers from the free intervals, so that no instant counts twice. Returns the
-// length of that part. `free` is in order and does not overlap.
+// length of that part. `free` is in order and does not overlap, before and after. O(length of `free`).
 inline Picoseconds take(std::vector<Interval>& free, Picoseconds begin, Picoseconds end) {
   Picoseconds taken = 0;
   for (std::size_t i = 0; i < free.size();) {
@@ -43,7 +44,8 @@ inline Picoseconds take(std::vector<Interval>& free, Picoseconds begin, Picoseco
 }
 
 // Time intervals of one communication lane in one step: transfers, or waits of one kind. Earlier steps have these
-// intervals too, shifted by one period each.
+// intervals too, shifted by one period each. Times are of the step that is the timeline's result. A value type that
+// throws nothing; charge() moves its cursors, so one object serves one pass over a timeline.
 class LaneWindows {
  public:
   struct Window {
@@ -61,8 +63,8 @@ class LaneWindows {
   void add(const Window& window) { windows_.push_back(window); }
 
   // Removes from the free intervals the parts that windows up to `last_position` cover, in the step `steps_ago` steps
-  // of `period` before. Adds their length to to[communicator], or to the only element. `free` moves on from call to
-  // call.
+  // of `period` before. Adds their length to to[communicator], or to the only element. Of two calls with equal
+  // `steps_ago`, 0 to kSteps − 1, the second's free intervals are not before the first's.
   void charge(std::vector<Interval>& free, int steps_ago, Picoseconds period, std::int64_t last_position,
               std::span<Picoseconds> to) {
     if (free.empty() || windows_.empty()) return;

@@ -17,6 +17,8 @@ enum class EventKind : std::uint8_t { finish, start, request };
 
 // The next event of every lane: a 4-ary heap that knows the place of each lane's event, so that moving an event (a
 // slowed operation ends later) costs a sift and no event is ever stale. At most one event per lane; memory O(lanes).
+// Times are picoseconds since the simulation began, below kNever; an event may be earlier than the last that fired (a
+// solo call that is given up). A violated precondition is an assertion. Not thread-safe.
 class EventHeap {
  public:
   struct Event {

@@ -76,6 +76,9 @@ struct HostClock {
 
 // The program counters of all lanes, and the waits between the lanes of a rank. It owns all cursors; other components
 // change the stage of a lane that they have, and the times for its row. Memory is O(lanes): an operation has no state.
+// Lanes are numbered over all ranks, rank · per_rank() + LaneId. Times are picoseconds since the simulation began;
+// `finished` and `started` count operations of all steps and only grow, and `started` is never below `finished` between
+// two events. `inputs` is borrowed. Throws nothing.
 class Lanes {
  public:
   explicit Lanes(const SimInputs& inputs);
@@ -118,6 +121,7 @@ class Lanes {
     return hosts_[rank_of(number)].begins[op.segment] + op.issued;
   }
 
+  // Puts the lane, which is on no list, on the list of the lane that it waits for.
   void block(std::uint32_t number, const UnmetWait& wait) {
     Cursor &lane = cursors_[number], &other = cursors_[wait.on];
     lane.blocked_kind = wait.kind;

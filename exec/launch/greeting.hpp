@@ -15,7 +15,8 @@ namespace stretto::launch {
 
 // Mutual authentication of two processes of one job: each proves that it knows the job's token, by an HMAC over both
 // nonces; the token itself is never sent. An empty token keeps out only programs that do not know the protocol. Later
-// traffic is neither encrypted nor signed.
+// traffic is neither encrypted nor signed. Structs travel as their bytes in memory: Hello from the caller, Answer back,
+// then the caller's Proof. So both processors must have one byte order.
 
 // The connecting process, and the purpose of its connection.
 struct Caller {
@@ -37,21 +38,27 @@ struct Answer {
   Nonce nonce{};
   Proof proof{};
 };
+// Returns random bytes that no other process can guess (libsodium).
 Nonce random_nonce();
 enum class Side : std::uint8_t { calling, answering };
+// Returns the HMAC-SHA-256 of both nonces, the caller and the side, with the token as key. The side is part of it, so
+// that no proof can be sent back as the other side's.
 Proof prove(const std::string& token, Side side, const Hello& hello, const Nonce& answered);
 
-// The answering side of one greeting, fed byte by byte.
+// The answering side of one greeting, fed as bytes arrive; it sends and waits for nothing itself. Throws nothing for
+// bytes of any kind: the caller is Refused.
 class Greeting {
  public:
   explicit Greeting(std::string token) : token_(std::move(token)), answer_{random_nonce(), {}} {}
-  // Returns the place for the next bytes; never empty.
+  // Returns the place for the next bytes, inside this object; never empty, valid until take().
   std::span<std::byte> room();
-  // `count` bytes have been received there.
+  // Says that `count` bytes, at most the size of room(), have been received there. Not to be called after Caller or
+  // Refused was returned.
   struct More {};
   struct Refused {};
   using Next = std::variant<More, Answer, Caller, Refused>;  // Answer: must be sent; Caller: it has proved the token
   Next take(std::size_t count);
+  // Returns whether the answer has been made, so that only the proof is missing.
   bool was_answered() const { return was_answered_; }
 
  private:
@@ -63,16 +70,19 @@ class Greeting {
   bool was_answered_ = false;
 };
 
+// The other process has answered with a proof by another token (ErrorKind::runtime).
 struct WrongToken : Error {
   using Error::Error;
 };
 // Connects to host:port, retrying until the deadline, and proves the token. Throws Error(runtime) when no process with
 // this protocol has answered in time, and WrongToken at once when the answer was made with another token.
+// `waiting` is called while it waits and may throw to end that. The caller owns the socket.
 Socket call(const std::string& host, int port, Clock::time_point deadline, const std::string& token,
             const Caller& caller, const Waiting& waiting = {});
 
-// Accepts and authenticates connections concurrently: a connection that is silent or sends anything else delays no
-// other, and is closed after at most 5 s.
+// Accepts and authenticates connections concurrently on the calling thread; for one thread. Owns the listening socket
+// and all connections that are not yet guests; both are closed with it. A connection that is silent or sends anything
+// else delays no other, and is closed after at most 5 s.
 class Reception {
  public:
   Reception(Socket listening, std::string token) : listening_(std::move(listening)), token_(std::move(token)) {}
@@ -85,7 +95,7 @@ class Reception {
   // Returns the next guest that has proved the token; nothing when the deadline has passed.
   std::optional<Guest> next(Clock::time_point deadline);
   int port() const { return port_of(listening_); }
-  // "" or "; 3 connections were refused, …"
+  // Returns "" or "; 3 connections were refused, …" with the reason of the last, to be added to a message.
   std::string refused() const;
 
  private:

@@ -7,11 +7,12 @@
 namespace stretto::shell {
 
 // The part of the shell's language in which launch scripts are written, as a tree. Words keep their quotes and
-// expansions: shell_expand.hpp evaluates them. No command is run here.
+// expansions: shell_expand.hpp evaluates them. No command is run here. Trees own their text and are values; `line`
+// counts from 1 in the file that parse() was given. Nodes of one list are in the order of the script.
 
 struct Assignment {
-  std::string name;  // "ARGS", or "ARGS[3]"
-  bool appends = false;
+  std::string name;      // "ARGS", or "ARGS[3]"
+  bool appends = false;  // +=
   bool is_array = false;
   std::vector<std::string> words;  // one word, or the elements of an array
 };
@@ -44,9 +45,9 @@ struct Node {
   bool negates = false;
   bool is_piped = false;  // its output goes to the next node
   int line = 1;
-  std::vector<Assignment> assignments;
-  std::vector<std::string> words;
-  std::vector<Arm> arms;
+  std::vector<Assignment> assignments;  // of a simple command; they come before its words
+  std::vector<std::string> words;       // as `Kind` says
+  std::vector<Arm> arms;                // as `Kind` says; in order, of which at most one is taken
   bool is_until = false;
   std::string document;     // the text of a here-document
   std::string here_string;  // the word behind <<<
@@ -63,6 +64,7 @@ Nodes parse(std::string_view text, const std::string& name, int first_line = 1);
 // character; npos where the part does not end. Quotes nest as in the shell.
 std::size_t end_of_part(std::string_view text, std::size_t at);
 
+// Returns whether the text is a variable's name: a letter or _, then letters, digits and _.
 bool is_name(std::string_view text);
 
 }  // namespace stretto::shell

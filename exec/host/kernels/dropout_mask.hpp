@@ -11,7 +11,8 @@ namespace stretto::host {
 
 // The factors of dropout, 0 or 1 / (1 − probability), as model/schedule/work.hpp specifies them: Philox4x32-10 words
 // (base/rng.hpp) compared with the threshold probability · 2³². A pure function of the constructor's arguments, equal
-// in every element type and on every device. Immutable, so thread-safe. Needs 0 < probability < 1. Throws nothing.
+// in every element type and on every device. Owns copies of all arguments; immutable, so thread-safe. Needs
+// 0 < probability < 1. Throws nothing.
 class DropoutMask {
  public:
   // `key` is the operand i32[1,3] with that name in work.hpp; it is copied.
@@ -24,8 +25,9 @@ class DropoutMask {
     first_sample_ = static_cast<std::uint32_t>(words[2]);
   }
 
-  // Returns the factors of columns [col, col + kSimdWidth) of a row. `sample` counts from 0 in the micro-batch. A row
-  // is a token or a head's query, depending on the site. A `col` that is a multiple of 4 needs the fewest draws.
+  // Returns the factors of columns [col, col + kSimdWidth) of a row. `sample` counts from 0 in the micro-batch, to
+  // which the key adds the number of its first sequence in the global batch. A row is a token or a head's query,
+  // depending on the site. A `col` that is a multiple of 4 needs the fewest draws.
   template <class T>
   Simd<T> factors(std::int64_t sample, std::int64_t row, std::int64_t col) const {
     Simd<T> factors;
