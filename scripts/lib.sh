@@ -14,8 +14,11 @@ fail() {
 
 say() { printf '\n== %s\n' "$*"; }
 
-# configure PRESET: the log is shown only when it fails.
+# configure PRESET, once in a script: the log is shown only when it fails.
+configured=
 configure() {
+  [[ " $configured " == *" $1 "* ]] && return
+  configured+=" $1"
   mkdir -p build
   if ! cmake --preset "$1" >"build/$1.log" 2>&1; then
     cat "build/$1.log" >&2
@@ -23,7 +26,7 @@ configure() {
   fi
 }
 
-# build PRESET [TARGET...]: configures when needed and builds; the log is shown only when it fails.
+# build PRESET [TARGET...]: configures and builds; the log is shown only when it fails.
 build() {
   local preset=$1 begin=$SECONDS
   shift
