@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "model/schedule/order.hpp"
 #include "sim/engine.hpp"
+#include "tests/cases.hpp"
 #include "tests/toy_schedule.hpp"
 
 namespace stretto::sim {
@@ -142,7 +143,7 @@ std::pair<SimResult, std::string> result_of(const Toy& toy, const SimOptions& op
 TEST_CASE("playing calls changes nothing, and neither does closing the door to it", "[sim]") {
   std::mt19937 random(3);
   int deadlocks = 0;
-  for (int trial = 0; trial < 3000; ++trial) {
+  for (int trial = 0; trial < testing::share_of(3000); ++trial) {
     CAPTURE(trial);
     const Toy toy = random_toy(random, trial % 2 == 1);
     SimOptions options;
@@ -159,7 +160,7 @@ TEST_CASE("playing calls changes nothing, and neither does closing the door to i
     if (why.empty()) require_equal(played, closed);
   }
   CHECK(deadlocks > 0);  // messages may wait for each other
-  CHECK(deadlocks < 500);
+  CHECK(deadlocks < testing::share_of(500));
 }
 
 }  // namespace stretto::sim

@@ -60,14 +60,4 @@ inline void check_against_reference(const Scenario& scenario) {
   CHECK(worst_relative_difference(trained.gradients, gradients) < 1e-10);
 }
 
-inline void check_same(const Trained& trained, const Trained& reference) {
-  CHECK(trained.losses.back() == Approx(reference.losses.back()).epsilon(1e-10));
-  CHECK(trained.norms.back() == Approx(reference.norms.back()).epsilon(1e-10));
-  CHECK(worst_relative_difference(trained.gradients, reference.gradients) < 1e-10);
-}
-
-inline Trained train_changed(const Scenario& scenario, bool threaded = false) {
-  return train(scenario, 2, threaded, 1, change);
-}
-
 }  // namespace stretto::testing::experts

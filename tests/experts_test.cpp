@@ -3,13 +3,13 @@
 #include "model/experts.hpp"
 
 #include <catch2/catch.hpp>
-#include <map>
 
 #include "model/recompute.hpp"
 #include "model/scenario/keys.hpp"
 #include "model/training_flops.hpp"
 #include "tests/against_reference.hpp"
 #include "tests/message_of.hpp"
+#include "tests/single_rank.hpp"
 
 namespace stretto::testing::experts {
 namespace {
@@ -87,24 +87,10 @@ const Layout kExpertLayouts[] = {{1, 1},
                                  {1, 1, false, 1, 1, "", 0, 2, {CpCommType::p2p, CpCommType::a2a}},
                                  {1, 2, true, 1, 1, "", 0, 2, {CpCommType::all_gather}}};
 
-// A single rank's training of the same model, for each number of layers and length of sequences.
-class References {
- public:
-  explicit References(int kind) : kind_(kind) {}
-  const Trained& of(const Scenario& scenario) {
-    const std::pair sizes(scenario.model.num_layers, scenario.model.seq_length);
-    const auto known = by_sizes_.find(sizes);
-    if (known != by_sizes_.end()) return known->second;
-    Scenario one = in_layout({}, "plain", kind_);
-    one.model = scenario.model;
-    one.model.padded_vocab_size = one.model.vocab_size;
-    return by_sizes_.emplace(sizes, train_changed(one)).first->second;
-  }
-
- private:
-  int kind_;
-  std::map<std::pair<std::int64_t, std::int64_t>, Trained> by_sizes_;
-};
+// The scenario of a layout and mode with the experts of a kind.
+ScenarioOf of_kind(int kind) {
+  return [=](const Layout& layout, const std::string& mode) { return in_layout(layout, mode, kind); };
+}
 
 }  // namespace
 
@@ -119,48 +105,11 @@ TEST_CASE("loss and every gradient of models with experts are those of a referen
 }
 
 TEST_CASE("experts: every layout and mode equals the single rank", "[serial][experts]") {
-  for (const int kind : {0, 1}) {
-    References references(kind);
-    Cases cases;
-    for (const Layout& layout : kExpertLayouts)
-      for (const OverlapMode& mode : overlap_modes()) {
-        const Scenario scenario = in_layout(layout, mode.name, kind);
-        if (!mode.applies(scenario.parallel) || !cases.takes_next()) continue;
-        INFO(layout.text() << ", " << mode.name << ", kind " << kind);
-        check_same(train_changed(scenario), references.of(scenario));
-      }
-  }
-}
-
-TEST_CASE("experts: threads, recomputation, shards of units and mixed precision", "[serial][experts]") {
-  for (const int kind : {0, 1}) {
-    References references(kind);
-    for (const Layout& layout : {Layout{1, 1}, Layout{1, 2, true}, Layout{2, 1, false, 2}}) {
-      const Scenario plain = in_layout(layout, "plain", kind);
-      INFO(layout.text() << ", kind " << kind);
-      check_same(train_changed(plain, true), references.of(plain));
-      for (const bool whole_layers : {false, true})
-        for (const auto granularity : {Recompute::Granularity::selective, Recompute::Granularity::full}) {
-          Scenario scenario = plain;
-          scenario.training.recompute = {granularity, Recompute::Method::uniform, 2, whole_layers};
-          scenario.training.residual_fusion = scenario.training.norm_gradient_fusion = whole_layers;
-          check_same(train_changed(scenario), references.of(scenario));
-        }
-      Scenario single = in_layout({}, "plain", kind, "bf16");
-      single.model = plain.model;
-      single.model.padded_vocab_size = single.model.vocab_size;
-      const Trained one = train_changed(single), other = train_changed(in_layout(layout, "plain", kind, "bf16"));
-      CHECK(other.losses.front() == Approx(one.losses.front()).epsilon(2e-2));
-    }
-    for (const Layout& layout : {Layout{2, 1}, Layout{2, 2, true}, Layout{2, 1, false, 2}})
-      for (const Sharding sharding : {Sharding::no_shard, Sharding::optim_grads, Sharding::optim_grads_params}) {
-        Scenario scenario = in_layout(layout, "plain", kind);
-        scenario.parallel.data_parallel_sharding_strategy = sharding;
-        scenario.overlap.fsdp_comm_overlap = sharding == Sharding::optim_grads_params;
-        INFO(name_of(sharding) << ", " << layout.text() << ", kind " << kind);
-        check_same(train_changed(scenario), references.of(scenario));
-      }
-  }
+  const int kind = GENERATE(0, 1);
+  SingleRank single(2, change);
+  INFO("kind " << kind);
+  check_every_mode(single, kExpertLayouts, of_kind(kind));
+  check_what_goes_with(single, of_kind(kind));
 }
 
 TEST_CASE("experts that ranks share, and whole experts beside cut layers, equal the single rank", "[serial][experts]") {
@@ -195,7 +144,7 @@ TEST_CASE("experts that ranks share, and whole experts beside cut layers, equal 
       {{3, 2, true, 2}, 3, Sharding::optim, "tp-cp-dp-ep-pp", true},
   };
   for (const int kind : {0, 1}) {
-    References references(kind);
+    SingleRank single(2, change);
     Cases taken;
     for (const Case& c : cases)
       for (const OverlapMode& mode : overlap_modes()) {
@@ -208,7 +157,7 @@ TEST_CASE("experts that ranks share, and whole experts beside cut layers, equal 
         if (!mode.applies(scenario.parallel) || !taken.takes_next()) continue;
         INFO(c.layout.text() << ", ep " << c.ep << ", " << name_of(c.sharding) << ", " << mode.name << ", kind "
                              << kind);
-        check_same(train_changed(scenario, mode.name == "plain"), references.of(scenario));
+        single.check(scenario, mode.name == "plain");
       }
   }
 }
@@ -216,10 +165,12 @@ TEST_CASE("experts that ranks share, and whole experts beside cut layers, equal 
 TEST_CASE("pairs of passes equal the single rank, alone and with other overlap", "[serial][experts]") {
   const std::pair<Layout, std::int64_t> layouts[] = {
       {{2, 1}, 2}, {{6, 1}, 3}, {{2, 2, true}, 2}, {{2, 1, false, 2, 3}, 2}, {{2, 2, true, 2, 3}, 2}};
+  Cases cases;
   for (const int kind : {0, 1}) {
-    References references(kind);
+    SingleRank single(2, change);
     for (const auto& [layout, ep] : layouts)
       for (const char* mode : {"plain", "overlap_grad_reduce", "overlap_param_gather"}) {
+        if (!cases.takes_next()) continue;
         Scenario scenario = in_layout(layout, mode, kind);
         scenario.parallel.expert_model_parallel_size = ep;
         scenario.parallel.expert_tensor_parallel_size = 1;
@@ -227,8 +178,8 @@ TEST_CASE("pairs of passes equal the single rank, alone and with other overlap",
         scenario.overlap.overlap_p2p_comm = layout.pp > 1;
         scenario.overlap.align_grad_reduce = layout.pp > 1;
         INFO(layout.text() << ", ep " << ep << ", " << mode << ", kind " << kind);
-        check_same(train_changed(scenario), references.of(scenario));
-        check_same(train_changed(scenario, true), references.of(scenario));
+        single.check(scenario);
+        single.check(scenario, true);
       }
   }
 }
@@ -237,9 +188,9 @@ TEST_CASE("more rows than a rank's experts have room for are an error with both 
   Scenario scenario = in_layout({2, 1}, "plain", 0);
   scenario.parallel.expert_model_parallel_size = 2;
   scenario.parallel.moe_expert_rank_capacity_factor = 2;
-  check_same(train_changed(scenario), References(0).of(scenario));
+  SingleRank(2, change).check(scenario);
   scenario.parallel.moe_expert_rank_capacity_factor = 1;
-  CHECK_THAT(message_of([&] { train_changed(scenario, true); }, ErrorKind::runtime),
+  CHECK_THAT(message_of([&] { train(scenario, 2, true, 1, change); }, ErrorKind::runtime),
              Catch::Matchers::Contains("rows, and moe_expert_rank_capacity_factor leaves room for"));
 }
 

@@ -1,11 +1,11 @@
 // Multi-latent attention: against a reference that shares no code with it, in every layout and mode, and with what
 // stands beside it.
 #include <catch2/catch.hpp>
-#include <map>
 
 #include "model/training_flops.hpp"
 #include "tests/against_reference.hpp"
 #include "tests/message_of.hpp"
+#include "tests/single_rank.hpp"
 
 namespace stretto::testing::latent_attention {
 using namespace experts;
@@ -53,22 +53,9 @@ Scenario in_latent_layout(const Layout& layout, const std::string& mode, int kin
 const Layout kLatentLayouts[] = {{1, 1},           {2, 1},           {1, 2},          {1, 2, true},       {2, 3, true},
                                  {2, 1, false, 2}, {1, 2, false, 2}, {1, 2, true, 3}, {1, 1, false, 2, 3}};
 
-// A single rank's training of the same model.
-class LatentReferences {
- public:
-  const Trained& of(const Scenario& scenario) {
-    const std::pair key(scenario.model.num_layers, scenario.model.experts.any());
-    const auto known = by_model_.find(key);
-    if (known != by_model_.end()) return known->second;
-    Scenario one = layout_scenario({}, "plain", true);
-    one.model = scenario.model;
-    one.model.padded_vocab_size = one.model.vocab_size;
-    return by_model_.emplace(key, train_changed(one)).first->second;
-  }
-
- private:
-  std::map<std::pair<std::int64_t, bool>, Trained> by_model_;
-};
+ScenarioOf of_latent(int kind) {
+  return [=](const Layout& layout, const std::string& mode) { return in_latent_layout(layout, mode, kind); };
+}
 
 }  // namespace
 
@@ -90,48 +77,11 @@ TEST_CASE("loss and every gradient of multi-latent attention are those of a refe
 }
 
 TEST_CASE("multi-latent attention: every layout and mode equals the single rank", "[serial][latent]") {
-  for (const int kind : {0, 1}) {
-    LatentReferences references;
-    Cases cases;
-    for (const Layout& layout : kLatentLayouts)
-      for (const OverlapMode& mode : overlap_modes()) {
-        const Scenario scenario = in_latent_layout(layout, mode.name, kind);
-        if (!mode.applies(scenario.parallel) || !cases.takes_next()) continue;
-        INFO(layout.text() << ", " << mode.name << ", kind " << kind);
-        check_same(train_changed(scenario), references.of(scenario));
-      }
-  }
-}
-
-TEST_CASE("multi-latent attention: threads, recomputation, shards of units and mixed precision", "[serial][latent]") {
-  for (const int kind : {0, 1}) {
-    LatentReferences references;
-    for (const Layout& layout : {Layout{1, 1}, Layout{1, 2, true}, Layout{2, 1, false, 2}}) {
-      const Scenario plain = in_latent_layout(layout, "plain", kind);
-      INFO(layout.text() << ", kind " << kind);
-      check_same(train_changed(plain, true), references.of(plain));
-      for (const bool whole_layers : {false, true})
-        for (const auto granularity : {Recompute::Granularity::selective, Recompute::Granularity::full}) {
-          Scenario scenario = plain;
-          scenario.training.recompute = {granularity, Recompute::Method::uniform, 2, whole_layers};
-          scenario.training.residual_fusion = scenario.training.norm_gradient_fusion = whole_layers;
-          check_same(train_changed(scenario), references.of(scenario));
-        }
-      Scenario single = in_latent_layout({}, "plain", kind, "bf16");
-      single.model = plain.model;
-      single.model.padded_vocab_size = single.model.vocab_size;
-      const Trained one = train_changed(single), other = train_changed(in_latent_layout(layout, "plain", kind, "bf16"));
-      CHECK(other.losses.front() == Approx(one.losses.front()).epsilon(2e-2));
-    }
-    for (const Layout& layout : {Layout{2, 1}, Layout{2, 2, true}, Layout{2, 1, false, 2}})
-      for (const Sharding sharding : {Sharding::no_shard, Sharding::optim_grads, Sharding::optim_grads_params}) {
-        Scenario scenario = in_latent_layout(layout, "plain", kind);
-        scenario.parallel.data_parallel_sharding_strategy = sharding;
-        scenario.overlap.fsdp_comm_overlap = sharding == Sharding::optim_grads_params;
-        INFO(name_of(sharding) << ", " << layout.text() << ", kind " << kind);
-        check_same(train_changed(scenario), references.of(scenario));
-      }
-  }
+  const int kind = GENERATE(0, 1);
+  SingleRank single(2, change);
+  INFO("kind " << kind);
+  check_every_mode(single, kLatentLayouts, of_latent(kind));
+  check_what_goes_with(single, of_latent(kind));
 }
 
 TEST_CASE("FLOPs of a step with multi-latent attention are those of its products", "[latent]") {

@@ -1,13 +1,12 @@
 // Tests of models with layers of two kinds, with an MLP and without, and models with heads of their own width and norms
 // of q and k: they train in every layout what one rank trains.
 #include <catch2/catch.hpp>
-#include <map>
 
 #include "base/rng.hpp"
 #include "model/recompute.hpp"
 #include "model/step_size.hpp"
 #include "model/training_flops.hpp"
-#include "tests/training.hpp"
+#include "tests/single_rank.hpp"
 
 namespace stretto::testing {
 namespace {
@@ -39,24 +38,17 @@ Scenario mixed(const Layout& layout, const std::string& mode, bool llama) {
 }
 
 // Norms of heads begin with weights other than 1 and 0.
-Trained train_changed(const Scenario& scenario) {
-  return train(scenario, 2, false, 1, [](exec::FullTensor& tensor) {
-    if (tensor.name.find("_norm.") == std::string::npos) return;
-    for (std::size_t i = 0; i < tensor.values.size(); ++i)
-      tensor.values[i] += 0.1 * normal(99, stream_of(tensor.name), i);
-  });
-}
-
-void check_same(const Trained& trained, const Trained& reference) {
-  CHECK(trained.losses.back() == Approx(reference.losses.back()).epsilon(1e-10));
-  CHECK(trained.norms.back() == Approx(reference.norms.back()).epsilon(1e-10));
-  CHECK(worst_relative_difference(trained.gradients, reference.gradients) < 1e-10);
+void change_norms(exec::FullTensor& tensor) {
+  if (tensor.name.find("_norm.") == std::string::npos) return;
+  for (std::size_t i = 0; i < tensor.values.size(); ++i)
+    tensor.values[i] += 0.1 * normal(99, stream_of(tensor.name), i);
 }
 
 }  // namespace
 
 TEST_CASE("kinds of layers and norms of heads: every layout and mode equals the single rank", "[serial][layer_kinds]") {
   const Model kind = GENERATE(Model::two_kinds, Model::normalised_heads);
+  const bool llama = GENERATE(false, true);
   const Layout layouts[] = {{1, 1},
                             {2, 1},
                             {2, 2},
@@ -67,54 +59,27 @@ TEST_CASE("kinds of layers and norms of heads: every layout and mode equals the 
                             {2, 1, false, 2, 1, "", 0, 1, {CpCommType::p2p}, PipelineSchedule::zb_h1},
                             {1, 1, false, 1, 1, "", 0, 2, {CpCommType::p2p, CpCommType::a2a}},
                             {1, 2, true, 1, 1, "", 0, 2, {CpCommType::all_gather}}};
-  for (const bool llama : {false, true}) {
-    // Sequences are longer where ranks share them.
-    std::map<std::int64_t, Trained> references;  // [sequence length]
-    for (const Layout& layout : layouts) {
-      Scenario one = scenario_of(kind, {}, "plain", llama);
-      one.model.seq_length = scenario_of(kind, layout, "plain", llama).model.seq_length;
-      one.model.max_position_embeddings = scenario_of(kind, layout, "plain", llama).model.max_position_embeddings;
-      if (!references.contains(one.model.seq_length)) references[one.model.seq_length] = train_changed(one);
-    }
-    Cases cases;
-    for (const Layout& layout : layouts)
-      for (const OverlapMode& mode : overlap_modes()) {
-        const Scenario scenario = scenario_of(kind, layout, mode.name, llama);
-        if (!mode.applies(scenario.parallel) || !cases.takes_next()) continue;
-        INFO(layout.text() << ", " << mode.name << (llama ? ", llama" : ", gpt"));
-        check_same(train_changed(scenario), references.at(scenario.model.seq_length));
-      }
-  }
-}
-
-TEST_CASE("kinds of layers and norms of heads: recomputation, fusions and shards of units", "[serial][layer_kinds]") {
+  SingleRank single(2, change_norms);
+  const ScenarioOf of = [&](const Layout& layout, const std::string& mode) {
+    return scenario_of(kind, layout, mode, llama);
+  };
+  INFO((llama ? "llama" : "gpt"));
+  check_every_mode(single, layouts, of);
+  check_what_goes_with(single, of);
   Cases cases;
-  const Model kind = GENERATE(Model::two_kinds, Model::normalised_heads);
-  for (const bool llama : {false, true}) {
-    const Trained reference = train_changed(scenario_of(kind, {}, "plain", llama));
-    for (const Layout& layout : {Layout{1, 1}, Layout{1, 2, true}, Layout{2, 1, false, 2}})
-      for (const Granularity granularity : {Granularity::selective, Granularity::selective_op, Granularity::full})
-        for (const bool whole_layers : {false, true}) {
-          if (!cases.takes_next()) continue;
-          Scenario scenario = scenario_of(kind, layout, "plain", llama);
-          scenario.training.recompute = {granularity, Recompute::Method::uniform, 2, whole_layers};
-          scenario.training.residual_fusion = scenario.training.norm_gradient_fusion = whole_layers;
-          INFO(layout.text() << ", granularity " << int(granularity) << (llama ? ", llama" : ", gpt"));
-          check_same(train_changed(scenario), reference);
-        }
-    for (const Layout& layout : {Layout{2, 1}, Layout{2, 2, true}, Layout{2, 1, false, 2}})
-      for (const bool overlaps : {false, true}) {
-        if (!cases.takes_next()) continue;
-        Scenario scenario = scenario_of(kind, layout, "plain", llama);
-        scenario.parallel.data_parallel_sharding_strategy = Sharding::optim_grads_params;
-        scenario.overlap.fsdp_comm_overlap = overlaps;
-        INFO("shards of parameters, " << layout.text() << (llama ? ", llama" : ", gpt"));
-        check_same(train_changed(scenario), reference);
-      }
-  }
+  for (const Layout& layout : {Layout{1, 1}, Layout{1, 2, true}, Layout{2, 1, false, 2}})
+    for (const bool whole_layers : {false, true}) {
+      if (!cases.takes_next()) continue;
+      Scenario scenario = of(layout, "plain");
+      scenario.training.recompute = {Granularity::selective_op, Recompute::Method::uniform, 2, whole_layers};
+      scenario.training.residual_fusion = scenario.training.norm_gradient_fusion = whole_layers;
+      INFO(layout.text() << ", operations recomputed");
+      single.check(scenario);
+    }
 }
 
 TEST_CASE("gradients with norms of heads are the slopes of the loss", "[layer_kinds]") {
+  Cases cases;
   for (const bool llama : {false, true}) {
     Scenario scenario = scenario_of(Model::normalised_heads, {}, "plain", llama);
     scenario.model.num_layers = 2;
@@ -129,7 +94,7 @@ TEST_CASE("gradients with norms of heads are the slopes of the loss", "[layer_ki
     };
     const Trained trained = step_with("", 0);
     for (const exec::FullTensor& gradient : trained.gradients) {
-      if (!gradient.name.starts_with("h.1.")) continue;
+      if (!gradient.name.starts_with("h.1.") || !cases.takes_next()) continue;
       double slope = 0, scale = 0;
       for (std::size_t i = 0; i < gradient.values.size(); ++i) {
         slope += gradient.values[i] * normal(99, 1, i);

@@ -9,7 +9,7 @@
 #include "model/verify/dataflow.hpp"
 #include "tests/draw.hpp"
 #include "tests/simulate.hpp"
-#include "tests/training.hpp"
+#include "tests/single_rank.hpp"
 
 namespace stretto::testing {
 namespace {
@@ -25,20 +25,6 @@ constexpr double kUnitOfBf16 = 1.0 / 256, kUnitOfF32 = 1.0 / (1 << 23), kUnitOfF
 // between 1e-15 and 1e-4.
 constexpr double kTimesSensitivity = 4;
 constexpr int kDraws = 8;
-
-// Returns the training without any parallelism, overlap and fusion.
-Scenario on_single_rank(Scenario scenario, const std::string& precision) {
-  scenario.parallel = {};
-  scenario.overlap = {};
-  Training& training = scenario.training;
-  training.precision = precision;
-  training.recompute = {};
-  training.attention_backend = AttentionBackend::fused;
-  training.gelu_fusion = training.bias_gradient_fusion = training.residual_fusion = training.norm_gradient_fusion =
-      training.gelu_bias_gradient_fusion = false;
-  scenario.model.padded_vocab_size = scenario.model.vocab_size;
-  return scenario;
-}
 
 // With parameters in fp8 these tiny models compute something else, which needs ranks to gather from. So the reference
 // keeps the replicas and cuts of tensors, and leaves out stages, instances and overlap.

@@ -10,7 +10,10 @@ namespace {
 const Layout kLayouts[] = {{1, 2}, {1, 3}, {2, 2}, {3, 2}, {1, 2, true}, {1, 3, true}, {2, 2, true}, {2, 3, true}};
 
 void check_all(bool threaded, bool llama) {
-  check_against_single_rank(layout_scenario({}, "plain", llama), kLayouts, threaded, llama);
+  SingleRank single(3);
+  check_every_mode(
+      single, kLayouts,
+      [&](const Layout& layout, const std::string& mode) { return layout_scenario(layout, mode, llama); }, threaded);
 }
 
 }  // namespace
@@ -30,7 +33,9 @@ TEST_CASE("fp32: tensor parallelism is within 1e-5 of the single rank") {
 }
 
 TEST_CASE("overlap of tensor-parallel communication gives the same bits", "[serial]") {
+  Cases cases;
   for (const Layout& layout : kLayouts) {
+    if (!cases.takes_next()) continue;
     const Trained plain = train(layout_scenario(layout, "plain", false, "fp32", 2), 2, false);
     for (const char* name : {"async_tensor_model_parallel_allreduce", "tp_comm_bulk"}) {
       const Scenario scenario = layout_scenario(layout, name, false, "fp32", 2);

@@ -64,12 +64,18 @@ bool same(const Result& a, const Result& b) {
 Subject make_subject(Scenario scenario, const std::string& name) {
   Subject s;
   s.scenario = std::move(scenario);
+  s.name = name + ": ";
+  return s;
+}
+
+// Builds and runs the subject when it is drawn for the first time: a short list of mutations draws few subjects.
+const Subject& prepared(Subject& s) {
+  if (!s.result.empty()) return s;
   s.schedule = build_schedule(s.scenario);
   s.plan = plan_memory(s.schedule);
   require_verified(s.schedule, &s.plan);
   s.flow = trace_dataflow(s.schedule, SumOrder::same);
   s.result = run_serially(s.scenario, s.schedule, s.plan, 0).value();
-  s.name = name + ": ";
   return s;
 }
 
@@ -281,9 +287,9 @@ void judge(const Subject& subject, const Mutant& mutant, MutationReport& report)
 MutationReport run_mutations(int count, std::uint64_t seed) {
   MutationReport report;
   std::mt19937_64 random(seed);
-  const std::vector<Subject> subjects = make_subjects(0);
+  std::vector<Subject> subjects = make_subjects(0);
   while (report.mutations < count) {
-    const Subject& subject = subjects[random() % subjects.size()];
+    const Subject& subject = prepared(subjects[random() % subjects.size()]);
     judge(subject, mutate(subject.schedule, subject.plan, random), report);
   }
   return report;
@@ -302,7 +308,7 @@ MutationReport run_folded_mutations(int count, std::uint64_t seed) {
     for (int weight = 0; weight < 6; ++weight) subjects.push_back(make_subject(scenario, std::string(mode) + ", tp 4"));
   }
   while (report.mutations < count) {
-    const Subject& subject = subjects[random() % subjects.size()];
+    const Subject& subject = prepared(subjects[random() % subjects.size()]);
     if (const auto mutant = mutate_folded_rank(subject.schedule, subject.plan, random)) judge(subject, *mutant, report);
   }
   return report;

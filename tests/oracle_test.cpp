@@ -9,8 +9,10 @@
 namespace stretto::testing {
 
 TEST_CASE("a verified schedule gives the same bits in every legal order") {
+  Cases cases;
   for (const OverlapMode& mode : data_parallel_modes())
     for (const bool bf16 : {false, true}) {
+      if (!cases.takes_next()) continue;
       INFO(mode.name << (bf16 ? ", reduced in bf16" : ""));
       Scenario scenario = tiny_scenario(3, mode.name, "fp32", 6, 1);
       scenario.overlap.grad_reduce_in_fp32 = !bf16;
@@ -19,6 +21,7 @@ TEST_CASE("a verified schedule gives the same bits in every legal order") {
         CHECK(same_bits(train(scenario, 2, false, seed).parameters, reference.parameters));
     }
   for (const OverlapMode& mode : data_parallel_modes()) {
+    if (!cases.takes_next()) continue;
     INFO(mode.name << ", Llama's style");
     const Scenario scenario = with_llama(tiny_scenario(3, mode.name, "fp32", 6, 1));
     const Trained reference = train(scenario, 2, false, 1);
@@ -33,9 +36,10 @@ constexpr int kMutations = 200, kOfInstances = 1;
 #else
 constexpr int kMutations = 1400, kOfInstances = 14;
 #endif
+int count_of_mutations() { return is_fast_suite() ? 44 : kMutations; }
 
 TEST_CASE("every mutation that changes the result is rejected") {
-  const int mutations = share_of(kMutations);
+  const int mutations = count_of_mutations();
   const MutationReport report = run_mutations(mutations, 1);
   CAPTURE(report.mutations, report.malformed, report.harmful, report.rejected, report.rejected_by_flow,
           report.rejected_unchanged, report.of_instances);
@@ -52,7 +56,7 @@ TEST_CASE("every mutation that changes the result is rejected") {
 }
 
 TEST_CASE("mutations of what only folded ranks do are rejected") {
-  const MutationReport report = run_folded_mutations(share_of(kMutations) * 3 / 7, 1);
+  const MutationReport report = run_folded_mutations(count_of_mutations() * 3 / 7, 1);
   CAPTURE(report.mutations, report.malformed, report.harmful, report.rejected, report.rejected_by_flow);
   for (const std::string& missed : report.missed) UNSCOPED_INFO("accepted although the result changes: " << missed);
   CHECK(report.missed.empty());

@@ -35,14 +35,11 @@ const Layout kPipelines[] = {
     {.dp = 2, .tp = 2, .pp = 2, .vp = 2, .split = "E|ttt|tt|tL", .schedule = PipelineSchedule::dualpipe_v},
 };
 
-Scenario reference_scenario(bool llama) {
-  Scenario scenario = layout_scenario({}, "plain", llama);
-  scenario.model.num_layers = 6;
-  return scenario;
-}
-
 void check_pipelines(bool threaded, bool llama) {
-  check_against_single_rank(reference_scenario(llama), kPipelines, threaded, llama);
+  SingleRank single(3);
+  check_every_mode(
+      single, kPipelines,
+      [&](const Layout& layout, const std::string& mode) { return layout_scenario(layout, mode, llama); }, threaded);
 }
 
 }  // namespace

@@ -86,8 +86,10 @@ TEST_CASE("recomputing gives the same bits, where it runs the same products, and
 }
 
 TEST_CASE("recomputing goes with the overlap of data- and tensor-parallel communication", "[serial]") {
+  Cases cases;
   for (const Recompute& recompute : kSettings)
     for (const char* mode : {"overlap_param_gather", "tp_comm_bulk"}) {
+      if (!cases.takes_next()) continue;
       INFO(text(recompute) << " " << mode);
       const Layout layout{2, 2, true};
       CHECK(same_bits(train(scenario_of(layout, recompute, false, mode), 2, true).parameters,

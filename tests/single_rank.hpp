@@ -1,34 +1,48 @@
 #pragma once
-#include <catch2/catch.hpp>
+// "Trains what a single rank trains": one runner for tables of layouts, modes and models.
+#include <functional>
+#include <map>
 #include <span>
+#include <string>
+#include <utility>
 
 #include "tests/training.hpp"
 
 namespace stretto::testing {
 
-// Trains every layout in every mode that acts in it, some of them on threads, and compares with a single rank's
-// training of `single`, whose model is that of the layouts.
-inline void check_against_single_rank(const Scenario& single, std::span<const Layout> layouts, bool threaded,
-                                      bool llama) {
-  constexpr int kSteps = 3;
-  const Trained reference = train(single, kSteps, false);
-  REQUIRE(std::isfinite(reference.losses.back()));
-  Cases cases(threaded ? kThreadedStride : 1);
-  for (const Layout& layout : layouts)
-    for (const OverlapMode& mode : overlap_modes()) {
-      const Scenario scenario = layout_scenario(layout, mode.name, llama);
-      if (!mode.applies(scenario.parallel) || !cases.takes_next()) continue;
-      INFO(layout.text() << ", " << mode.name << (llama ? ", llama" : ", gpt"));
-      const Trained trained = train(scenario, kSteps, threaded);
-      for (int step = 0; step < kSteps; ++step) {
-        CHECK(trained.losses[step] == Approx(reference.losses[step]).epsilon(1e-10));
-        CHECK(trained.norms[step] == Approx(reference.norms[step]).epsilon(1e-10));
-      }
-      CHECK(worst_relative_difference(trained.gradients, reference.gradients) < 1e-10);
-      // AdamW divides by |g| + 1e-8, which magnifies the rounding of gradients that are zero in exact arithmetic (those
-      // of the biases of k).
-      CHECK(worst_relative_difference(trained.parameters, reference.parameters) < 1e-8);
-    }
-}
+// Returns the training of `scenario` by one rank, without parallelism, overlap, recomputation and fusions.
+Scenario on_single_rank(Scenario scenario, const std::string& precision);
+
+// Trains layouts in fp64 and compares each with a single rank's training of its model, which it trains once for each
+// model and batch.
+class SingleRank {
+ public:
+  // `change` is called for each tensor of the initial weights, in the layout and on the single rank.
+  explicit SingleRank(int steps = 2, ChangeWeights change = {}) : steps_(steps), change_(std::move(change)) {}
+
+  // CHECKs loss and norm of every step and the last gradients within 1e-10, parameters within 1e-8, and that every rank
+  // has allocated its plan's bytes.
+  void check(const Scenario& scenario, bool threaded = false);
+  // CHECKs that the first loss in bf16 is within 2 % of a single rank's.
+  void check_bf16(Scenario scenario);
+
+ private:
+  const Trained& reference(const Scenario& scenario);
+
+  int steps_;
+  ChangeWeights change_;
+  std::map<std::string, Trained> known_;  // [text of the model and the batch]
+};
+
+// Makes the scenario of a layout in a mode.
+using ScenarioOf = std::function<Scenario(const Layout&, const std::string& mode)>;
+
+// Checks the layouts in every mode that acts in them, or those of them that `cases` takes.
+void check_every_mode(SingleRank& single, std::span<const Layout> layouts, const ScenarioOf& scenario_of,
+                      bool threaded = false);
+
+// Checks threads, both kinds of recomputation with and without whole layers and fusions, shards of units with and
+// without their overlap, and that bf16 has about the loss of a single rank.
+void check_what_goes_with(SingleRank& single, const ScenarioOf& scenario_of);
 
 }  // namespace stretto::testing

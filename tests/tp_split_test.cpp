@@ -1,7 +1,7 @@
 // Tests that GEMMs whose tensor-parallel communication is cut into pieces train what one rank trains.
 #include <catch2/catch.hpp>
 
-#include "tests/training.hpp"
+#include "tests/single_rank.hpp"
 
 namespace stretto::testing {
 namespace {
@@ -79,22 +79,16 @@ Scenario cut_scenario(const Layout& layout, const Cut& cut, bool llama, std::int
 }  // namespace
 
 TEST_CASE("fp64: cut GEMMs equal the single rank") {
+  SingleRank single;
   Cases cases;
   for (const bool llama : {false, true})
     for (const Layout& layout : kSplitLayouts) {
       if (llama && layout.dp * layout.tp * layout.pp > 3) continue;
-      Scenario single = layout_scenario({}, "plain", llama);
-      if (layout.pp > 1) single.model.num_layers = 6;
-      const Trained reference = train(single, kCutSteps, false);
       for (const Cut& cut : kCuts)
         for (const std::int64_t lanes : {1, 3}) {
           if (!cases.takes_next()) continue;
           INFO(layout.text() << ", " << cut.text << ", " << lanes << " compute lanes" << (llama ? ", llama" : ", gpt"));
-          const Scenario scenario = cut_scenario(layout, cut, llama, lanes);
-          const Trained trained = train(scenario, kCutSteps, lanes == 3 && layout.tp * layout.dp * layout.pp < 4);
-          CHECK(trained.losses.back() == Approx(reference.losses.back()).epsilon(1e-10));
-          CHECK(trained.norms.back() == Approx(reference.norms.back()).epsilon(1e-10));
-          CHECK(worst_relative_difference(trained.gradients, reference.gradients) < 1e-10);
+          single.check(cut_scenario(layout, cut, llama, lanes), lanes == 3 && layout.tp * layout.dp * layout.pp < 4);
         }
     }
 }
@@ -114,16 +108,7 @@ TEST_CASE("cut GEMMs go with recomputation and with data-parallel overlap", "[se
 // Slices of a rank's rows are combined with all else that cuts sequences, layers and passes.
 TEST_CASE("fp64: Flash-Overlap equals the single rank with everything else that cuts a step") {
   Cases cases, on_threads(kThreadedStride);
-  const auto check = [&](const Scenario& scenario, const Trained& reference, const std::string& what) {
-    for (const bool threaded : {false, true}) {
-      if (threaded && !on_threads.takes_next()) continue;
-      INFO(what << ", threaded " << threaded);
-      const Trained trained = train(scenario, kCutSteps, threaded);
-      CHECK(trained.losses.back() == Approx(reference.losses.back()).epsilon(1e-10));
-      CHECK(trained.norms.back() == Approx(reference.norms.back()).epsilon(1e-10));
-      CHECK(worst_relative_difference(trained.gradients, reference.gradients) < 1e-10);
-    }
-  };
+  SingleRank single;
   for (const bool llama : {false, true})
     for (const std::int64_t cp : {1, 2})
       for (const std::int64_t pp : {1, 2}) {
@@ -137,7 +122,6 @@ TEST_CASE("fp64: Flash-Overlap equals the single rank with everything else that 
           scenario.training.global_batch_size = 4;
           return scenario;
         };
-        const Trained reference = train(shaped({}), kCutSteps, false);
         for (const std::int64_t tp : {2, 3, 4})
           for (const bool recomputes : {false, true})
             for (const std::int64_t slices : {1, 2}) {
@@ -149,20 +133,25 @@ TEST_CASE("fp64: Flash-Overlap equals the single rank with everything else that 
               if (recomputes)
                 scenario.training.recompute = {Recompute::Granularity::full, Recompute::Method::uniform, 1};
               REQUIRE(build_schedule(scenario).name.find("tp_flash_overlap") != std::string::npos);
-              check(scenario, reference,
-                    "tp " + std::to_string(tp) + ", cp " + std::to_string(cp) + ", pp " + std::to_string(pp) + ", " +
-                        std::to_string(slices) + " slices" + (recomputes ? ", recomputed" : "") +
-                        (llama ? ", llama" : ", gpt"));
+              for (const bool threaded : {false, true}) {
+                if (threaded && !on_threads.takes_next()) continue;
+                INFO("tp " << tp << ", cp " << cp << ", pp " << pp << ", " << slices << " slices"
+                           << (recomputes ? ", recomputed" : "") << (llama ? ", llama" : ", gpt") << ", threaded "
+                           << threaded);
+                single.check(scenario, threaded);
+              }
             }
       }
 }
 
 TEST_CASE("Flash-Overlap ends, with the same bits, whatever lanes share a hardware queue") {
+  Cases cases;
   for (const std::int64_t tp : {2, 3, 4})
     for (const std::int64_t slices : {1, 2}) {
       Scenario scenario = layout_scenario({1, tp, true}, "tp_flash_overlap", false, "fp64", 1, 2);
       scenario.model.seq_length = scenario.model.max_position_embeddings = scenario.model.ffn_hidden_size = 24;
       for (auto& [name, gemm] : scenario.overlap.tp_comm_overlap_cfg) gemm.num_slices = slices;
+      if (!cases.takes_next()) continue;
       const Trained reference = train(scenario, kCutSteps, false);
       for (const std::int64_t queues : {1, 2, 3, 4, 8})
         for (const std::int64_t lanes : {1, 2}) {

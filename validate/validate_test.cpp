@@ -7,6 +7,7 @@
 
 #include "base/data_folder.hpp"
 #include "predict/constants.hpp"
+#include "tests/cases.hpp"
 #include "tests/temp_dir.hpp"
 #include "validate/validation_page.hpp"
 #include "validate/validation_tables.hpp"
@@ -147,8 +148,10 @@ TEST_CASE("published steps of each model are predicted as docs/validate.md says"
     if (!is_new && step.gpus < at->second.gpus) at->second = step;
   }
   std::vector<PublishedStep> steps;
+  testing::Cases cases;
   for (auto& [of, step] : smallest)
-    if (step.gpus <= 256 && !step.framework.starts_with("llm-foundry")) steps.push_back(std::move(step));
+    if (step.gpus <= 256 && !step.framework.starts_with("llm-foundry") && cases.takes_next())
+      steps.push_back(std::move(step));
   int modelled = 0;
   for (const ValidatedStep& step : validate(std::move(steps)).steps) {
     const std::string& framework = step.published.framework;
@@ -170,7 +173,7 @@ TEST_CASE("published steps of each model are predicted as docs/validate.md says"
     if (step.published.id != "fms-7b-h100-eager") CHECK_FALSE(step.is_wrongly_over());
     if (step.published.hbm_GiB > 0) CHECK(std::abs(step.memory_error()) < 0.08);
   }
-  CHECK(modelled == 44);
+  CHECK((modelled == 44 || testing::is_fast_suite()));
 }
 #endif
 

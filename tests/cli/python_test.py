@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import unittest
 
-from program import PLATFORM, STRETTO, ProgramTest, main
+from program import PLATFORM, STRETTO, ProgramTest, main, slow
 
 BUILD = pathlib.Path(STRETTO).parent
 PYTHON = "/usr/bin/python3"  # the module is built for Debian's
@@ -31,6 +31,7 @@ class Python(ProgramTest):
         self.assertEqual(value, same)
 
     @unittest.skipUnless(EMULATED.exists(), "not built: no CUDA Toolkit")
+    @slow
     def test_fusions_are_chosen_as_the_program_does(self):
         calibrated = subprocess.run([EMULATED, "calibrate", "--backend", "cuda", "-o", "gpu.toml"], cwd=self.folder, capture_output=True, text=True)
         self.assertEqual(calibrated.returncode, 0, calibrated.stderr)
