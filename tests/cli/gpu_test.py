@@ -35,6 +35,7 @@ class Gpu(ProgramTest):
         for operation in value["operations"]:
             self.assertEqual(operation["bound"], None if operation["communication"] else "memory", operation)
 
+    @program.slow
     def test_calibration_that_is_killed_goes_on(self):
         kept = self.folder / "gpu.toml.partial"
         process = self.start("calibrate", "--backend", "cuda", "-o", self.folder / "gpu.toml")

@@ -106,7 +106,8 @@ class Html(ProgramTest):
         self.assertEqual((self.folder / "a.html").read_bytes(), (self.folder / "b.html").read_bytes())
 
     def test_compare(self):
-        value = self.json("compare", self.tiny, "--platform", PLATFORM, "--html", "page.html")
+        value = self.json("compare", self.tiny, "--platform", PLATFORM, "--html", "page.html", "--set", "compare.repeats=1", "--set",
+                          "compare.ranks=[2]")
         page = self.page()
         rows = page.tables[0][1:]
         modes = [row["mode"] + (f" = {row['same_as']}" if row["same_as"] else "") for row in value["rows"]]
