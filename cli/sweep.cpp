@@ -139,6 +139,9 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
   Platforms platforms(swept, options);
   const sim::Platform& platform = platforms.of("");
   const sweep::Space space = sweep::read_space(swept.axes(), options.over, scenario, platform);
+  for (const sweep::Axis& axis : space.axes)
+    if (axis.key == "platform")
+      for (const std::string& name : axis.values) platforms.of(name);
   sweep::Journal journal(options.out.empty() ? "" : options.out.path(), options.resume);
   if (journal.cut() > 0) std::cout << fmt::format("note: {} lines had been cut short by a kill\n", journal.cut());
   keep_within_free_memory();

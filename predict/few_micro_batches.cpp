@@ -1,6 +1,7 @@
 #include "predict/few_micro_batches.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "sim/engine.hpp"
 
@@ -31,11 +32,11 @@ std::vector<std::int64_t> telling_micro_batches(const Scenario& scenario) {
   return counts;
 }
 
-std::optional<Picoseconds> told_step(const Scenario& scenario, const Schedule& schedule, std::int64_t micro_batches,
-                                     const sim::Costs& costs, sim::SimOptions options) {
+std::optional<Picoseconds> told_step(const Scenario& scenario, const Schedule& schedule, BoundStep step,
+                                     std::int64_t micro_batches, const sim::Costs& costs, sim::SimOptions options) {
   const std::int64_t more = scenario.num_microbatches() - micro_batches;
   options.round_micro_batches = more > 0 ? round_of(scenario) : 0;
-  const sim::SimResult result = sim::simulate(schedule, bind_step(schedule), costs, options);
+  const sim::SimResult result = sim::simulate(schedule, std::move(step), costs, options);
   if (more == 0) return result.step;
   if (!result.round) return std::nullopt;
   return result.step + more / options.round_micro_batches * *result.round;

@@ -5,6 +5,7 @@
 
 #include "base/timeline.hpp"
 #include "model/scenario.hpp"
+#include "model/schedule/bound_step.hpp"
 #include "model/schedule/schedule.hpp"
 #include "sim/cost/cost.hpp"
 #include "sim/options.hpp"
@@ -21,10 +22,11 @@ std::int64_t round_of(const Scenario& scenario);
 // scenario's own. All leave the remainder of a round that the scenario's number leaves.
 std::vector<std::int64_t> telling_micro_batches(const Scenario& scenario);
 
-// Returns the time of the scenario's step from `schedule`, the scenario's with `micro_batches`. It is exact: the
-// simulated step proves that it repeats itself (sim/rounds.hpp), or is the whole. nullopt where it does not.
-// The schedule need not be verified.
-std::optional<Picoseconds> told_step(const Scenario& scenario, const Schedule& schedule, std::int64_t micro_batches,
-                                     const sim::Costs& costs, sim::SimOptions options = {});
+// Returns the time of the scenario's step from `schedule`, the scenario's with `micro_batches`, and its bound step. The
+// time is exact: the simulated step proves that it repeats itself (sim/rounds.hpp), or is the whole. nullopt where it
+// does not. The schedule need not be verified.
+std::optional<Picoseconds> told_step(const Scenario& scenario, const Schedule& schedule, BoundStep step,
+                                     std::int64_t micro_batches, const sim::Costs& costs,
+                                     sim::SimOptions options = {});
 
 }  // namespace stretto::predict

@@ -85,6 +85,8 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
   }
   const FrameworkMemory& by_framework = framework.memory;
   const bool by_nccl = schedule.placement.ranks_per_device == 1 && schedule.mesh.ranks() > 1;
+  // A framework issues its kernels one by one.
+  const bool has_graph = training.enable_cuda_graph && !by_framework.is_known;
   // The memory outside the plan is that of the role that needs most of it.
   std::vector<std::int64_t> first_rank;  // [role]
   for (std::size_t role = 0; role < schedule.programs.size(); ++role) {
@@ -92,7 +94,7 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
     at[Coord::pp] = static_cast<std::int64_t>(role);
     first_rank.push_back(schedule.mesh.rank_of(at));
     std::vector<BesidePlan> beside =
-        cuda::memory_beside(schedule, first_rank.back(), device, by_nccl, training.enable_cuda_graph);
+        cuda::memory_beside(schedule, first_rank.back(), device, by_nccl, has_graph);
     if (role == 0 || sum_of(beside) > sum_of(memory.beside)) memory.beside = std::move(beside);
   }
   memory.beside.insert(memory.beside.begin(), cuda::context_beside(device.sms));

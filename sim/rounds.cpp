@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <span>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace stretto::sim {
@@ -15,25 +15,28 @@ constexpr std::uint32_t kNoTwin = ~std::uint32_t{0};
 struct Part {
   const BoundProgram* program = nullptr;
   std::span<const TimelineRow> rows;
-  std::vector<std::uint32_t> twin;   // [operation] the operation of a later micro-batch, or kNoTwin
-  std::vector<Picoseconds> issued;   // [operation] when the host issued it; empty without a host
+  std::vector<std::uint32_t> twin;  // [operation] the operation of a later micro-batch, or kNoTwin
+  std::vector<Picoseconds> issued;  // [operation] when the host issued it; empty without a host
 };
 
+// Twins are equally far apart on a lane in a full pipeline: as far as two micro-batches in the middle of the lane are.
 std::vector<std::uint32_t> twins_of(const BoundProgram& program, std::int64_t micro_batches) {
-  using Key = std::tuple<OpId, std::int32_t, std::int16_t, std::int32_t>;
-  const auto key_of = [&](std::uint32_t i) {
-    const BoundOp& op = program.ops[i];
-    return Key{op.op, op.layer, op.chunk, op.micro_batch};
+  std::vector<std::uint32_t> twin(program.ops.size(), kNoTwin);
+  const auto are_twins = [&](const BoundOp& a, const BoundOp& b) {
+    return a.op == b.op && a.layer == b.layer && a.chunk == b.chunk && a.micro_batch + micro_batches == b.micro_batch;
   };
-  std::vector<std::uint32_t> order(program.ops.size()), twin(program.ops.size(), kNoTwin);
-  for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return key_of(a) < key_of(b); });
-  std::size_t later = 0;
-  for (const std::uint32_t i : order) {
-    Key key = key_of(i);
-    std::get<3>(key) += static_cast<std::int32_t>(micro_batches);
-    while (later < order.size() && key_of(order[later]) < key) ++later;
-    if (later < order.size() && key_of(order[later]) == key) twin[i] = order[later];
+  for (const std::vector<std::uint32_t>& lane : program.lanes) {
+    // Operations of equal templates are few lanes' positions apart, so the first distance that most agree on is taken.
+    const std::size_t middle = lane.size() / 2;
+    for (std::size_t from : {middle, middle / 2 + middle / 4, middle / 2}) {
+      if (from >= lane.size()) continue;
+      std::size_t to = from + 1;
+      while (to < lane.size() && !are_twins(program.ops[lane[from]], program.ops[lane[to]])) ++to;
+      if (to == lane.size()) continue;
+      for (std::size_t i = 0; i + (to - from) < lane.size(); ++i)
+        if (are_twins(program.ops[lane[i]], program.ops[lane[i + (to - from)]])) twin[lane[i]] = lane[i + (to - from)];
+      break;
+    }
   }
   return twin;
 }
@@ -65,37 +68,38 @@ bool repeats(const Part& part, std::uint32_t i, Picoseconds period) {
          (part.issued.empty() || part.issued[twin] - part.issued[i] <= period);
 }
 
-// Returns whether the twins of the operations that are active in the window follow each other as these do.
-bool positions_agree(const Part& part, Picoseconds begin, Picoseconds end) {
-  const BoundProgram& program = *part.program;
-  for (const std::vector<std::uint32_t>& lane : program.lanes) {
-    std::optional<std::uint32_t> shift;
-    for (const std::uint32_t i : lane) {
-      if (part.rows[i].end <= begin || part.rows[i].ready >= end) continue;
-      const std::uint32_t apart = program.ops[part.twin[i]].position - program.ops[i].position;
-      if (program.ops[part.twin[i]].lane != program.ops[i].lane || shift.value_or(apart) != apart) return false;
-      shift = apart;
+// Returns the times at which operations of a lane are active that have no twin or one that does not repeat. Times that
+// are less than a period apart are one.
+void add_others(const Part& part, const std::vector<std::uint32_t>& lane, Picoseconds period,
+                std::vector<std::pair<Picoseconds, Picoseconds>>& others) {
+  std::pair<Picoseconds, Picoseconds> last{0, -1};
+  for (const std::uint32_t i : lane) {
+    if (repeats(part, i, period)) continue;
+    const TimelineRow& row = part.rows[i];
+    if (last.second >= last.first && row.ready - last.second < period) {
+      last.second = std::max(last.second, row.end);
+      continue;
     }
+    if (last.second >= last.first) others.push_back(last);
+    last = {row.ready, row.end};
   }
-  return true;
+  if (last.second >= last.first) others.push_back(last);
 }
 
 bool has_window(const std::vector<Part>& parts, Picoseconds period) {
-  std::vector<std::pair<Picoseconds, Picoseconds>> others;  // when operations without a twin that repeats are active
+  std::vector<std::pair<Picoseconds, Picoseconds>> others;
   Picoseconds last = 0;
   for (const Part& part : parts)
-    for (std::uint32_t i = 0; i < part.rows.size(); ++i) {
-      last = std::max(last, part.rows[i].end);
-      if (!repeats(part, i, period)) others.emplace_back(part.rows[i].ready, part.rows[i].end);
+    for (const std::vector<std::uint32_t>& lane : part.program->lanes) {
+      add_others(part, lane, period, others);
+      if (!lane.empty()) last = std::max(last, part.rows[lane.back()].end);
     }
+  if (others.empty()) return false;
   std::sort(others.begin(), others.end());
   others.emplace_back(last, last);
   Picoseconds free_from = others.front().second;
   for (const auto& [ready, end] : others) {
-    if (ready - free_from >= period && std::all_of(parts.begin(), parts.end(), [&, from = free_from](const Part& part) {
-          return positions_agree(part, from, from + period);
-        }))
-      return true;
+    if (ready - free_from >= period) return true;
     free_from = std::max(free_from, end);
   }
   return false;
