@@ -176,8 +176,8 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
                               combinations, time_left.after(looked_at, combinations)));
   };
   calls.stop = interrupted;
-  const sweep::SearchResult result = sweep::search(
-      space, scenario, {static_cast<std::size_t>(options.best), options.all, shard, shards}, calls);
+  const sweep::SearchResult result =
+      sweep::search(space, scenario, {static_cast<std::size_t>(options.best), options.all, shard, shards}, calls);
   progress.clear();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::cout << sweep::summary_text(result, combinations)
@@ -205,15 +205,10 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
   }
   progress.clear();
   if (order.empty()) std::cout << "\nno point fits\n";
-  nlohmann::json json = {{"scenario", scenario.name},
-                         {"platform", platform.name},
-                         {"combinations", combinations},
-                         {"indivisible", result.indivisible},
-                         {"complete", result.complete},
-                         {"seconds", seconds},
-                         {"points", nlohmann::json::array()},
-                         {"best", nlohmann::json::array()},
-                         {"pareto", nlohmann::json::array()}};
+  nlohmann::json json = {
+      {"scenario", scenario.name},         {"platform", platform.name},       {"combinations", combinations},
+      {"indivisible", result.indivisible}, {"complete", result.complete},     {"seconds", seconds},
+      {"points", nlohmann::json::array()}, {"best", nlohmann::json::array()}, {"pareto", nlohmann::json::array()}};
   for (const sweep::Point& point : result.points) json["points"].push_back(sweep::json_of(point));
   for (const FullStep& one : full) json["best"].push_back(prediction_json(one.step.prediction));
   for (const std::size_t i : front) json["pareto"].push_back(result.points[i].key);
@@ -244,7 +239,8 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
     report.about = {sweep::summary_text(result, combinations), sweep::not_searched(space, scenario)};
     report.summary = best;
     for (const std::string& note : notes) report.remarks.push_back("note: " + note);
-    report.tables.push_back({"limits", "Where the time goes", "The best points, simulated in full.", limits_table(full)});
+    report.tables.push_back(
+        {"limits", "Where the time goes", "The best points, simulated in full.", limits_table(full)});
     if (front.size() > 1)
       report.tables.push_back({"pareto", "Step against memory", "No other point is faster with less memory.", pareto});
     if (scaling.rows() > 0)
@@ -285,8 +281,8 @@ std::string planned_text(const SweepOptions& options, bool is_preset, const std:
     const std::size_t dot = one.find('.'), equals = one.find('=');
     if (dot < equals) sections[one.substr(0, dot)][one.substr(dot + 1, equals - dot - 1)] = one.substr(equals + 1);
   }
-  std::string text = fmt::format("name = \"plan\"\nplatform = \"{}\"\nprofile = \"{}\"\n", options.platform,
-                                 options.profile);
+  std::string text =
+      fmt::format("name = \"plan\"\nplatform = \"{}\"\nprofile = \"{}\"\n", options.platform, options.profile);
   for (const auto& [section, keys] : sections) {
     text += fmt::format("\n[{}]\n", section);
     for (const auto& [key, value] : keys) {
@@ -326,7 +322,8 @@ void plan_command(SweepOptions& options) {
   };
   swept.axes = [&] { return parse_toml("", "plan").section("sweep"); };
   swept.command = "stretto simulate " + (options.winner.empty() ? "SCENARIO" : options.winner.name());
-  if (std::none_of(options.over.begin(), options.over.end(), [](const std::string& o) { return o.rfind("gpus=", 0) == 0; }))
+  if (std::none_of(options.over.begin(), options.over.end(),
+                   [](const std::string& o) { return o.rfind("gpus=", 0) == 0; }))
     options.over.push_back("gpus=" + std::to_string(options.gpus));
   sweep_command(options, swept);
 }
@@ -360,8 +357,11 @@ void add_plan(CLI::App& app) {
   CLI::App* command = app.add_subcommand("plan", "the best layout of a model on so many GPUs");
   command->add_option("MODEL", options->model, "a preset (`stretto show --presets`), or a config.json")->required();
   command->add_option("--gpus", options->gpus, "number of GPUs")->required()->check(CLI::Range(1, 1 << 24));
-  command->add_option("--global-batch", options->global_batch, "sequences of a step")->required()->check(CLI::Range(1, 1 << 24));
-  command->add_option("--seq-length", options->sequence, "tokens of a sequence; default: the model's")->check(CLI::Range(1, 1 << 24));
+  command->add_option("--global-batch", options->global_batch, "sequences of a step")
+      ->required()
+      ->check(CLI::Range(1, 1 << 24));
+  command->add_option("--seq-length", options->sequence, "tokens of a sequence; default: the model's")
+      ->check(CLI::Range(1, 1 << 24));
   command->add_option("--profile", options->profile, "the framework (scenarios/profiles); default: nemo-dgxc");
   command->add_option("--set", options->set, "override a key (repeatable)")->allow_extra_args(false);
   options->files.add_input(*command, "--platform", options->platform, "platform (docs/platform.md); default: h100-sxm");

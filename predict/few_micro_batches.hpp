@@ -26,7 +26,6 @@ std::vector<std::int64_t> telling_micro_batches(const Scenario& scenario);
 // time is exact: the simulated step proves that it repeats itself (sim/rounds.hpp), or is the whole. nullopt where it
 // does not. The schedule need not be verified.
 std::optional<Picoseconds> told_step(const Scenario& scenario, const Schedule& schedule, BoundStep step,
-                                     std::int64_t micro_batches, const sim::Costs& costs,
-                                     sim::SimOptions options = {});
+                                     std::int64_t micro_batches, const sim::Costs& costs, sim::SimOptions options = {});
 
 }  // namespace stretto::predict

@@ -112,8 +112,8 @@ std::optional<Picoseconds> find_round(const SimInputs& inputs, const Timeline& t
   std::size_t first = 0;
   for (std::size_t p = 0; p < inputs.programs.size(); ++p) {
     const BoundProgram& program = inputs.programs[p];
-    Part part{&program, std::span(timeline.rows).subspan(first, program.ops.size()), twins_of(program, micro_batches),
-              {}};
+    Part part{
+        &program, std::span(timeline.rows).subspan(first, program.ops.size()), twins_of(program, micro_batches), {}};
     if (!inputs.costs.host.issue.empty()) part.issued = issue_times(*inputs.flat[p], part.rows);
     first += program.ops.size();
     parts.push_back(std::move(part));

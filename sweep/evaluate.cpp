@@ -33,8 +33,8 @@ std::vector<Picoseconds> compute_by_micro_batch(const BoundProgram& program, con
   return sums;
 }
 
-// Returns bytes of activations below those that the first stage keeps. With 1F1B it has as many micro-batches at once as
-// there are stages (Narayanan et al., arXiv 2104.04473); a layer keeps its input, or without recomputation of layers
+// Returns bytes of activations below those that the first stage keeps. With 1F1B it has as many micro-batches at once
+// as there are stages (Narayanan et al., arXiv 2104.04473); a layer keeps its input, or without recomputation of layers
 // also q, k, v, what goes into proj and what comes out of fc1, in two bytes each.
 double least_activation_bytes(const Scenario& scenario) {
   const Parallel& parallel = scenario.parallel;
@@ -42,8 +42,8 @@ double least_activation_bytes(const Scenario& scenario) {
   if (parallel.pipeline_schedule != PipelineSchedule::one_f_one_b || scenario.training.frozen_base) return 0;
   if (scenario.training.compute_dtype() != Dtype::bf16) return 0;
   const double tp = double(parallel.tensor_model_parallel_size);
-  const double tokens = double(scenario.training.micro_batch_size * model.seq_length) /
-                        double(parallel.context_parallel_size);
+  const double tokens =
+      double(scenario.training.micro_batch_size * model.seq_length) / double(parallel.context_parallel_size);
   const double at_once = double(std::min(parallel.pipeline_model_parallel_size, scenario.num_microbatches()));
   const double layers = double(model.num_layers) / double(parallel.pipeline_model_parallel_size);
   double elements = double(model.hidden_size) / tp;
@@ -106,8 +106,7 @@ void evaluate(Point& point, const Scenario& scenario, const sim::Platform& platf
   point.micro_batches = scenario.num_microbatches();
   const double device_bytes = double(platform.memory_bytes);
   const double ranks_per_device = double(std::max<std::int64_t>(1, scenario.cluster.ranks_per_device));
-  if (platform.accelerator &&
-      !fits_by(point, least_bytes(scenario) * ranks_per_device, device_bytes, "at least"))
+  if (platform.accelerator && !fits_by(point, least_bytes(scenario) * ranks_per_device, device_bytes, "at least"))
     return;
   std::int64_t devices = 0;
   PeakRate peak;

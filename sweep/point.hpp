@@ -17,7 +17,7 @@ enum class Status : std::uint8_t {
 const char* name_of(Status status);  // "refused", "does not fit", "slower", "predicted"
 
 struct Point {
-  std::string key;  // 16 hexadecimal digits that stand for scenario, platform and settings
+  std::string key;               // 16 hexadecimal digits that stand for scenario, platform and settings
   std::vector<std::string> set;  // as --set takes them
   std::string platform;          // "" unless the sweep varies it
   Status status = Status::refused;

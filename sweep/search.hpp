@@ -23,14 +23,14 @@ struct SearchOptions {
 struct SearchCalls {
   std::function<Scenario(const PointSettings&)> read;  // throws Error(input) where the settings are refused
   std::function<const sim::Platform&(const PointSettings&)> platform;
-  std::function<std::string(const PointSettings&)> key;        // Point::key
-  std::function<const Point*(const std::string& key)> known;   // a point of an earlier search, or null
+  std::function<std::string(const PointSettings&)> key;       // Point::key
+  std::function<const Point*(const std::string& key)> known;  // a point of an earlier search, or null
   std::function<void(const Point&, bool is_new, std::int64_t looked_at)> report;
   std::function<bool()> stop;
 };
 
 struct SearchResult {
-  std::vector<Point> points;  // in the order of the space
+  std::vector<Point> points;     // in the order of the space
   std::int64_t indivisible = 0;  // combinations whose sizes do not divide; they are no points
   bool complete = true;          // false: it was stopped
 };

@@ -63,13 +63,14 @@ std::vector<std::string> words_of(const std::string& key, const Scenario& scenar
   const Field field = row.field(copy);
   if (std::holds_alternative<bool*>(field)) return {"false", "true"};
   if (const auto* word = std::get_if<WordField>(&field))
-    for (std::uint8_t value = 0; word->name(value) != std::string_view("?"); ++value) words.emplace_back(word->name(value));
+    for (std::uint8_t value = 0; word->name(value) != std::string_view("?"); ++value)
+      words.emplace_back(word->name(value));
   return words;
 }
 
 // Returns the values that may be legal; empty where only the user can list them.
-std::vector<std::string> legal_values(const std::string& key, const Scenario& scenario,
-                                      const sim::Platform& platform, std::int64_t gpus) {
+std::vector<std::string> legal_values(const std::string& key, const Scenario& scenario, const sim::Platform& platform,
+                                      std::int64_t gpus) {
   const Transformer& model = scenario.model;
   const std::int64_t domain = platform.accelerator ? std::max<std::int64_t>(platform.accelerator->domain, 1) : gpus;
   if (key == kTp) return texts(divisors({model.num_attention_heads}, std::min({domain, gpus, std::int64_t{64}})));
@@ -97,10 +98,10 @@ std::string full_key(const std::string& given, const std::string& place) {
   if (found.size() > 1)
     throw input_error(fmt::format("{}: expected one of {}, got \"{}\"", place, fmt::join(found, ", "), given));
   const std::string nearest = nearest_spelling(given, all);
-  throw input_error(fmt::format("{}: expected a key of [model], [parallel], [overlap] or [training], gpus or platform, "
-                                "got {}{}",
-                                place, in_quotes(given),
-                                nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?"));
+  throw input_error(
+      fmt::format("{}: expected a key of [model], [parallel], [overlap] or [training], gpus or platform, "
+                  "got {}{}",
+                  place, in_quotes(given), nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?"));
 }
 
 // An axis as it was given, and its place for messages.
@@ -128,8 +129,9 @@ std::vector<std::string> values_in(TomlTable& table, const std::string& key) {
     throw table.error(key, "a list of values, or \"legal\"");
   }
   // A list has values of one type; the type of the key decides when a point is read.
-  for (const auto read : {+[](TomlTable& t, const std::string& k) { return texts(*t.find<std::vector<std::int64_t>>(k)); },
-                          +[](TomlTable& t, const std::string& k) { return *t.find<std::vector<std::string>>(k); }})
+  for (const auto read :
+       {+[](TomlTable&t, const std::string&k) { return texts(*t.find<std::vector<std::int64_t>>(k)); },
+        +[](TomlTable&t, const std::string&k) { return *t.find<std::vector<std::string>>(k); }})
     try {
       return read(table, key);
     } catch (const Error&) {
@@ -204,7 +206,8 @@ Space read_space(TomlTable table, const std::vector<std::string>& over, const Sc
     if (one.values == std::vector<std::string>{"legal"}) {
       one.values = legal_values(one.key, scenario, platform, gpus);
       if (one.values.empty())
-        throw input_error(one.place + ": expected a list of values, got \"legal\": " + one.key + " has no list of its own");
+        throw input_error(one.place + ": expected a list of values, got \"legal\": " + one.key +
+                          " has no list of its own");
     }
     if (one.values.empty()) throw input_error(one.place + ": expected one value or more, got none");
     for (std::size_t i = 0; i < one.values.size(); ++i)
@@ -213,7 +216,8 @@ Space read_space(TomlTable table, const std::vector<std::string>& over, const Sc
     space.axes.push_back({std::move(one.key), std::move(one.values)});
   }
   if (space.points() > kMostPoints)
-    throw input_error(fmt::format("[sweep]: expected at most {} combinations, got more; list fewer values", kMostPoints));
+    throw input_error(
+        fmt::format("[sweep]: expected at most {} combinations, got more; list fewer values", kMostPoints));
   return space;
 }
 
@@ -266,9 +270,8 @@ std::optional<PointSettings> settings_of(const Space& space, const std::vector<s
   if (!splits_unevenly(parallel) && split_layers(scenario) % (size[kPp] * size[kVp]) != 0) return std::nullopt;
   if (!has_batch) settings.set.push_back(fmt::format("{}={}", kBatch, size[kBatch]));
   // Sequence parallelism needs tensor parallelism.
-  const bool searches_sequence = std::any_of(space.axes.begin(), space.axes.end(), [](const Axis& axis) {
-    return axis.key == "parallel.sequence_parallel";
-  });
+  const bool searches_sequence = std::any_of(space.axes.begin(), space.axes.end(),
+                                             [](const Axis& axis) { return axis.key == "parallel.sequence_parallel"; });
   if (size[kTp] == 1 && parallel.sequence_parallel && !searches_sequence)
     settings.set.emplace_back("parallel.sequence_parallel=false");
   return settings;

@@ -109,8 +109,8 @@ std::string csv_of(const Space& space, const SearchResult& result) {
   for (const Axis& axis : space.axes) keys.push_back(axis.key);
   if (std::find(keys.begin(), keys.end(), "parallel.data_parallel_size") == keys.end())
     keys.emplace_back("parallel.data_parallel_size");
-  std::string text = fmt::format("{},status,step_ms,bound_ms,tokens_per_s_per_gpu,mfu,memory_bytes,reason\n",
-                                 fmt::join(keys, ","));
+  std::string text =
+      fmt::format("{},status,step_ms,bound_ms,tokens_per_s_per_gpu,mfu,memory_bytes,reason\n", fmt::join(keys, ","));
   for (const Point& point : result.points) {
     for (const std::string& key : keys) text += value_of(point, key) + ",";
     std::string reason;

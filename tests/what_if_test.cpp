@@ -220,7 +220,8 @@ int check_few(std::uint64_t seed) {
           predict::told_step(of.scenario, few, bind_step(few), count, costs_of(few));
       if (!step) continue;
       ++told;
-      INFO("seed " << seed << ", " << count << " of " << of.scenario.num_microbatches() << " micro-batches\n" << of.text);
+      INFO("seed " << seed << ", " << count << " of " << of.scenario.num_microbatches() << " micro-batches\n"
+                   << of.text);
       CHECK(*step == result.step);
     }
   } catch (const Error& error) {
