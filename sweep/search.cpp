@@ -4,6 +4,7 @@
 #include <atomic>
 #include <exception>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <optional>
@@ -32,29 +33,6 @@ std::uint64_t family_of(const Space& space, const std::vector<std::string>& valu
   return sum.value();
 }
 
-// The best steps so far for each number of GPUs and batch, which alone can be compared.
-class Bests {
- public:
-  explicit Bests(const SearchOptions& options) : options_(options) {}
-  double limit_ms(const std::string& group) {
-    const std::lock_guard lock(mutex_);
-    const std::multiset<double>& steps = steps_[group];
-    if (options_.all || steps.size() < options_.best) return std::numeric_limits<double>::infinity();
-    return *steps.rbegin();
-  }
-  void add(const std::string& group, double step_ms) {
-    const std::lock_guard lock(mutex_);
-    std::multiset<double>& steps = steps_[group];
-    steps.insert(step_ms);
-    if (steps.size() > options_.best) steps.erase(std::prev(steps.end()));
-  }
-
- private:
-  const SearchOptions& options_;
-  std::mutex mutex_;
-  std::map<std::string, std::multiset<double>> steps_;
-};
-
 // Returns what must be equal for two steps to be compared.
 std::string group_of(const Space& space, const std::vector<std::string>& values) {
   std::string group;
@@ -67,6 +45,55 @@ std::string group_of(const Space& space, const std::vector<std::string>& values)
 
 }  // namespace
 
+struct Looker::Bests {
+  std::size_t best;
+  bool all;
+  std::mutex mutex = {};
+  std::map<std::string, std::multiset<double>> steps = {};  // [group] the best steps
+
+  double limit_ms(const std::string& group) {
+    const std::lock_guard lock(mutex);
+    const std::multiset<double>& of_group = steps[group];
+    return all || of_group.size() < best ? std::numeric_limits<double>::infinity() : *of_group.rbegin();
+  }
+};
+
+Looker::Looker(std::size_t best, bool all) : bests_(new Bests{best, all}) {}
+Looker::~Looker() = default;
+Looker::Looker(Looker&&) noexcept = default;
+Looker& Looker::operator=(Looker&&) noexcept = default;
+
+Point Looker::look_at(const Space& space, const std::vector<std::string>& values, const PointSettings& settings,
+                      const std::function<Scenario()>& read, const std::function<const sim::Platform&()>& platform) {
+  Point point;
+  point.set = settings.set;
+  point.platform = settings.platform;
+  const std::string group = group_of(space, values);
+  try {
+    evaluate(point, read(), platform(), [&] { return bests_->limit_ms(group); });
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::input) throw;
+    point.reason = error.what();
+  }
+  add(space, values, point);
+  return point;
+}
+
+void Looker::add(const Space& space, const std::vector<std::string>& values, const Point& point) {
+  if (point.status != Status::predicted) return;
+  const std::lock_guard lock(bests_->mutex);
+  std::multiset<double>& steps = bests_->steps[group_of(space, values)];
+  steps.insert(point.step_ms);
+  if (steps.size() > bests_->best) steps.erase(std::prev(steps.end()));
+}
+
+std::int64_t number_at(const Space& space, std::int64_t place) {
+  const std::int64_t count = space.points();
+  std::int64_t stride = count * 618 / 1000 + 1;
+  while (std::gcd(stride, count) != 1) ++stride;
+  return place * stride % count;
+}
+
 SearchResult search(const Space& space, const Scenario& scenario, const SearchOptions& options,
                     const SearchCalls& calls) {
   std::mutex mutex;
@@ -74,7 +101,7 @@ SearchResult search(const Space& space, const Scenario& scenario, const SearchOp
   std::atomic<std::int64_t> indivisible{0}, looked_at{0};
   std::atomic<bool> stopped{false};
   std::exception_ptr problem;
-  Bests bests(options);
+  Looker looker(options.best, options.all);
   const auto look_at = [&](std::int64_t number) {
     ++looked_at;
     const std::vector<std::string> values = space.at(number);
@@ -86,35 +113,22 @@ SearchResult search(const Space& space, const Scenario& scenario, const SearchOp
       ++indivisible;
       return;
     }
-    Point point;
-    point.key = calls.key(*settings);
-    const Point* known = calls.known(point.key);
-    const std::string group = group_of(space, values);
-    if (known != nullptr) {
-      point = *known;
-    } else {
-      point.set = settings->set;
-      point.platform = settings->platform;
-      try {
-        evaluate(point, calls.read(*settings), calls.platform(*settings), [&] { return bests.limit_ms(group); });
-      } catch (const Error& error) {
-        if (error.kind() != ErrorKind::input) throw;
-        point.reason = error.what();
-      }
-    }
-    if (point.status == Status::predicted) bests.add(group, point.step_ms);
+    const std::string key = calls.key(*settings);
+    const Point* known = calls.known(key);
+    Point point = known != nullptr ? *known
+                                   : looker.look_at(
+                                         space, values, *settings, [&] { return calls.read(*settings); },
+                                         [&]() -> const sim::Platform& { return calls.platform(*settings); });
+    point.key = key;
+    if (known != nullptr) looker.add(space, values, point);
     const std::lock_guard lock(mutex);
     calls.report(point, known == nullptr, looked_at);
     found.emplace(number, std::move(point));
   };
-  // Neighbours are alike: in this order good points come early, and their steps spare others the simulation.
-  const std::int64_t count = space.points();
-  std::int64_t stride = count * 618 / 1000 + 1;
-  while (std::gcd(stride, count) != 1) ++stride;
-  parallel_each(count, [&](std::int64_t place) {
+  parallel_each(space.points(), [&](std::int64_t place) {
     if (stopped) return;
     try {
-      look_at(place * stride % count);
+      look_at(number_at(space, place));
       if (calls.stop()) stopped = true;
     } catch (...) {
       const std::lock_guard lock(mutex);

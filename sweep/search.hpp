@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
-#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,6 +9,30 @@
 #include "sweep/space.hpp"
 
 namespace stretto::sweep {
+
+// Decides points, and remembers the best steps so far of each group that can be compared: equal numbers of GPUs, equal
+// batches, models and platforms. Thread-safe.
+class Looker {
+ public:
+  // A point whose bound is above the best-th step so far is not simulated, unless `all`.
+  Looker(std::size_t best, bool all);
+  ~Looker();
+  Looker(Looker&&) noexcept;
+  Looker& operator=(Looker&&) noexcept;
+  // Returns the point with these values, without a key. `read` and `platform` may throw Error(input), which refuses it.
+  Point look_at(const Space& space, const std::vector<std::string>& values, const PointSettings& settings,
+                const std::function<Scenario()>& read, const std::function<const sim::Platform&()>& platform);
+  // Remembers a step that is known already.
+  void add(const Space& space, const std::vector<std::string>& values, const Point& point);
+
+ private:
+  struct Bests;
+  std::unique_ptr<Bests> bests_;
+};
+
+// Returns the number of the point that a search looks at as the place-th. Neighbours are alike: in this order good
+// points come early, and their steps spare others the simulation.
+std::int64_t number_at(const Space& space, std::int64_t place);
 
 struct SearchOptions {
   std::size_t best = 10;  // a point whose bound is above the best-th step so far is not simulated

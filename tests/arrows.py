@@ -49,7 +49,7 @@ ROOMS = {
     "sweep": "base model/ sim/ report predict",
     "compare": "base model/ sim/ exec/ report calibrate predict",
     "cli": "base model/ sim/ exec/ report calibrate predict validate sweep compare",
-    "api": "base model/ sim/ exec/ report calibrate predict compare cli",
+    "api": "base model/ sim/ exec/ report calibrate predict sweep compare cli",
 }
 
 
