@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/data_folder.hpp"
 #include "base/error.hpp"
@@ -24,8 +26,11 @@
 #include "predict/knobs.hpp"
 #include "predict/predict_modes.hpp"
 #include "predict/predict_step.hpp"
+#include "predict/sensitivity.hpp"
 #include "report/prediction.hpp"
 #include "sim/cost/cost_schedule.hpp"
+#include "sweep/near.hpp"
+#include "sweep/search.hpp"
 
 namespace stretto::api {
 namespace {
@@ -87,7 +92,20 @@ std::string simulate(const Request& request, const SimulateOptions& options) {
     predict::PredictedStep step = predict::predict_step(scenario, simulated, sim_options);
     if (!fusions.note.empty()) step.prediction.notes.push_back(fusions.note);
     nlohmann::json json = prediction_json(step.prediction);
-    json["modes"] = json["without"] = nullptr;
+    json["modes"] = json["without"] = json["numbers"] = json["machines"] = json["changes"] = nullptr;
+    if (options.limits) {
+      const double step_ms = step.prediction.step_ms;
+      json["numbers"] = predict::sensitivity_json(predict::sensitivities_of(scenario, simulated));
+      json["machines"] = predict::machines_json(predict::better_machines(scenario, simulated), step_ms);
+      const auto read = [&](const std::vector<std::string>& set) {
+        Request changed = request;
+        changed.set.insert(changed.set.end(), set.begin(), set.end());
+        Scenario with = scenario_of(changed);
+        fusions.apply(with);
+        return with;
+      };
+      json["changes"] = sweep::changes_json(sweep::faster_changes(scenario, simulated, step_ms, read), step_ms);
+    }
     if (options.modes) {
       const std::vector<predict::PredictedMode> modes = predict::predict_modes(scenario, simulated, sim_options);
       json["modes"] = predict::modes_json(modes);
@@ -95,6 +113,57 @@ std::string simulate(const Request& request, const SimulateOptions& options) {
           predict::predict_without(scenario, simulated, sim_options, step.prediction.step_ms, modes));
     }
     return json.dump();
+  });
+}
+
+struct Sweep::State {
+  Request request;
+  Scenario scenario;
+  sweep::Space space;
+  sweep::Looker looker;
+  std::int64_t place = 0;
+  std::map<std::string, sim::Platform> platforms = {};
+
+  const sim::Platform& platform(const std::string& name) {
+    const auto found = platforms.find(name);
+    if (found != platforms.end()) return found->second;
+    const std::string& asked = name.empty() ? request.platform : name;
+    return platforms.emplace(name, predict::read_platform_input(asked, scenario)).first->second;
+  }
+};
+
+Sweep::Sweep(Request request, const std::vector<std::string>& over, std::size_t best, bool all)
+    : state_(guarded([&] {
+        const Scenario scenario = scenario_of(request);
+        const sim::Platform platform = predict::read_platform_input(request.platform, scenario);
+        sweep::Space space =
+            sweep::read_space(read_toml(predict::scenario_path(request.scenario), request.set).section("sweep"), over,
+                              scenario, platform);
+        return std::unique_ptr<State>(
+            new State{std::move(request), scenario, std::move(space), sweep::Looker(best, all)});
+      })) {}
+Sweep::~Sweep() = default;
+Sweep::Sweep(Sweep&&) noexcept = default;
+Sweep& Sweep::operator=(Sweep&&) noexcept = default;
+
+std::string Sweep::next() {
+  return guarded([&]() -> std::string {
+    State& s = *state_;
+    while (s.place < s.space.points()) {
+      const std::vector<std::string> values = s.space.at(sweep::number_at(s.space, s.place++));
+      const auto settings = sweep::settings_of(s.space, values, s.scenario);
+      if (!settings) continue;
+      const auto read = [&] {
+        Request changed = s.request;
+        changed.set.insert(changed.set.end(), settings->set.begin(), settings->set.end());
+        if (!settings->platform.empty()) changed.platform = settings->platform;
+        return scenario_of(changed);
+      };
+      return sweep::json_of(s.looker.look_at(s.space, values, *settings, read,
+                                             [&]() -> const sim::Platform& { return s.platform(settings->platform); }))
+          .dump();
+    }
+    return "";
   });
 }
 

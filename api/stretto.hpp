@@ -1,4 +1,5 @@
 #pragma once
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -33,11 +34,29 @@ struct SimulateOptions {
   std::string engine = "fluid";  // or "simgrid"
   // GB/s of one link that all traffic between ranks (GPUs: between nodes) crosses; 0: none. It needs engine "simgrid".
   double backbone_GBps = 0;
-  bool modes = false;  // every overlap mode is predicted too, with advice
+  bool modes = false;   // every overlap mode is predicted too, with advice
+  bool limits = false;  // on published GPUs: the step by each number, on better machines, by single changes
 };
 
 // Predicts a step: `stretto simulate` without `fits_with`. Throws Error.
 std::string simulate(const Request& request, const SimulateOptions& options = {});
+
+// The points of a sweep, one after the other (`stretto sweep`). `over` are axes as --over takes them. Move-only.
+class Sweep {
+ public:
+  // Throws Error.
+  Sweep(Request request, const std::vector<std::string>& over, std::size_t best = 10, bool all = false);
+  ~Sweep();
+  Sweep(Sweep&&) noexcept;
+  Sweep& operator=(Sweep&&) noexcept;
+  // Returns the next point as JSON; "" behind the last. A point whose bound is above the best-th step so far is
+  // "slower" and not simulated, unless `all`. Throws Error.
+  std::string next();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 // Return the verified schedule (`stretto show`) and the gates of its overlap modes. Throw Error.
 std::string show(const Request& request);

@@ -20,6 +20,8 @@ void add_show(CLI::App& app);
 void add_export(CLI::App& app);
 void add_import(CLI::App& app);
 void add_validate(CLI::App& app);
+void add_sweep(CLI::App& app);
+void add_plan(CLI::App& app);
 
 // ---- shared by commands ----
 

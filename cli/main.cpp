@@ -126,6 +126,8 @@ int run(int argc, char** argv) {
   stretto::cli::add_export(app);
   stretto::cli::add_import(app);
   stretto::cli::add_validate(app);
+  stretto::cli::add_sweep(app);
+  stretto::cli::add_plan(app);
   try {
     app.parse(argc, argv);
     if (version && !version_json.empty()) {

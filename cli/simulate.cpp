@@ -15,6 +15,7 @@
 #include "predict/knobs.hpp"
 #include "predict/predict_modes.hpp"
 #include "predict/predict_step.hpp"
+#include "predict/sensitivity.hpp"
 #include "report/html.hpp"
 #include "report/layout_text.hpp"
 #include "report/prediction.hpp"
@@ -22,6 +23,7 @@
 #include "report/trace.hpp"
 #include "report/units.hpp"
 #include "sim/network/rings.hpp"
+#include "sweep/near.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -29,7 +31,7 @@ namespace {
 struct SimulateOptions : CommonOptions {
   std::string engine = "fluid";
   double backbone_GBps = 0;
-  bool modes = false, fit = false;
+  bool modes = false, fit = false, limits = false;
 };
 
 // Returns the predicted step in the form of the HTML page.
@@ -53,6 +55,32 @@ struct Modes {
   std::vector<predict::PredictedMode> modes;
   std::vector<predict::KnobOff> knobs;
 };
+
+// The results of `--limits`.
+struct Limits {
+  std::vector<predict::Sensitivity> numbers;
+  std::vector<predict::BetterMachine> machines;
+  std::vector<sweep::SingleChange> changes;
+};
+
+Limits limits_of(const SimulateOptions& options, const Scenario& scenario, const sim::Platform& platform,
+                 const predict::Fusions& fusions, double step_ms) {
+  return {predict::sensitivities_of(scenario, platform), predict::better_machines(scenario, platform),
+          sweep::faster_changes(scenario, platform, step_ms, [&](const std::vector<std::string>& set) {
+            Scenario changed = scenario_of(options, set);
+            fusions.apply(changed);
+            return changed;
+          })};
+}
+
+std::string text_of(const Limits& limits, double step_ms) {
+  constexpr std::size_t kShown = 3;
+  std::vector<sweep::SingleChange> best = limits.changes;
+  best.resize(std::min(kShown, best.size()));
+  return "\nhow the step changes with each number:\n\n" + sensitivity_table(limits.numbers).text() + "\n" +
+         machines_table(limits.machines, step_ms).text() + "\n" +
+         (best.empty() ? "no single change of the scenario makes it faster\n" : changes_table(best, step_ms).text());
+}
 
 // Returns advice on every mode but the plain schedule.
 Table advice_of(const std::vector<predict::PredictedMode>& modes) {
@@ -161,6 +189,11 @@ void simulate_command(const SimulateOptions& options) {
     modes->knobs = predict::predict_without(scenario, simulated, sim_options, p.step_ms, modes->modes);
     std::cout << text_of(*modes, p.step_ms);
   }
+  std::optional<Limits> limits;
+  if (options.limits) {
+    limits = limits_of(options, scenario, simulated, fusions, p.step_ms);
+    std::cout << text_of(*limits, p.step_ms);
+  }
   const std::optional<predict::FitSearch> search =
       fit_search(options, scenario, simulated, sim_options, fusions, p.memory);
   if (search) std::cout << "\n" << text_of(*search);
@@ -168,6 +201,9 @@ void simulate_command(const SimulateOptions& options) {
   nlohmann::json json = prediction_json(p);
   json["modes"] = modes ? predict::modes_json(modes->modes) : nlohmann::json(nullptr);
   json["without"] = modes ? predict::knobs_json(modes->knobs) : nlohmann::json(nullptr);
+  json["numbers"] = limits ? predict::sensitivity_json(limits->numbers) : nlohmann::json(nullptr);
+  json["machines"] = limits ? predict::machines_json(limits->machines, p.step_ms) : nlohmann::json(nullptr);
+  json["changes"] = limits ? sweep::changes_json(limits->changes, p.step_ms) : nlohmann::json(nullptr);
   json["fits_with"] = search ? fitting_json(*search) : nlohmann::json(nullptr);
   write_json(options.json, json);
   if (!options.trace.empty())
@@ -191,6 +227,9 @@ void add_simulate(CLI::App& app) {
       ->check(CLI::IsMember({"fluid", "simgrid"}));
   command->add_flag("--modes", options->modes,
                     "also: every overlap mode that the layout allows, and the step without each knob");
+  command->add_flag("--limits", options->limits,
+                    "also, on published GPUs: how the step changes with each number of the platform, on better "
+                    "machines, and by single changes of the scenario");
   command->add_flag("--fit", options->fit, "also where it fits: changes with which it would, and the steps they give");
   command
       ->add_option(

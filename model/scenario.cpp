@@ -188,6 +188,7 @@ Scenario scenario_of(TomlTable file_root, const std::string& file) {
   TomlTable model = section_of(root, "model"), cluster = section_of(root, "cluster"),
             parallel = section_of(root, "parallel"), overlap = section_of(root, "overlap"),
             training = section_of(root, "training"), compare = section_of(root, "compare");
+  root.has("sweep");  // only `stretto sweep` reads its axes
   refuse_not_modelled(root);
   // This check comes before the one for a missing [model], which a misspelt section name causes.
   root.finish();

@@ -30,8 +30,6 @@ class BuiltStep {
   sim::SimResult simulate(const sim::Costs& costs, const sim::SimOptions& options = {}) const {
     return sim::simulate(verified_.schedule, verified_, costs, options);
   }
-  // Returns the simulated duration of a step in seconds.
-  double step_s(const sim::Costs& costs) const { return to_ms(simulate(costs).step) * 1e-3; }
 
  private:
   Cluster cluster_;

@@ -13,6 +13,7 @@
 #include "base/memory.hpp"
 #include "model/build_schedule.hpp"
 #include "model/step_size.hpp"
+#include "predict/few_micro_batches.hpp"
 #include "predict/predict_step.hpp"
 #include "report/units.hpp"
 
@@ -110,13 +111,6 @@ std::optional<Overrides> overrides_of(const Scenario& scenario, const Changes& c
   // The batch's default follows from the changed keys, so the batch is set.
   overrides.set.push_back("training.global_batch_size=" + std::to_string(training.global_batch_size));
   return overrides;
-}
-
-// Returns a step with fewer micro-batches, all else equal.
-Scenario with_micro_batches(Scenario scenario, std::int64_t count) {
-  scenario.training.global_batch_size =
-      count * scenario.training.micro_batch_size * scenario.parallel.data_parallel_size;
-  return scenario;
 }
 
 // Numbers of micro-batches from which the values of the whole step follow. They are equal where the whole step is no

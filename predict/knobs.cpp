@@ -10,7 +10,7 @@
 #include "base/parallel.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/overlap/without.hpp"
-#include "predict/built_step.hpp"
+#include "predict/quick_step.hpp"
 #include "report/units.hpp"
 
 namespace stretto::predict {
@@ -27,8 +27,7 @@ std::optional<double> known_step_ms(const Scenario& scenario, const Overlap& ove
 double step_ms_with(Scenario scenario, const Overlap& overlap, const sim::Platform& platform,
                     const sim::SimOptions& options) {
   scenario.overlap = overlap;
-  const BuiltStep step(scenario);
-  return to_ms(step.simulate(step.costs(platform, scenario.framework), options).step);
+  return 1e3 * QuickStep(scenario).step_s(platform, scenario.framework, options);
 }
 
 }  // namespace

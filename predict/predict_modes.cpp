@@ -13,6 +13,7 @@
 #include "predict/built_step.hpp"
 #include "predict/constants.hpp"
 #include "predict/predict_step.hpp"
+#include "predict/quick_step.hpp"
 #include "report/exposure.hpp"
 #include "report/units.hpp"
 
@@ -29,24 +30,32 @@ ModeStep mode_step(const BuiltStep& step, const sim::SimResult& result, const si
 
 // Returns ln of a schedule's step for each set of constants in which one is at an end of its interval; the first entry
 // is for the shipped constants. Costs that a constant does not change are not simulated again.
-std::vector<double> log_steps(const BuiltStep& step, sim::Platform platform, Framework framework) {
+std::vector<double> log_steps(const Scenario& scenario, sim::Platform platform) {
+  Framework framework = scenario.framework;
+  const QuickStep step(scenario);
   const sim::Costs shipped = step.costs(platform, framework);
-  std::vector<sim::Costs> costs = {shipped};
+  struct Changed {
+    sim::Platform platform;
+    Framework framework;
+    bool is_shipped = true;  // the costs are the shipped ones
+  };
+  std::vector<Changed> changed = {{platform, framework, true}};
   for (const Constant& constant : constants_of(*platform.accelerator, framework)) {
     if (!constant.has_interval()) continue;
     // The farther end stands for both: to first order the change is equal in both directions.
     const double value = constant.quantity->value, low = constant.quantity->low, high = constant.quantity->high;
     constant.quantity->value = high - value > value - low ? high : low;
-    costs.push_back(step.costs(platform, framework));
+    changed.push_back({platform, framework, step.costs(platform, framework) == shipped});
     constant.quantity->value = value;
   }
-  std::vector<double> logs(costs.size());
-  parallel_each(std::ssize(costs), [&](std::int64_t at) {
+  std::vector<double> logs(changed.size());
+  parallel_each(std::ssize(changed), [&](std::int64_t at) {
     const auto i = static_cast<std::size_t>(at);
-    if (i == 0 || !(costs[i] == shipped)) logs[i] = std::log(step.step_s(costs[i]));
+    const Changed& with = changed[i];
+    if (i == 0 || !with.is_shipped) logs[i] = std::log(step.step_s(with.platform, with.framework));
   });
-  for (std::size_t i = 1; i < costs.size(); ++i)
-    if (costs[i] == shipped) logs[i] = logs[0];
+  for (std::size_t i = 1; i < changed.size(); ++i)
+    if (changed[i].is_shipped) logs[i] = logs[0];
   return logs;
 }
 
@@ -113,7 +122,8 @@ std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Pl
       advice.off_because = reason_of(step.schedule(), name == kAsGiven ? std::string() : find_overlap_mode(name).knob);
     else if (!platform.accelerator)
       advice.unsure_pct = kUnsure_pct;
-    else if (std::vector<double> logs = log_steps(step, platform, scenario.framework); other)
+    else if (std::vector<double> logs = log_steps(with_mode(scenario, name, scenario.parallel.ranks()), platform);
+             other)
       advice.unsure_pct = unsure_pct(plain_logs, logs);
     else
       plain_logs = std::move(logs);

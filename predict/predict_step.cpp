@@ -27,26 +27,6 @@ bool states_links(const Cluster& cluster) {
          cluster.channel_GBps > 0 || !cluster.max_ctas.empty() || cluster.cores_per_device > 0;
 }
 
-// Returns the peak (docs/mfu.md): the data sheet's figure for a GPU; a large GEMM, where there is none or the device is
-// a host. It is for the type in which the schedule multiplies, or absent.
-PeakRate peak_of(const sim::Platform& platform, const Cluster& cluster, const Schedule& schedule,
-                 std::int64_t devices) {
-  const Dtype type = schedule.compute_dtype;
-  if (platform.accelerator && type == Dtype::bf16)
-    return {platform.accelerator->peak_TFLOPs.value * 1e12 * double(devices), data_sheet_of(type)};
-  if (platform.accelerator) return {};
-  if (platform.gpu) {
-    const PeakRate sheet = data_sheet_peak(platform.device, devices, type);
-    if (sheet.FLOPs_per_s > 0 || type != Dtype::bf16) return sheet;
-    return {platform.gpu->gemm_TFLOPs.value * 1e12 * double(devices), "a large bf16 GEMM"};
-  }
-  if (type != Dtype::f32) return {};
-  // Cores that can compute at once: ranks of a device share its cores.
-  const auto cores =
-      std::min<std::int64_t>(schedule.placement.ranks_per_device, sim::cores_per_device(platform, cluster));
-  return {platform.sgemm_GFLOPs.value * 1e9 * double(cores) * double(devices), "sgemm"};
-}
-
 std::vector<ExposedPart> exposed_parts(const Schedule& schedule, const Breakdown& b, const sim::Platform& platform) {
   std::vector<ExposedPart> parts;
   for (std::size_t c = 0; c < schedule.communicators.size(); ++c) {
@@ -74,6 +54,24 @@ std::int64_t userbuffer_bytes(const Schedule& schedule, const FrameworkMemory& f
 
 }  // namespace
 
+PeakRate peak_of(const sim::Platform& platform, const Cluster& cluster, const Schedule& schedule,
+                 std::int64_t devices) {
+  const Dtype type = schedule.compute_dtype;
+  if (platform.accelerator && type == Dtype::bf16)
+    return {platform.accelerator->peak_TFLOPs.value * 1e12 * double(devices), data_sheet_of(type)};
+  if (platform.accelerator) return {};
+  if (platform.gpu) {
+    const PeakRate sheet = data_sheet_peak(platform.device, devices, type);
+    if (sheet.FLOPs_per_s > 0 || type != Dtype::bf16) return sheet;
+    return {platform.gpu->gemm_TFLOPs.value * 1e12 * double(devices), "a large bf16 GEMM"};
+  }
+  if (type != Dtype::f32) return {};
+  // Cores that can compute at once: ranks of a device share its cores.
+  const auto cores =
+      std::min<std::int64_t>(schedule.placement.ranks_per_device, sim::cores_per_device(platform, cluster));
+  return {platform.sgemm_GFLOPs.value * 1e9 * double(cores) * double(devices), "sgemm"};
+}
+
 DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const sim::Platform& platform,
                        const Training& training, const Framework& framework) {
   DeviceMemory memory{memory_use(schedule, plan), schedule.placement.ranks_per_device, platform.memory_bytes, {}};
@@ -87,6 +85,8 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
   }
   const FrameworkMemory& by_framework = framework.memory;
   const bool by_nccl = schedule.placement.ranks_per_device == 1 && schedule.mesh.ranks() > 1;
+  // A framework issues its kernels one by one.
+  const bool has_graph = training.enable_cuda_graph && !by_framework.is_known;
   // The memory outside the plan is that of the role that needs most of it.
   std::vector<std::int64_t> first_rank;  // [role]
   for (std::size_t role = 0; role < schedule.programs.size(); ++role) {
@@ -94,7 +94,7 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
     at[Coord::pp] = static_cast<std::int64_t>(role);
     first_rank.push_back(schedule.mesh.rank_of(at));
     std::vector<BesidePlan> beside =
-        cuda::memory_beside(schedule, first_rank.back(), device, by_nccl, training.enable_cuda_graph);
+        cuda::memory_beside(schedule, first_rank.back(), device, by_nccl, has_graph);
     if (role == 0 || sum_of(beside) > sum_of(memory.beside)) memory.beside = std::move(beside);
   }
   memory.beside.insert(memory.beside.begin(), cuda::context_beside(device.sms));

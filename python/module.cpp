@@ -2,6 +2,8 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <memory>
+
 #include "stretto.hpp"
 
 namespace py = pybind11;
@@ -22,9 +24,9 @@ PYBIND11_MODULE(_stretto, module) {
   };
   // Other Python threads may run during the call. The callers make sure that only one thread is in the library.
   module.def("simulate", [=](std::string scenario, std::vector<std::string> set, std::string platform,
-                             std::string engine, double backbone_GBps, bool modes) {
+                             std::string engine, double backbone_GBps, bool modes, bool limits) {
     py::gil_scoped_release released;
-    return api::simulate(request(scenario, set, platform), {engine, backbone_GBps, modes});
+    return api::simulate(request(scenario, set, platform), {engine, backbone_GBps, modes, limits});
   });
   module.def("show", [=](std::string scenario, std::vector<std::string> set, std::string platform) {
     py::gil_scoped_release released;
@@ -38,6 +40,16 @@ PYBIND11_MODULE(_stretto, module) {
     py::gil_scoped_release released;
     return api::compare(request(scenario, set, platform));
   });
+  py::class_<api::Sweep>(module, "Sweep")
+      .def(py::init([=](std::string scenario, std::vector<std::string> set, std::string platform,
+                        std::vector<std::string> over, std::size_t best, bool all) {
+        py::gil_scoped_release released;
+        return std::make_unique<api::Sweep>(request(scenario, set, platform), over, best, all);
+      }))
+      .def("next", [](api::Sweep& sweep) {
+        py::gil_scoped_release released;
+        return sweep.next();
+      });
   module.def("names", &api::names);
   module.attr("__version__") = api::version();
 }

@@ -11,6 +11,7 @@
 #include "sim/network/child.hpp"
 #include "sim/network/fluid.hpp"
 #include "sim/network/simgrid.hpp"
+#include "sim/rounds.hpp"
 
 namespace stretto::sim {
 namespace {
@@ -123,6 +124,10 @@ SimResult simulate(const Schedule& schedule, BoundStep step, const Costs& costs,
   }
 
   SimResult result;
+  // With noise no two rounds are equal.
+  if (options.round_micro_batches > 0 && outcome.steady && costs.disturbance.share == 0)
+    result.round = find_round({schedule, costs, step.programs, flat, step.issued.partners}, outcome.timeline,
+                              options.round_micro_batches);
   static_cast<BoundStep&>(result) = std::move(step);
   result.timeline = std::move(outcome.timeline);
   result.disturbed = std::move(outcome.disturbed);

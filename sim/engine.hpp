@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/timeline.hpp"
@@ -16,6 +17,8 @@ struct SimResult : BoundStep {
   // With a disturbance, on the fluid network: all steps; `timeline` is the one of the median period.
   std::vector<Timeline> disturbed;
   Picoseconds step = 0;         // steady period
+  // Time by which a step with SimOptions::round_micro_batches more is longer, where the step proves it (sim/rounds.hpp).
+  std::optional<Picoseconds> round;
   bool steady = false;          // the next step would repeat the last (within 1e-6 relative), or the result is a median
   std::int64_t operations = 0;  // simulated operations of all steps and representatives
   double simulate_s = 0;        // wall time of the simulation

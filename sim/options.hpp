@@ -22,6 +22,8 @@ struct SimOptions {
   bool plays_solo_calls = true;
   // Ends with the first step that the next one would repeat (sim/recorder.hpp); false simulates max_steps.
   bool stops_when_steady = true;
+  // Number of micro-batches of a round, for which SimResult::round is looked for; 0: it is not.
+  std::int64_t round_micro_batches = 0;
 };
 
 }  // namespace stretto::sim

@@ -46,9 +46,10 @@ ROOMS = {
     "calibrate": "base model/ sim/ exec/",
     "predict": "base model/ sim/ report exec/cuda",
     "validate": "base model/ sim/ report predict",
+    "sweep": "base model/ sim/ report predict",
     "compare": "base model/ sim/ exec/ report calibrate predict",
-    "cli": "base model/ sim/ exec/ report calibrate predict validate compare",
-    "api": "base model/ sim/ exec/ report calibrate predict compare cli",
+    "cli": "base model/ sim/ exec/ report calibrate predict validate sweep compare",
+    "api": "base model/ sim/ exec/ report calibrate predict sweep compare cli",
 }
 
 

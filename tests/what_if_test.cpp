@@ -17,7 +17,10 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "model/build_schedule.hpp"
+#include "predict/few_micro_batches.hpp"
 #include "predict/predict_step.hpp"
+#include "sim/cost/cost_schedule.hpp"
 #include "tests/cases.hpp"
 #include "tests/draw.hpp"
 #include "tests/random_layout.hpp"
@@ -195,7 +198,55 @@ void check_many(std::uint64_t first, std::uint64_t count) {
   CHECK(found.predicted * 3 >= static_cast<int>(count));
 }
 
+// Compares what steps of few micro-batches tell with the whole step. Returns how many told it.
+int check_few(std::uint64_t seed) {
+  WhatIf of;
+  Schedule whole;
+  sim::SimResult result;
+  int told = 0;
+  try {
+    of = what_if(seed);
+    of.scenario = predict::with_micro_batches(of.scenario, of.scenario.num_microbatches() * 8);
+    const auto costs_of = [&](const Schedule& schedule) {
+      return sim::cost_schedule(schedule, of.platform, of.scenario.cluster, 1, of.scenario.framework);
+    };
+    whole = build_schedule(of.scenario);
+    result = sim::simulate(whole, bind_step(whole), costs_of(whole));
+    if (!result.steady) return 0;
+    for (const std::int64_t count : predict::telling_micro_batches(of.scenario)) {
+      if (count == of.scenario.num_microbatches()) break;
+      const Schedule few = build_schedule(predict::with_micro_batches(of.scenario, count));
+      const std::optional<Picoseconds> step =
+          predict::told_step(of.scenario, few, bind_step(few), count, costs_of(few));
+      if (!step) continue;
+      ++told;
+      INFO("seed " << seed << ", " << count << " of " << of.scenario.num_microbatches() << " micro-batches\n"
+                   << of.text);
+      CHECK(*step == result.step);
+    }
+  } catch (const Error& error) {
+    CAPTURE(seed, of.text, error.what());
+    CHECK(error.kind() == ErrorKind::input);
+  }
+  return told;
+}
+
 }  // namespace
+
+TEST_CASE("few micro-batches tell the whole step to the picosecond", "[serial]") {
+  int told = 0;
+  for (std::uint64_t seed = 1; seed <= std::uint64_t(share_of(60)); ++seed) told += check_few(seed);
+  CHECK(told > 0);
+}
+
+TEST_CASE("few micro-batches tell many whole steps", "[.][soak]") {
+  const std::uint64_t first = from_environment("STRETTO_WHAT_IF_SEED", 30'000);
+  const std::uint64_t count = from_environment("STRETTO_WHAT_IFS", 1000);
+  int told = 0;
+  for (std::uint64_t seed = first; seed < first + count; ++seed) told += check_few(seed);
+  WARN(told << " times told, of " << count << " what-ifs");
+  CHECK(told * 4 >= static_cast<int>(count));
+}
 
 TEST_CASE("random what-ifs: the same twice, parts add up, better is not slower", "[serial]") {
   check_many(1, is_fast_suite() ? 5 : 15);

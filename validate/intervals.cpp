@@ -7,7 +7,7 @@
 
 namespace stretto::validate {
 
-Spread spread_of(const predict::BuiltStep& step, sim::Platform platform, Framework framework, double predicted_s) {
+Spread spread_of(const predict::QuickStep& step, sim::Platform platform, Framework framework, double predicted_s) {
   Spread spread;
   const sim::Costs shipped = step.costs(platform, framework);
   for (const predict::Constant& constant : predict::constants_of(*platform.accelerator, framework)) {
@@ -16,7 +16,7 @@ Spread spread_of(const predict::BuiltStep& step, sim::Platform platform, Framewo
     const auto change_at = [&](double end) {
       constant.quantity->value = end;
       const sim::Costs costs = step.costs(platform, framework);
-      return costs == shipped ? 0 : std::log(step.step_s(costs) / predicted_s);
+      return costs == shipped ? 0 : std::log(step.step_s(platform, framework) / predicted_s);
     };
     const double at_low = change_at(constant.quantity->low), at_high = change_at(constant.quantity->high);
     constant.quantity->value = value;

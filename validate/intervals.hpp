@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "predict/built_step.hpp"
+#include "predict/quick_step.hpp"
 
 namespace stretto::validate {
 
@@ -18,6 +18,6 @@ struct Spread {
 
 // Returns the interval of a step. `predicted_s`: the step with the shipped constants. A constant that changes no cost
 // is not simulated.
-Spread spread_of(const predict::BuiltStep& step, sim::Platform platform, Framework framework, double predicted_s);
+Spread spread_of(const predict::QuickStep& step, sim::Platform platform, Framework framework, double predicted_s);
 
 }  // namespace stretto::validate

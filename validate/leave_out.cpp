@@ -16,7 +16,7 @@ std::vector<LeftOut> leave_out(std::vector<ValidatedStep>& steps, const std::vec
   for (const std::int64_t hidden_size : models) {
     std::vector<std::size_t> others, own;
     for (const std::size_t s : group) (steps[s].scenario.model.hidden_size == hidden_size ? own : others).push_back(s);
-    std::deque<predict::BuiltStep> built;
+    std::deque<predict::QuickStep> built;
     std::vector<MeasuredStep> measured;
     const std::size_t count = std::min(kMostFitted, others.size());
     for (std::size_t i = 0; i < count; ++i) {
@@ -26,8 +26,8 @@ std::vector<LeftOut> leave_out(std::vector<ValidatedStep>& steps, const std::vec
     const Refit fit = refit(measured, platform, steps[group.front()].scenario.framework);
     parallel_each(std::int64_t(own.size()), [&](std::int64_t i) {
       ValidatedStep& step = steps[own[static_cast<std::size_t>(i)]];
-      const predict::BuiltStep rebuilt(step.scenario);
-      step.left_out_s = rebuilt.step_s(rebuilt.costs(fit.platform, fit.framework));
+      const predict::QuickStep rebuilt(step.scenario);
+      step.left_out_s = rebuilt.step_s(fit.platform, fit.framework);
     });
     all.push_back({hidden_size, own.size(), count, fit.constants});
   }

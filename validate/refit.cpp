@@ -35,7 +35,7 @@ class Objective {
   void update(std::size_t i) {
     sim::Costs costs = steps_[i].step->costs(fit_.platform, fit_.framework);
     if (costs == known_[i].costs) return;
-    known_[i].error = std::abs(std::log(steps_[i].step->step_s(costs) / steps_[i].measured_s));
+    known_[i].error = std::abs(std::log(steps_[i].step->step_s(fit_.platform, fit_.framework) / steps_[i].measured_s));
     known_[i].costs = std::move(costs);
   }
 

@@ -2,13 +2,13 @@
 #include <string>
 #include <vector>
 
-#include "predict/built_step.hpp"
+#include "predict/quick_step.hpp"
 
 namespace stretto::validate {
 
 // A measured step to which constants are fitted.
 struct MeasuredStep {
-  const predict::BuiltStep* step = nullptr;
+  const predict::QuickStep* step = nullptr;
   double measured_s = 0;
 };
 

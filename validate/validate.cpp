@@ -62,9 +62,8 @@ class Platforms {
   std::map<Key, sim::Platform> platforms_;
 };
 
-void predict_memory(ValidatedStep& step, const predict::BuiltStep& built, const sim::Platform& platform) {
-  const DeviceMemory memory =
-      predict::memory_of(built.schedule(), built.plan(), platform, step.scenario.training, step.scenario.framework);
+void predict_memory(ValidatedStep& step, const predict::QuickStep& quick, const sim::Platform& platform) {
+  const DeviceMemory memory = quick.memory(platform);
   step.peak_bytes = step.published.hbm_of == "allocated"  ? memory.allocated_bytes()
                     : step.published.hbm_of == "reserved" ? memory.taken_bytes()
                                                           : memory.predicted_bytes();
@@ -73,8 +72,8 @@ void predict_memory(ValidatedStep& step, const predict::BuiltStep& built, const 
 
 void predict_published(ValidatedStep& step, const sim::Platform& shipped, bool with_interval) {
   const Scenario& scenario = step.scenario;
-  const predict::BuiltStep built(scenario);
-  predict_memory(step, built, shipped);
+  const predict::QuickStep quick(scenario);
+  predict_memory(step, quick, shipped);
   for (const Fitted fitted : {Fitted::shipped, Fitted::sourced, Fitted::nothing}) {
     sim::Platform platform = shipped;
     Framework framework = scenario.framework;
@@ -83,14 +82,16 @@ void predict_published(ValidatedStep& step, const sim::Platform& shipped, bool w
       predicted_s = step.predicted(Fitted::shipped);
       continue;
     }
-    const sim::SimResult result = built.simulate(built.costs(platform, framework));
-    predicted_s = to_ms(result.step) * 1e-3;
-    if (fitted != Fitted::shipped) continue;
-    const Breakdown b = mean_breakdown(built.schedule(), result.programs, result.timeline);
-    const double step_ms = to_ms(result.step);
+    if (fitted != Fitted::shipped) {
+      predicted_s = quick.step_s(platform, framework);
+      continue;
+    }
+    const auto [of_step, b] = quick.parts(platform, framework);
+    const double step_ms = to_ms(of_step);
+    predicted_s = step_ms * 1e-3;
     step.limits = {{"compute", to_ms(b.compute) / step_ms}, {"waiting", to_ms(b.bubble) / step_ms}};
     for (std::size_t c = 0; c < b.exposed.size(); ++c)
-      step.limits.push_back({"exposed " + built.schedule().communicators[c].name, to_ms(b.exposed[c]) / step_ms});
+      step.limits.push_back({"exposed " + quick.schedule().communicators[c].name, to_ms(b.exposed[c]) / step_ms});
     std::stable_sort(step.limits.begin(), step.limits.end(),
                      [](const auto& x, const auto& y) { return x.second > y.second; });
   }
@@ -98,7 +99,7 @@ void predict_published(ValidatedStep& step, const sim::Platform& shipped, bool w
                        double(scenario.training.global_batch_size);
   step.mfu =
       flops / step.published.step_s / (shipped.accelerator->peak_TFLOPs.value * 1e12 * double(step.published.gpus));
-  if (with_interval) step.spread = spread_of(built, shipped, scenario.framework, step.predicted(Fitted::shipped));
+  if (with_interval) step.spread = spread_of(quick, shipped, scenario.framework, step.predicted(Fitted::shipped));
 }
 
 ValidatedGroup::Errors errors_of(const std::vector<double>& errors) {

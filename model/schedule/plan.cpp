@@ -263,8 +263,9 @@ std::int64_t MemoryPlan::peak_bytes() const {
   return peak;
 }
 
-MemoryPlan plan_memory(const Schedule& schedule) {
-  const BoundStep step = bind_step(schedule);
+MemoryPlan plan_memory(const Schedule& schedule) { return plan_memory(schedule, bind_step(schedule)); }
+
+MemoryPlan plan_memory(const Schedule& schedule, const BoundStep& step) {
   const HappensBefore clocks = require_order(schedule, step.programs, step.issued);
   std::vector<Footprints> footprints = footprints_of(schedule, step.programs);
   return plan_memory(schedule, clocks, footprints);

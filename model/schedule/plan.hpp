@@ -7,6 +7,7 @@
 namespace stretto {
 
 class Footprints;
+struct BoundStep;
 struct HappensBefore;
 
 // The offset of every storage in a rank's arena; equal for all ranks of a role. Two storages share bytes only when
@@ -33,6 +34,8 @@ inline bool shares_with_nobody(BufferKind kind) {
 // Plans the memory of a schedule. Throws Error(input) when the schedule cannot be bound or deadlocks; the schedule need
 // not have been verified otherwise.
 MemoryPlan plan_memory(const Schedule& schedule);
+// Plans for a step that has been bound already; `step` is the schedule's.
+MemoryPlan plan_memory(const Schedule& schedule, const BoundStep& step);
 // Plans for representatives that have been bound and ordered already. `clocks` must have run to its end; `footprints`
 // are those of its programs.
 MemoryPlan plan_memory(const Schedule& schedule, const HappensBefore& clocks, std::vector<Footprints>& footprints);

@@ -16,7 +16,7 @@ import threading as _threading
 from . import _stretto
 from ._stretto import Error, InputError, __version__
 
-__all__ = ["Error", "InputError", "__version__", "compare", "gates", "names", "show", "simulate"]
+__all__ = ["Error", "InputError", "__version__", "compare", "gates", "names", "show", "simulate", "sweep"]
 
 _one_at_a_time = _threading.Lock()
 
@@ -76,23 +76,51 @@ def _name(what, value, wanted="a string"):
     return value
 
 
-def _call(function, scenario, set, platform, *more):
+def _request(scenario, set, platform):
     scenario = _name("scenario", scenario, "a name or a path")
     platform = "" if platform is None else _name("platform", platform, "a name, a path or None")
     if set is not None and not isinstance(set, _abc.Mapping):
         raise _expected("set", 'a dict of keys and values, as {"training.lr": 3e-4}', set)
     pairs = [_name(key, f"{key}={_value(key, value)}") for key, value in
              ((_name("a key of set", key), value) for key, value in (set or {}).items())]
+    return scenario, pairs, platform
+
+
+def _call(function, scenario, set, platform, *more):
+    request = _request(scenario, set, platform)
     with _one_at_a_time:
-        return _json.loads(function(scenario, pairs, platform, *more))
+        return _json.loads(function(*request, *more))
 
 
-def simulate(scenario, set=None, platform=None, *, engine="fluid", backbone_GBps=0.0, modes=False):
-    """Returns the predicted step. With `modes` it also has every overlap mode, with advice. `set` overrides keys."""
+def simulate(scenario, set=None, platform=None, *, engine="fluid", backbone_GBps=0.0, modes=False, limits=False):
+    """Returns the predicted step. With `modes` it also has every overlap mode, with advice; with `limits`, on published
+    GPUs, what the step depends on. `set` overrides keys."""
     if isinstance(backbone_GBps, bool) or not isinstance(backbone_GBps, _numbers.Real):
         raise _expected("backbone_GBps", "a number of GB/s", backbone_GBps)
     backbone_GBps = float(_number("backbone_GBps", backbone_GBps))
-    return _call(_stretto.simulate, scenario, set, platform, _name("engine", engine), backbone_GBps, bool(modes))
+    return _call(_stretto.simulate, scenario, set, platform, _name("engine", engine), backbone_GBps, bool(modes), bool(limits))
+
+
+def sweep(scenario, over=None, set=None, platform=None, *, best=10, all=False):
+    """Yields each point of a sweep as a dict, as soon as it is known. `over` is a dict of keys and lists of values, or
+    "legal". A point that cannot be among the `best` is not simulated, unless `all`."""
+    if over is not None and not isinstance(over, _abc.Mapping):
+        raise _expected("over", 'a dict of keys and values, as {"gpus": [64, 128]}', over)
+    axes = []
+    for key, values in (over or {}).items():
+        values = [values] if isinstance(values, str) or not isinstance(values, _abc.Iterable) else values
+        axes.append(_name("a key of over", key) + "=" + ",".join(_value(key, value) for value in values))
+    if isinstance(best, bool) or not isinstance(best, _numbers.Integral) or best < 1:
+        raise _expected("best", "a whole number from 1 on", best)
+    request = _request(scenario, set, platform)
+    with _one_at_a_time:
+        points = _stretto.Sweep(*request, axes, int(best), bool(all))
+    while True:
+        with _one_at_a_time:
+            line = points.next()
+        if not line:
+            return
+        yield _json.loads(line)
 
 
 def show(scenario, set=None, platform=None):

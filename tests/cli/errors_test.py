@@ -56,7 +56,7 @@ class Usage(ProgramTest):
 
 class Files(ProgramTest):
     def test_scenario_that_is_no_file(self):
-        for command in ("show", "train", "compare", "simulate"):
+        for command in ("show", "train", "compare", "simulate", "sweep"):
             self.fails(2, command, "absent.toml", says=["absent.toml", "No such file"])
             self.fails(2, command, ".", says=["directory"])
 

@@ -9,9 +9,9 @@ import re
 
 from program import FAIL_IO, PLATFORM, ROOT, TINY, ProgramTest, main
 
-COMMANDS = ("compare", "simulate", "train", "profile", "calibrate", "show", "export")
+COMMANDS = ("compare", "simulate", "train", "profile", "calibrate", "show", "export", "sweep")
 # Options that take a word and not a file.
-WORDS = {"--set", "--backend", "--engine", "--format", "--mode"}
+WORDS = {"--set", "--backend", "--engine", "--format", "--mode", "--over", "--shard"}
 
 
 class Files(ProgramTest):

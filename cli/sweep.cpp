@@ -1,0 +1,373 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "base/checksum.hpp"
+#include "base/error.hpp"
+#include "base/memory.hpp"
+#include "base/time_left.hpp"
+#include "cli/commands.hpp"
+#include "cli/progress.hpp"
+#include "model/interchange/megatron.hpp"
+#include "predict/inputs.hpp"
+#include "predict/predict_step.hpp"
+#include "report/html.hpp"
+#include "report/layout_text.hpp"
+#include "report/units.hpp"
+#include "sweep/journal.hpp"
+#include "sweep/search.hpp"
+#include "sweep/tables.hpp"
+
+namespace stretto::cli {
+namespace {
+
+struct SweepOptions : CommonOptions {
+  std::vector<std::string> over;
+  std::string shard = "0/1";
+  bool resume = false, all = false;
+  std::int64_t best = 10;
+  Output out, csv;
+  // `plan` alone
+  std::string model, profile;
+  std::int64_t gpus = 0, global_batch = 0, sequence = 0;
+  Output winner;
+};
+
+// The scenario that a sweep varies: a file, or the text that `plan` has made.
+struct Swept {
+  std::string text;  // contents of the scenario
+  std::function<Scenario(const std::vector<std::string>& set, const std::string& platform)> read;
+  std::function<TomlTable()> axes;
+  std::string command;  // the command of one point, without its settings
+  // Returns a scenario with these settings; null where the scenario is a file of the user's.
+  std::function<std::string(const std::vector<std::string>& set)> text_of = nullptr;
+};
+
+// Returns a scenario's file without its table [sweep], which says which points there are and not what they are.
+std::string contents_of(const std::string& path) {
+  std::ifstream file(path);
+  std::string text, line;
+  bool is_left_out = false;
+  while (std::getline(file, line)) {
+    if (line.starts_with('[')) is_left_out = line.starts_with("[sweep]");
+    if (!is_left_out) text += line + "\n";
+  }
+  return text;
+}
+
+std::pair<std::int64_t, std::int64_t> shard_of(const std::string& text) {
+  std::int64_t shard = -1, shards = 0;
+  const char *begin = text.data(), *end = begin + text.size();
+  const auto first = std::from_chars(begin, end, shard);
+  if (first.ec == std::errc() && first.ptr != end && *first.ptr == '/')
+    if (const auto second = std::from_chars(first.ptr + 1, end, shards); second.ec != std::errc() || second.ptr != end)
+      shards = 0;
+  if (shards < 1 || shard < 0 || shard >= shards)
+    throw input_error("--shard: expected I/N, a whole number I from 0 below N, got " + in_quotes(text));
+  return {shard, shards};
+}
+
+// Platforms by the name that a point gives; they are read once.
+class Platforms {
+ public:
+  Platforms(const Swept& swept, const SweepOptions& options) : swept_(swept), options_(options) {}
+  const sim::Platform& of(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    const auto [at, is_new] = platforms_.try_emplace(name);
+    if (is_new) {
+      const std::string& asked = name.empty() ? options_.platform : name;
+      at->second = std::make_unique<sim::Platform>(predict::read_platform_input(asked, swept_.read({}, asked)));
+    }
+    if (!at->second) throw input_error("platform " + name + ": cannot be read");
+    return *at->second;
+  }
+
+ private:
+  const Swept& swept_;
+  const SweepOptions& options_;
+  std::mutex mutex_;
+  std::map<std::string, std::unique_ptr<sim::Platform>> platforms_;
+};
+
+// A step that was built in full, verified and simulated.
+struct FullStep {
+  std::size_t point = 0;  // index into SearchResult::points
+  predict::PredictedStep step;
+};
+
+HtmlStep html_step(const FullStep& full, bool with_timeline) {
+  const predict::PredictedStep& of = full.step;
+  HtmlStep step;
+  step.row.mode = layout_text(of.prediction.parallel);
+  step.row.ranks = of.schedule.mesh.ranks();
+  step.row.predicted_ms = of.prediction.step_ms;
+  step.row.predicted = of.prediction.breakdown;
+  step.layout = fmt::format("micro-batches of {} GPUs", of.prediction.devices);
+  for (const Communicator& communicator : of.schedule.communicators) step.communicators.push_back(communicator.name);
+  if (!with_timeline) return step;
+  step.row.operations = operation_times(of.schedule, of.result.programs, {&of.result.timeline, 1}, {}, {});
+  step.predicted = excerpt(of.schedule, of.result.programs, of.result.timeline);
+  step.memory = of.prediction.memory.roles;
+  return step;
+}
+
+Table limits_table(const std::vector<FullStep>& steps) {
+  Table table({"layout", "step", "compute", "exposed", "bubble", "host", "memory", "fits"});
+  for (const FullStep& full : steps) {
+    const Prediction& p = full.step.prediction;
+    const auto share = [&](double ms) { return percent_text(ms / p.step_ms); };
+    table.add_row({layout_text(p.parallel, p.micro_batches), time_text(p.step_ms), share(p.breakdown.compute),
+                   share(p.breakdown.exposed), share(p.breakdown.bubble - p.breakdown.host), share(p.breakdown.host),
+                   size_text(double(p.memory.predicted_bytes())), p.memory.fits() ? "yes" : "no"});
+  }
+  return table;
+}
+
+void sweep_command(SweepOptions& options, const Swept& swept) {
+  const auto [shard, shards] = shard_of(options.shard);
+  if (options.resume && options.out.empty()) throw input_error("--resume: expected --out, the file to go on with");
+  const Scenario scenario = swept.read({}, options.platform);
+  options.files.claim_outputs(scenario);
+  Platforms platforms(swept, options);
+  const sim::Platform& platform = platforms.of("");
+  const sweep::Space space = sweep::read_space(swept.axes(), options.over, scenario, platform);
+  for (const sweep::Axis& axis : space.axes)
+    if (axis.key == "platform")
+      for (const std::string& name : axis.values) platforms.of(name);
+  sweep::Journal journal(options.out.empty() ? "" : options.out.path(), options.resume);
+  if (journal.cut() > 0) std::cout << fmt::format("note: {} lines had been cut short by a kill\n", journal.cut());
+  keep_within_free_memory();
+  watch_interrupts();
+
+  const std::int64_t combinations = space.points();
+  Progress progress;
+  const auto begin = std::chrono::steady_clock::now();
+  std::int64_t simulated = 0, points = 0;
+  const TimeLeft time_left;
+  sweep::SearchCalls calls;
+  calls.read = [&](const sweep::PointSettings& settings) {
+    return swept.read(settings.set, settings.platform.empty() ? options.platform : settings.platform);
+  };
+  calls.platform = [&](const sweep::PointSettings& settings) -> const sim::Platform& {
+    return platforms.of(settings.platform);
+  };
+  calls.key = [&](const sweep::PointSettings& settings) {
+    Checksum sum;
+    sum.add(swept.text);
+    for (const std::string& set : options.set) sum.add("\n" + set);
+    sum.add("\n" + (settings.platform.empty() ? platform.name : settings.platform));
+    for (const std::string& set : settings.set) sum.add("\n" + set);
+    return sum.digits();
+  };
+  calls.known = [&](const std::string& key) { return journal.find(key); };
+  calls.report = [&](const sweep::Point& point, bool is_new, std::int64_t looked_at) {
+    if (is_new) journal.add(point);
+    ++points;
+    simulated += point.status == sweep::Status::predicted;
+    progress.show(fmt::format("{} points, {} simulated, {} of {} combinations{}", points, simulated, looked_at,
+                              combinations, time_left.after(looked_at, combinations)));
+  };
+  calls.stop = interrupted;
+  const sweep::SearchResult result =
+      sweep::search(space, scenario, {static_cast<std::size_t>(options.best), options.all, shard, shards}, calls);
+  progress.clear();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  std::cout << sweep::summary_text(result, combinations)
+            << fmt::format("{:.1f} s; {}\n", seconds, sweep::not_searched(space, scenario));
+  if (!result.complete)
+    std::cout << "interrupted: these are the points so far"
+              << (options.out.empty() ? "" : "; --resume goes on with the others") << "\n";
+
+  std::vector<std::size_t> order = sweep::fastest(result.points);
+  const std::vector<std::size_t> front = sweep::pareto_front(result.points);
+  if (order.size() > static_cast<std::size_t>(options.best)) order.resize(static_cast<std::size_t>(options.best));
+  std::vector<FullStep> full;
+  std::vector<std::string> notes;
+  for (const std::size_t i : order) {
+    if (interrupted()) break;
+    progress.show(fmt::format("the best in full: {} of {}", full.size() + 1, order.size()));
+    const sweep::Point& point = result.points[i];
+    const sweep::PointSettings settings{point.set, point.platform};
+    full.push_back({i, predict::predict_step(calls.read(settings), calls.platform(settings))});
+    const Prediction& p = full.back().step.prediction;
+    if (p.step_ms != point.step_ms)
+      notes.push_back(fmt::format("{}: the whole step takes {} and not {}", layout_text(p.parallel),
+                                  time_text(p.step_ms), time_text(point.step_ms)));
+    if (!p.memory.fits()) notes.push_back(fmt::format("{} does not fit as a whole", layout_text(p.parallel)));
+  }
+  progress.clear();
+  if (order.empty()) std::cout << "\nno point fits\n";
+  nlohmann::json json = {
+      {"scenario", scenario.name},         {"platform", platform.name},       {"combinations", combinations},
+      {"indivisible", result.indivisible}, {"complete", result.complete},     {"seconds", seconds},
+      {"points", nlohmann::json::array()}, {"best", nlohmann::json::array()}, {"pareto", nlohmann::json::array()}};
+  for (const sweep::Point& point : result.points) json["points"].push_back(sweep::json_of(point));
+  for (const FullStep& one : full) json["best"].push_back(prediction_json(one.step.prediction));
+  for (const std::size_t i : front) json["pareto"].push_back(result.points[i].key);
+
+  const Table best = order.empty() ? Table({}) : sweep::points_table(space, result, order);
+  const Table scaling = sweep::scaling_table(space, result);
+  const Table pareto = front.empty() ? Table({}) : sweep::points_table(space, result, front);
+  if (!order.empty()) {
+    std::cout << "\n" << best.text() << "\n" << limits_table(full).text();
+    if (front.size() > 1) std::cout << "\nless memory, slower (Pareto front):\n" << pareto.text();
+    if (scaling.rows() > 0) std::cout << "\nby the number of GPUs:\n" << scaling.text();
+    const sweep::Point& winner = result.points[order.front()];
+    std::cout << "\nthe fastest: " << swept.command << " " << sweep::set_options(winner) << "\n";
+    try {
+      const Scenario won = calls.read({winner.set, winner.platform});
+      std::cout << "\n" << to_megatron(won).text;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::input) throw;
+      notes.push_back(std::string("no flags of Megatron-LM: ") + error.what());
+    }
+  }
+  for (const std::string& note : notes) std::cout << "note: " << note << "\n";
+  write_json(options.json, json);
+  write_text(options.csv, sweep::csv_of(space, result));
+  if (!options.html.empty()) {
+    HtmlReport report;
+    report.title = fmt::format("{} on {}: sweep", scenario.name, platform.name);
+    report.about = {sweep::summary_text(result, combinations), sweep::not_searched(space, scenario)};
+    report.summary = best;
+    for (const std::string& note : notes) report.remarks.push_back("note: " + note);
+    report.tables.push_back(
+        {"limits", "Where the time goes", "The best points, simulated in full.", limits_table(full)});
+    if (front.size() > 1)
+      report.tables.push_back({"pareto", "Step against memory", "No other point is faster with less memory.", pareto});
+    if (scaling.rows() > 0)
+      report.tables.push_back({"scaling", "By the number of GPUs", "The best point of each number.", scaling});
+    for (const FullStep& one : full) report.steps.push_back(html_step(one, &one == &full.front()));
+    report.device_bytes = platform.memory_bytes;
+    write_text(options.html, render_html(report));
+  }
+  if (!order.empty() && swept.text_of) write_text(options.winner, swept.text_of(result.points[order.front()].set));
+}
+
+void add_search_options(CLI::App& command, SweepOptions& options) {
+  command
+      .add_option("--over", options.over,
+                  "an axis: --over tensor_model_parallel_size=2,4,8 or KEY=legal; gpus and platform are keys too "
+                  "(repeatable)")
+      ->allow_extra_args(false);
+  options.files.add_output(command, "--out", options.out, "append each point to this file, one line of JSON");
+  command.add_flag("--resume", options.resume, "go on with the file of --out: its points are not computed again");
+  command.add_option("--shard", options.shard, "I/N: take the I-th of N parts, for N processes (from 0)");
+  command.add_flag("--all", options.all, "simulate every point that fits, not only those that may be among the best");
+  command.add_option("--best", options.best, "points that are simulated in full")->check(CLI::Range(1, 1000));
+  options.files.add_output(command, "--csv", options.csv, "write every point as a row of this file");
+  add_json_option(command, options.files, options.json);
+  add_html_option(command, options);
+}
+
+// Returns the scenario of `plan` with settings, "section.key=value" each; a later one replaces an earlier one.
+std::string planned_text(const SweepOptions& options, bool is_preset, const std::vector<std::string>& set) {
+  std::map<std::string, std::map<std::string, std::string>> sections;  // [section][key] value in TOML
+  auto& model = sections["model"];
+  if (is_preset)
+    model["preset"] = options.model;
+  else
+    model["hf_config"] = std::filesystem::absolute(options.model).string();
+  if (options.sequence > 0) model["seq_length"] = std::to_string(options.sequence);
+  for (const std::string& one : set) {
+    const std::size_t dot = one.find('.'), equals = one.find('=');
+    if (dot < equals) sections[one.substr(0, dot)][one.substr(dot + 1, equals - dot - 1)] = one.substr(equals + 1);
+  }
+  std::string text =
+      fmt::format("name = \"plan\"\nplatform = \"{}\"\nprofile = \"{}\"\n", options.platform, options.profile);
+  for (const auto& [section, keys] : sections) {
+    text += fmt::format("\n[{}]\n", section);
+    for (const auto& [key, value] : keys) {
+      const bool is_bare = value == "true" || value == "false" ||
+                           value.find_first_not_of("0123456789.-+eE") == std::string::npos || value.starts_with('[') ||
+                           value.starts_with('"');
+      text += is_bare ? fmt::format("{} = {}\n", key, value) : fmt::format("{} = \"{}\"\n", key, value);
+    }
+  }
+  return text;
+}
+
+void plan_command(SweepOptions& options) {
+  const std::vector<std::string> presets = preset_names();
+  const bool is_preset = std::find(presets.begin(), presets.end(), options.model) != presets.end();
+  if (!is_preset && !std::filesystem::exists(options.model)) {
+    const std::string nearest = nearest_spelling(options.model, presets);
+    throw input_error("MODEL: expected a preset or a config.json of Hugging Face's, got " + in_quotes(options.model) +
+                      (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?"));
+  }
+  // Before the sweep gives a layout, the scenario has as many replicas as divide GPUs and batch.
+  std::vector<std::string> set = {
+      fmt::format("parallel.data_parallel_size={}", std::gcd(options.gpus, options.global_batch)),
+      fmt::format("training.global_batch_size={}", options.global_batch)};
+  set.insert(set.end(), options.set.begin(), options.set.end());
+  Swept swept;
+  swept.text_of = [&](const std::vector<std::string>& further) {
+    std::vector<std::string> all = set;
+    all.insert(all.end(), further.begin(), further.end());
+    return planned_text(options, is_preset, all);
+  };
+  swept.text = swept.text_of({});
+  swept.read = [&](const std::vector<std::string>& further, const std::string& platform) {
+    std::vector<std::string> all = further;
+    all.push_back("platform=" + platform);
+    return parse_scenario(swept.text, "plan", all);
+  };
+  swept.axes = [&] { return parse_toml("", "plan").section("sweep"); };
+  swept.command = "stretto simulate " + (options.winner.empty() ? "SCENARIO" : options.winner.name());
+  if (std::none_of(options.over.begin(), options.over.end(),
+                   [](const std::string& o) { return o.rfind("gpus=", 0) == 0; }))
+    options.over.push_back("gpus=" + std::to_string(options.gpus));
+  sweep_command(options, swept);
+}
+
+}  // namespace
+
+void add_sweep(CLI::App& app) {
+  auto options = std::make_shared<SweepOptions>();
+  CLI::App* command = app.add_subcommand("sweep", "search layouts and settings: the best, and what limits them");
+  add_scenario_options(*command, *options);
+  add_platform_option(*command, *options);
+  add_search_options(*command, *options);
+  command->callback([options] {
+    Swept swept;
+    swept.text = contents_of(options->scenario);
+    swept.read = [&](const std::vector<std::string>& set, const std::string& platform) {
+      std::vector<std::string> all = options->set;
+      all.insert(all.end(), set.begin(), set.end());
+      return predict::read_scenario_input(options->scenario, std::move(all), platform);
+    };
+    swept.axes = [&] { return read_toml(options->scenario, options->set).section("sweep"); };
+    swept.command = "stretto simulate " + options->scenario;
+    sweep_command(*options, swept);
+  });
+}
+
+void add_plan(CLI::App& app) {
+  auto options = std::make_shared<SweepOptions>();
+  options->platform = "h100-sxm";
+  options->profile = "nemo-dgxc";
+  CLI::App* command = app.add_subcommand("plan", "the best layout of a model on so many GPUs");
+  command->add_option("MODEL", options->model, "a preset (`stretto show --presets`), or a config.json")->required();
+  command->add_option("--gpus", options->gpus, "number of GPUs")->required()->check(CLI::Range(1, 1 << 24));
+  command->add_option("--global-batch", options->global_batch, "sequences of a step")
+      ->required()
+      ->check(CLI::Range(1, 1 << 24));
+  command->add_option("--seq-length", options->sequence, "tokens of a sequence; default: the model's")
+      ->check(CLI::Range(1, 1 << 24));
+  command->add_option("--profile", options->profile, "the framework (scenarios/profiles); default: nemo-dgxc");
+  command->add_option("--set", options->set, "override a key (repeatable)")->allow_extra_args(false);
+  options->files.add_input(*command, "--platform", options->platform, "platform (docs/platform.md); default: h100-sxm");
+  add_search_options(*command, *options);
+  options->files.add_output(*command, "-o,--output", options->winner, "write the fastest as a scenario");
+  command->callback([options] { plan_command(*options); });
+}
+
+}  // namespace stretto::cli

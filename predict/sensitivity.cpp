@@ -1,0 +1,149 @@
+#include "predict/sensitivity.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <exception>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "base/parallel.hpp"
+#include "predict/constants.hpp"
+#include "predict/quick_step.hpp"
+#include "report/units.hpp"
+
+namespace stretto::predict {
+namespace {
+
+constexpr double kShare = 0.01;  // by which a number is changed
+
+// A machine on which a step is simulated.
+struct Machine {
+  sim::Platform platform;
+  Framework framework;
+};
+
+struct Way {
+  const char* name;
+  void (*change)(Machine&);
+};
+constexpr std::array kWays = {
+    Way{"twice the rate of NVLink", [](Machine& m) { m.platform.accelerator->nvlink.GBps.value *= 2; }},
+    Way{"twice the rate of the network", [](Machine& m) { m.platform.accelerator->network.GBps.value *= 2; }},
+    Way{"half the latency of links",
+        [](Machine& m) {
+          m.platform.accelerator->nvlink.latency_us.value /= 2;
+          m.platform.accelerator->network.latency_us.value /= 2;
+        }},
+    Way{"twice the rate of memory", [](Machine& m) { m.platform.accelerator->hbm_GBps.value *= 2; }},
+    Way{"products in half of their time",
+        [](Machine& m) {
+          m.platform.accelerator->gemm_sustained.value /= 2;
+          if (m.framework.gemm_sustained) m.framework.gemm_sustained->value /= 2;
+        }},
+    Way{"attention in half of its time",
+        [](Machine& m) {
+          for (sim::AttentionKernel& kernel : m.platform.accelerator->attention)
+            kernel.forward_TFLOPs.value *= 2, kernel.backward_TFLOPs.value *= 2;
+        }},
+    Way{"a host that issues twice as fast", [](Machine& m) {
+          for (Quantity* quantity : {&m.framework.issue_us, &m.framework.collective_issue_us,
+                                     &m.framework.micro_batch_us, &m.framework.step_us})
+            quantity->value /= 2;
+        }}};
+
+void require_published(const sim::Platform& platform) {
+  if (!platform.accelerator)
+    throw input_error("--limits: expected a published GPU, got " + platform.name +
+                      ": a calibrated machine's costs are fits, which have no single numbers");
+}
+
+// Returns the steps on machines, in seconds.
+std::vector<double> steps_on(const Scenario& scenario, const std::vector<Machine>& machines) {
+  const QuickStep step(scenario);
+  std::vector<double> steps_s(machines.size());
+  std::vector<std::exception_ptr> failures(machines.size());
+  parallel_each(std::ssize(machines), [&](std::int64_t at) {
+    const auto i = static_cast<std::size_t>(at);
+    try {
+      steps_s[i] = step.step_s(machines[i].platform, machines[i].framework);
+    } catch (...) {
+      failures[i] = std::current_exception();
+    }
+  });
+  for (const std::exception_ptr& failure : failures)
+    if (failure) std::rethrow_exception(failure);
+  return steps_s;
+}
+
+}  // namespace
+
+std::vector<Sensitivity> sensitivities_of(const Scenario& scenario, const sim::Platform& platform) {
+  require_published(platform);
+  Machine machine{platform, scenario.framework};
+  std::vector<Sensitivity> found;
+  std::vector<Machine> machines;  // two for each entry: the number lower, and higher
+  for (const Constant& constant : constants_of(*machine.platform.accelerator, machine.framework)) {
+    const double value = constant.quantity->value;
+    if (value == 0) continue;
+    found.push_back({constant.name, value, constant.quantity->source.kind, 0});
+    for (const double factor : {1 - kShare, 1 + kShare}) {
+      constant.quantity->value = value * factor;
+      machines.push_back(machine);
+    }
+    constant.quantity->value = value;
+  }
+  const std::vector<double> steps_s = steps_on(scenario, machines);
+  for (std::size_t i = 0; i < found.size(); ++i)
+    found[i].pct_per_pct = std::log(steps_s[2 * i + 1] / steps_s[2 * i]) / std::log((1 + kShare) / (1 - kShare));
+  // Times are rounded to picoseconds, and a steady step to 1e-6 (docs/simulation.md).
+  std::erase_if(found, [](const Sensitivity& s) { return std::abs(s.pct_per_pct) < 2e-4; });
+  std::stable_sort(found.begin(), found.end(), [](const Sensitivity& a, const Sensitivity& b) {
+    return std::abs(a.pct_per_pct) > std::abs(b.pct_per_pct);
+  });
+  return found;
+}
+
+std::vector<BetterMachine> better_machines(const Scenario& scenario, const sim::Platform& platform) {
+  require_published(platform);
+  std::vector<Machine> machines;
+  for (const Way& way : kWays) way.change(machines.emplace_back(Machine{platform, scenario.framework}));
+  const std::vector<double> steps_s = steps_on(scenario, machines);
+  std::vector<BetterMachine> better;
+  for (std::size_t i = 0; i < machines.size(); ++i) better.push_back({kWays[i].name, 1e3 * steps_s[i]});
+  std::stable_sort(better.begin(), better.end(),
+                   [](const BetterMachine& a, const BetterMachine& b) { return a.step_ms < b.step_ms; });
+  return better;
+}
+
+Table sensitivity_table(const std::vector<Sensitivity>& sensitivities) {
+  Table table({"number", "value", "source", "1 % more of it"});
+  for (const Sensitivity& s : sensitivities)
+    table.add_row({s.constant, fmt::format("{:.4g}", s.value), s.kind, fmt::format("{:+.3f} %", s.pct_per_pct)});
+  return table;
+}
+
+Table machines_table(const std::vector<BetterMachine>& machines, double step_ms) {
+  Table table({"a better machine", "step", "change"});
+  for (const BetterMachine& m : machines)
+    table.add_row({m.change, time_text(m.step_ms), fmt::format("{:+.1f} %", 100 * (m.step_ms / step_ms - 1))});
+  return table;
+}
+
+nlohmann::json sensitivity_json(const std::vector<Sensitivity>& sensitivities) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const Sensitivity& s : sensitivities)
+    rows.push_back({{"number", s.constant}, {"value", s.value}, {"kind", s.kind}, {"pct_per_pct", s.pct_per_pct}});
+  return rows;
+}
+
+nlohmann::json machines_json(const std::vector<BetterMachine>& machines, double step_ms) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const BetterMachine& m : machines)
+    rows.push_back({{"change", m.change}, {"step_ms", m.step_ms}, {"saved_pct", 100 * (1 - m.step_ms / step_ms)}});
+  return rows;
+}
+
+}  // namespace stretto::predict

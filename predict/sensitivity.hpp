@@ -1,0 +1,41 @@
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "model/scenario.hpp"
+#include "report/table.hpp"
+#include "sim/platform.hpp"
+
+namespace stretto::predict {
+
+// What a step on a published GPU depends on: numbers of its platform and profile, and better machines. All steps are
+// simulated, with interference, network and host; nothing is added up from a critical path.
+
+// The relative change of the step with one number.
+struct Sensitivity {
+  std::string constant;  // its place in the files: "accelerator.hbm_share"
+  double value = 0;
+  std::string kind;  // of its source: "published", "fitted", …
+  // d ln(step) / d ln(value), by the central difference of 1 % to both sides: -0.5 says that 1 % more of it makes the
+  // step 0.5 % shorter.
+  double pct_per_pct = 0;
+};
+// Returns the numbers that change the step at all, the most important first. Throws Error(input) where the platform is
+// no published GPU.
+std::vector<Sensitivity> sensitivities_of(const Scenario& scenario, const sim::Platform& platform);
+
+// The step on a machine that is better in one way.
+struct BetterMachine {
+  std::string change;  // "twice the rate of NVLink"
+  double step_ms = 0;
+};
+// Returns one entry for each way, the fastest step first. Throws as sensitivities_of().
+std::vector<BetterMachine> better_machines(const Scenario& scenario, const sim::Platform& platform);
+
+Table sensitivity_table(const std::vector<Sensitivity>& sensitivities);
+Table machines_table(const std::vector<BetterMachine>& machines, double step_ms);
+nlohmann::json sensitivity_json(const std::vector<Sensitivity>& sensitivities);
+nlohmann::json machines_json(const std::vector<BetterMachine>& machines, double step_ms);
+
+}  // namespace stretto::predict

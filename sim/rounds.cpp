@@ -1,0 +1,138 @@
+#include "sim/rounds.hpp"
+
+#include <algorithm>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace stretto::sim {
+namespace {
+
+constexpr std::uint32_t kNoTwin = ~std::uint32_t{0};
+
+// One program with its rows, which have the index of their operation.
+struct Part {
+  const BoundProgram* program = nullptr;
+  std::span<const TimelineRow> rows;
+  std::vector<std::uint32_t> twin;  // [operation] the operation of a later micro-batch, or kNoTwin
+  std::vector<Picoseconds> issued;  // [operation] when the host issued it; empty without a host
+};
+
+// Twins are equally far apart on a lane in a full pipeline: as far as two micro-batches in the middle of the lane are.
+std::vector<std::uint32_t> twins_of(const BoundProgram& program, std::int64_t micro_batches) {
+  std::vector<std::uint32_t> twin(program.ops.size(), kNoTwin);
+  const auto are_twins = [&](const BoundOp& a, const BoundOp& b) {
+    return a.op == b.op && a.layer == b.layer && a.chunk == b.chunk && a.micro_batch + micro_batches == b.micro_batch;
+  };
+  for (const std::vector<std::uint32_t>& lane : program.lanes) {
+    // Operations of equal templates are few lanes' positions apart, so the first distance that most agree on is taken.
+    const std::size_t middle = lane.size() / 2;
+    for (std::size_t from : {middle, middle / 2 + middle / 4, middle / 2}) {
+      if (from >= lane.size()) continue;
+      std::size_t to = from + 1;
+      while (to < lane.size() && !are_twins(program.ops[lane[from]], program.ops[lane[to]])) ++to;
+      if (to == lane.size()) continue;
+      for (std::size_t i = 0; i + (to - from) < lane.size(); ++i)
+        if (are_twins(program.ops[lane[i]], program.ops[lane[i + (to - from)]])) twin[lane[i]] = lane[i + (to - from)];
+      break;
+    }
+  }
+  return twin;
+}
+
+// Returns when the host issued each operation (HostClock). The host begins with the step; its first operation tells
+// when that was.
+std::vector<Picoseconds> issue_times(const FlatProgram& flat, std::span<const TimelineRow> rows) {
+  std::vector<const FlatOp*> in_order(rows.size());
+  Picoseconds begin = kHorizon;
+  for (const FlatOp& op : flat.ops) {
+    in_order[op.op] = &op;
+    if (op.segment == 0) begin = std::min(begin, rows[op.op].ready - op.issued);
+  }
+  std::vector<Picoseconds> begins = {begin}, issued(rows.size());
+  for (std::uint32_t i = 0; i < rows.size(); ++i) {
+    const FlatOp& op = *in_order[i];
+    issued[i] = begins.at(op.segment) + op.issued;
+    if (op.ends_segment) begins.push_back(std::max(begins.back() + op.awaited, rows[i].end));
+  }
+  return issued;
+}
+
+bool repeats(const Part& part, std::uint32_t i, Picoseconds period) {
+  const std::uint32_t twin = part.twin[i];
+  if (twin == kNoTwin) return false;
+  const TimelineRow &now = part.rows[i], &then = part.rows[twin];
+  return then.ready - now.ready == period && then.start - now.start == period &&
+         then.transfer - now.transfer == period && then.end - now.end == period && then.waited == now.waited &&
+         (part.issued.empty() || part.issued[twin] - part.issued[i] <= period);
+}
+
+// Returns the times at which operations of a lane are active that have no twin or one that does not repeat. Times that
+// are less than a period apart are one.
+void add_others(const Part& part, const std::vector<std::uint32_t>& lane, Picoseconds period,
+                std::vector<std::pair<Picoseconds, Picoseconds>>& others) {
+  std::pair<Picoseconds, Picoseconds> last{0, -1};
+  for (const std::uint32_t i : lane) {
+    if (repeats(part, i, period)) continue;
+    const TimelineRow& row = part.rows[i];
+    if (last.second >= last.first && row.ready - last.second < period) {
+      last.second = std::max(last.second, row.end);
+      continue;
+    }
+    if (last.second >= last.first) others.push_back(last);
+    last = {row.ready, row.end};
+  }
+  if (last.second >= last.first) others.push_back(last);
+}
+
+bool has_window(const std::vector<Part>& parts, Picoseconds period) {
+  std::vector<std::pair<Picoseconds, Picoseconds>> others;
+  Picoseconds last = 0;
+  for (const Part& part : parts)
+    for (const std::vector<std::uint32_t>& lane : part.program->lanes) {
+      add_others(part, lane, period, others);
+      if (!lane.empty()) last = std::max(last, part.rows[lane.back()].end);
+    }
+  if (others.empty()) return false;
+  std::sort(others.begin(), others.end());
+  others.emplace_back(last, last);
+  Picoseconds free_from = others.front().second;
+  for (const auto& [ready, end] : others) {
+    if (ready - free_from >= period) return true;
+    free_from = std::max(free_from, end);
+  }
+  return false;
+}
+
+}  // namespace
+
+std::optional<Picoseconds> find_round(const SimInputs& inputs, const Timeline& timeline, std::int64_t micro_batches) {
+  std::vector<Part> parts;
+  std::size_t first = 0;
+  for (std::size_t p = 0; p < inputs.programs.size(); ++p) {
+    const BoundProgram& program = inputs.programs[p];
+    Part part{
+        &program, std::span(timeline.rows).subspan(first, program.ops.size()), twins_of(program, micro_batches), {}};
+    if (!inputs.costs.host.issue.empty()) part.issued = issue_times(*inputs.flat[p], part.rows);
+    first += program.ops.size();
+    parts.push_back(std::move(part));
+  }
+  // Every distance of the operations that the first rank issues most often may be the period. Late ones come first,
+  // because the pipeline is full then.
+  const Part& of = parts.front();
+  std::vector<std::uint32_t> count(inputs.schedule.operations.size());
+  for (std::uint32_t i = 0; i < of.rows.size(); ++i)
+    if (of.twin[i] != kNoTwin) ++count[of.program->ops[i].op];
+  if (count.empty()) return std::nullopt;
+  const auto most = static_cast<OpId>(std::max_element(count.begin(), count.end()) - count.begin());
+  std::set<Picoseconds> tried;
+  for (std::uint32_t i = static_cast<std::uint32_t>(of.rows.size()); i-- > 0;) {
+    if (of.program->ops[i].op != most || of.twin[i] == kNoTwin) continue;
+    const Picoseconds period = of.rows[of.twin[i]].end - of.rows[i].end;
+    if (period > 0 && tried.insert(period).second && has_window(parts, period)) return period;
+  }
+  return std::nullopt;
+}
+
+}  // namespace stretto::sim

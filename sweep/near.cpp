@@ -1,0 +1,113 @@
+#include "sweep/near.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "base/parallel.hpp"
+#include "model/scenario/keys.hpp"
+#include "report/units.hpp"
+#include "sweep/evaluate.hpp"
+
+namespace stretto::sweep {
+namespace {
+
+// Returns the keys whose change may make a step faster and leaves what is trained alone.
+std::vector<std::string> changeable_keys(const Scenario& scenario) {
+  std::vector<std::string> keys = {"parallel.tensor_model_parallel_size",
+                                   "parallel.pipeline_model_parallel_size",
+                                   "parallel.virtual_pipeline_model_parallel_size",
+                                   "parallel.context_parallel_size",
+                                   "training.micro_batch_size",
+                                   "training.recompute_granularity",
+                                   "parallel.sequence_parallel",
+                                   "parallel.data_parallel_sharding_strategy",
+                                   "parallel.pipeline_schedule"};
+  if (scenario.model.experts.any()) keys.emplace_back("parallel.expert_model_parallel_size");
+  Scenario copy = scenario;
+  for (const ScenarioKey& key : scenario_keys_of("overlap"))
+    if (key.field != nullptr && std::holds_alternative<bool*>(key.field(copy))) keys.push_back(key.full_name());
+  return keys;
+}
+
+std::string text_of(const KeyValue& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
+// Returns the values next to the present one in the list of legal values; of words and switches all others.
+std::vector<std::string> other_values(const std::string& key, const std::string& now, const Scenario& scenario,
+                                      const sim::Platform& platform) {
+  const Space space = read_space(parse_toml("", "near").section("sweep"), {key + "=legal"}, scenario, platform);
+  std::vector<std::string> others;
+  for (const Axis& axis : space.axes) {
+    if (axis.key != key) continue;
+    const std::vector<std::string>& values = axis.values;
+    const bool is_number = !now.empty() && now.find_first_not_of("0123456789") == std::string::npos;
+    const auto at = std::find(values.begin(), values.end(), now);
+    if (!is_number || at == values.end()) {
+      std::copy_if(values.begin(), values.end(), std::back_inserter(others), [&](const auto& v) { return v != now; });
+      continue;
+    }
+    if (at != values.begin()) others.push_back(*std::prev(at));
+    if (std::next(at) != values.end()) others.push_back(*std::next(at));
+  }
+  return others;
+}
+
+}  // namespace
+
+std::vector<SingleChange> faster_changes(const Scenario& scenario, const sim::Platform& platform, double step_ms,
+                                         const std::function<Scenario(const std::vector<std::string>& set)>& read) {
+  if (!platform.accelerator) return {};
+  std::vector<SingleChange> tried;
+  for (const std::string& key : changeable_keys(scenario)) {
+    const std::size_t dot = key.find('.');
+    const ScenarioKey& row = scenario_key(key.substr(0, dot), key.substr(dot + 1));
+    const std::string now = text_of(value_of(row, scenario));
+    for (const std::string& value : other_values(key, now, scenario, platform)) {
+      const auto settings = settings_of({{{key, {value}}}}, {value}, scenario);
+      if (settings) tried.push_back({fmt::format("{} {} -> {}", row.name, now, value), settings->set, 0});
+    }
+  }
+  std::exception_ptr problem;
+  std::mutex mutex;
+  parallel_each(std::ssize(tried), [&](std::int64_t at) {
+    SingleChange& change = tried[static_cast<std::size_t>(at)];
+    try {
+      Point point;
+      evaluate(point, read(change.set), platform, [&] { return step_ms; });
+      if (point.status == Status::predicted && point.step_ms < step_ms) change.step_ms = point.step_ms;
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::input) return;  // the change is not legal
+      const std::lock_guard lock(mutex);
+      problem = std::current_exception();
+    }
+  });
+  if (problem) std::rethrow_exception(problem);
+  std::erase_if(tried, [](const SingleChange& change) { return change.step_ms == 0; });
+  std::stable_sort(tried.begin(), tried.end(),
+                   [](const SingleChange& a, const SingleChange& b) { return a.step_ms < b.step_ms; });
+  return tried;
+}
+
+Table changes_table(const std::vector<SingleChange>& changes, double step_ms) {
+  Table table({"one change", "step", "change"});
+  for (const SingleChange& change : changes)
+    table.add_row(
+        {change.what, time_text(change.step_ms), fmt::format("{:+.1f} %", 100 * (change.step_ms / step_ms - 1))});
+  return table;
+}
+
+nlohmann::json changes_json(const std::vector<SingleChange>& changes, double step_ms) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const SingleChange& change : changes)
+    rows.push_back({{"change", change.what},
+                    {"set", change.set},
+                    {"step_ms", change.step_ms},
+                    {"saved_pct", 100 * (1 - change.step_ms / step_ms)}});
+  return rows;
+}
+
+}  // namespace stretto::sweep

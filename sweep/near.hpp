@@ -1,0 +1,27 @@
+#pragma once
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "report/table.hpp"
+#include "sweep/space.hpp"
+
+namespace stretto::sweep {
+
+// A scenario with one setting changed: a size of the layout by one legal value, a switch of [overlap], another word.
+struct SingleChange {
+  std::string what;  // "tensor_model_parallel_size 4 -> 8"
+  std::vector<std::string> set;
+  double step_ms = 0;
+};
+// Returns the single changes that fit and make a step faster than `step_ms`, the fastest first. GPUs and batch stay, so
+// the data-parallel size may change too. `read` returns the scenario with further overrides, and throws Error(input)
+// where they are refused. Published GPUs only; others give none.
+std::vector<SingleChange> faster_changes(const Scenario& scenario, const sim::Platform& platform, double step_ms,
+                                         const std::function<Scenario(const std::vector<std::string>& set)>& read);
+
+Table changes_table(const std::vector<SingleChange>& changes, double step_ms);
+nlohmann::json changes_json(const std::vector<SingleChange>& changes, double step_ms);
+
+}  // namespace stretto::sweep

@@ -1,0 +1,72 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sweep/point.hpp"
+#include "sweep/space.hpp"
+
+namespace stretto::sweep {
+
+// Decides points, and remembers the best steps so far of each group that can be compared: equal numbers of GPUs, equal
+// batches, models and platforms. Thread-safe.
+class Looker {
+ public:
+  // A point whose bound is above the best-th step so far is not simulated, unless `all`.
+  Looker(std::size_t best, bool all);
+  ~Looker();
+  Looker(Looker&&) noexcept;
+  Looker& operator=(Looker&&) noexcept;
+  // Returns the point with these values, without a key. `read` and `platform` may throw Error(input), which refuses it.
+  Point look_at(const Space& space, const std::vector<std::string>& values, const PointSettings& settings,
+                const std::function<Scenario()>& read, const std::function<const sim::Platform&()>& platform);
+  // Remembers a step that is known already.
+  void add(const Space& space, const std::vector<std::string>& values, const Point& point);
+
+ private:
+  struct Bests;
+  std::unique_ptr<Bests> bests_;
+};
+
+// Returns the number of the point that a search looks at as the place-th. Neighbours are alike: in this order good
+// points come early, and their steps spare others the simulation.
+std::int64_t number_at(const Space& space, std::int64_t place);
+
+struct SearchOptions {
+  std::size_t best = 10;  // a point whose bound is above the best-th step so far is not simulated
+  bool all = false;       // simulates every point that fits
+  // This search takes every `shards`-th family of points from the `shard`-th on. Points of one family have equal
+  // tensor, context and expert parallelism and micro-batch size; a shard's file is part of the whole's.
+  std::int64_t shard = 0, shards = 1;
+};
+
+// Everything that a search asks its caller. All members are called from several threads at once except `done` and
+// `report`, which are called by one at a time.
+struct SearchCalls {
+  std::function<Scenario(const PointSettings&)> read;  // throws Error(input) where the settings are refused
+  std::function<const sim::Platform&(const PointSettings&)> platform;
+  std::function<std::string(const PointSettings&)> key;       // Point::key
+  std::function<const Point*(const std::string& key)> known;  // a point of an earlier search, or null
+  std::function<void(const Point&, bool is_new, std::int64_t looked_at)> report;
+  std::function<bool()> stop;
+};
+
+struct SearchResult {
+  std::vector<Point> points;     // in the order of the space
+  std::int64_t indivisible = 0;  // combinations whose sizes do not divide; they are no points
+  bool complete = true;          // false: it was stopped
+};
+
+// Looks at every point of the space on all processors.
+SearchResult search(const Space& space, const Scenario& scenario, const SearchOptions& options,
+                    const SearchCalls& calls);
+
+// Returns indices into `points`: predicted ones from the fastest to the slowest; equal steps by their memory. With
+// several numbers of GPUs or batches the order is by tokens per second and GPU.
+std::vector<std::size_t> fastest(const std::vector<Point>& points);
+// Returns the predicted points that no other point beats in both step and memory, the fastest first.
+std::vector<std::size_t> pareto_front(const std::vector<Point>& points);
+
+}  // namespace stretto::sweep

@@ -1,0 +1,124 @@
+#include "sweep/search.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.hpp"
+#include "model/build_schedule.hpp"
+#include "predict/predict_step.hpp"
+#include "sweep/evaluate.hpp"
+#include "sweep/journal.hpp"
+#include "tests/message_of.hpp"
+#include "tests/temp_dir.hpp"
+
+namespace stretto::sweep {
+namespace {
+
+constexpr const char* kModel =
+    "platform = \"h100-sxm\"\nprofile = \"nemo-dgxc\"\n[model]\npreset = \"llama3-8b\"\nnum_layers = 8\n"
+    "[parallel]\ndata_parallel_size = 16\n[training]\nglobal_batch_size = 128\n";
+
+struct Found {
+  Space space;
+  SearchResult result;
+};
+
+Found search_all(SearchOptions options) {
+  const Scenario scenario = parse_scenario(kModel, "s.toml");
+  const sim::Platform platform = sim::read_platform(scenario.platform);
+  Found found{read_space(parse_toml("", "s.toml").section("sweep"),
+                         {"tensor_model_parallel_size=1,2,4", "pipeline_model_parallel_size=1,2,4",
+                          "virtual_pipeline_model_parallel_size=1,2", "micro_batch_size=1,2",
+                          "recompute_granularity=none,full"},
+                         scenario, platform),
+              {}};
+  SearchCalls calls;
+  calls.read = [](const PointSettings& settings) { return parse_scenario(kModel, "s.toml", settings.set); };
+  calls.platform = [&](const PointSettings&) -> const sim::Platform& { return platform; };
+  calls.key = [](const PointSettings& settings) {
+    std::string key;
+    for (const std::string& set : settings.set) key += set + ";";
+    return key;
+  };
+  calls.known = [](const std::string&) -> const Point* { return nullptr; };
+  calls.report = [](const Point&, bool, std::int64_t) {};
+  calls.stop = [] { return false; };
+  found.result = search(found.space, scenario, options, calls);
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("the best of a search is the best of all steps in full; no bound is above its step") {
+  const Found all = search_all({.best = 3, .all = true}), few = search_all({.best = 3});
+  const std::vector<std::size_t> order = fastest(all.result.points), pruned = fastest(few.result.points);
+  REQUIRE(order.size() > 10);
+  REQUIRE(pruned.size() >= 3);
+  CHECK(pruned.size() < order.size());
+  for (std::size_t i = 0; i < 3; ++i)
+    CHECK(few.result.points[pruned[i]].step_ms == all.result.points[order[i]].step_ms);
+  const sim::Platform platform = sim::read_platform(parse_scenario(kModel, "s.toml").platform);
+  double least_ms = 1e300;
+  for (const std::size_t i : order) {
+    const Point& point = all.result.points[i];
+    const Scenario scenario = parse_scenario(kModel, "s.toml", point.set);
+    const predict::PredictedStep full = predict::predict_step(scenario, platform);
+    CHECK(full.prediction.step_ms == point.step_ms);
+    CHECK(point.bound_ms <= point.step_ms);
+    CHECK(double(point.memory_bytes) == double(full.prediction.memory.predicted_bytes()));
+    CHECK(least_bytes(scenario) <= double(full.prediction.memory.predicted_bytes()));
+    least_ms = std::min(least_ms, full.prediction.step_ms);
+  }
+  CHECK(all.result.points[order.front()].step_ms == least_ms);
+  for (const Point& point : all.result.points)
+    if (point.status != Status::predicted) CHECK_FALSE(point.reason.empty());
+  const std::vector<std::size_t> front = pareto_front(all.result.points);
+  for (std::size_t i = 1; i < front.size(); ++i) {
+    CHECK(all.result.points[front[i]].memory_bytes < all.result.points[front[i - 1]].memory_bytes);
+    CHECK(all.result.points[front[i]].step_ms >= all.result.points[front[i - 1]].step_ms);
+  }
+}
+
+TEST_CASE("shards share the points") {
+  const Found all = search_all({.best = 1});
+  std::vector<std::string> keys, of_shards;
+  for (const Point& point : all.result.points) keys.push_back(point.key);
+  for (const std::int64_t shard : {0, 1, 2})
+    for (const Point& point : search_all({.best = 1, .shard = shard, .shards = 3}).result.points)
+      of_shards.push_back(point.key);
+  std::sort(keys.begin(), keys.end());
+  std::sort(of_shards.begin(), of_shards.end());
+  CHECK(keys == of_shards);
+}
+
+TEST_CASE("a sweep's file survives a line that a kill has cut, and refuses what is no sweep") {
+  const testing::TempDir folder;
+  const std::string path = folder.file("points.jsonl");
+  Point point;
+  point.key = "0123456789abcdef";
+  point.set = {"a.b=1"};
+  point.status = Status::predicted;
+  point.step_ms = 1.25;
+  point.mfu = 0.5;
+  {
+    Journal journal(path, false);
+    journal.add(point);
+  }
+  CHECK(testing::message_of([&] { Journal again(path, false); }).find("--resume") != std::string::npos);
+  std::ofstream(path, std::ios::app) << line_of(point).substr(0, 40);
+  {
+    Journal journal(path, true);
+    CHECK(journal.cut() == 1);
+    REQUIRE(journal.find(point.key) != nullptr);
+    CHECK(line_of(*journal.find(point.key)) == line_of(point));
+    point.key = "fedcba9876543210";
+    journal.add(point);
+  }
+  CHECK(Journal(path, true).known() == 2);
+  std::ofstream(path, std::ios::app) << "step,ms\n";
+  CHECK(testing::message_of([&] { Journal again(path, true); }).find("points.jsonl:4") != std::string::npos);
+}
+
+}  // namespace stretto::sweep

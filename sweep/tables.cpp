@@ -1,0 +1,131 @@
+#include "sweep/tables.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+#include "report/units.hpp"
+
+namespace stretto::sweep {
+namespace {
+
+// Short names of common keys, as people write layouts ("tp 4, pp 2").
+const std::map<std::string, std::string>& short_names() {
+  static const std::map<std::string, std::string> names = {{"tensor_model_parallel_size", "tp"},
+                                                           {"pipeline_model_parallel_size", "pp"},
+                                                           {"virtual_pipeline_model_parallel_size", "vp"},
+                                                           {"context_parallel_size", "cp"},
+                                                           {"expert_model_parallel_size", "ep"},
+                                                           {"expert_tensor_parallel_size", "etp"},
+                                                           {"data_parallel_size", "dp"},
+                                                           {"micro_batch_size", "mbs"},
+                                                           {"recompute_granularity", "recompute"}};
+  return names;
+}
+
+std::string column_of(const std::string& key) {
+  const std::string name = key.substr(key.find('.') + 1);
+  const auto found = short_names().find(name);
+  return found == short_names().end() ? name : found->second;
+}
+
+std::string value_of(const Point& point, const std::string& key) {
+  if (key == "gpus") return std::to_string(point.gpus);
+  if (key == "platform") return point.platform;
+  for (const std::string& set : point.set)
+    if (set.rfind(key + "=", 0) == 0) return set.substr(key.size() + 1);
+  return "";
+}
+
+// Returns the axes of which the points have several values.
+std::vector<std::string> keys_of(const Space& space) {
+  std::vector<std::string> keys;
+  for (const Axis& axis : space.axes)
+    if (axis.values.size() > 1) keys.push_back(axis.key);
+  keys.emplace_back("parallel.data_parallel_size");
+  return keys;
+}
+
+}  // namespace
+
+Table points_table(const Space& space, const SearchResult& result, const std::vector<std::size_t>& points) {
+  std::vector<std::string> headers;
+  const std::vector<std::string> keys = keys_of(space);
+  for (const std::string& key : keys) headers.push_back(column_of(key));
+  for (const char* name : {"step", "tokens/s a GPU", "MFU", "memory", "behind"}) headers.emplace_back(name);
+  Table table(headers);
+  for (const std::size_t i : points) {
+    const Point &point = result.points[i], &first = result.points[points.front()];
+    std::vector<std::string> cells;
+    for (const std::string& key : keys) cells.push_back(value_of(point, key));
+    const double behind = first.tokens_per_s_per_gpu / point.tokens_per_s_per_gpu - 1;
+    cells.push_back(time_text(point.step_ms));
+    cells.push_back(fmt::format("{:.1f}", point.tokens_per_s_per_gpu));
+    cells.push_back(point.mfu ? percent_text(*point.mfu) : "");
+    cells.push_back(size_text(double(point.memory_bytes)));
+    cells.push_back(i == points.front() ? "" : fmt::format("{:.1f} %{}", 100 * behind, behind < kTie ? " (tie)" : ""));
+    table.add_row(std::move(cells));
+  }
+  return table;
+}
+
+Table scaling_table(const Space& space, const SearchResult& result) {
+  std::map<std::int64_t, std::size_t> best;  // [GPUs]
+  for (const std::size_t i : fastest(result.points)) best.try_emplace(result.points[i].gpus, i);
+  std::vector<std::size_t> points;
+  if (best.size() > 1)
+    for (const auto& [gpus, i] : best) points.push_back(i);
+  if (points.empty()) return Table({});
+  return points_table(space, result, points);
+}
+
+std::string summary_text(const SearchResult& result, std::int64_t combinations) {
+  std::map<Status, std::int64_t> count;
+  std::map<std::string, std::int64_t> why;
+  for (const Point& point : result.points) {
+    ++count[point.status];
+    // Numbers differ from point to point: a reason is its words.
+    if (point.status != Status::refused) continue;
+    std::string words = point.reason.substr(0, point.reason.find(", got "));
+    ++why[words];
+  }
+  std::string text = fmt::format(
+      "{} combinations, {} of them with sizes that do not divide; {} points: {} refused, {} do not fit, {} slower by "
+      "their bound, {} simulated\n",
+      combinations, result.indivisible, result.points.size(), count[Status::refused], count[Status::does_not_fit],
+      count[Status::slower], count[Status::predicted]);
+  std::vector<std::pair<std::int64_t, std::string>> commonest;
+  for (const auto& [words, times] : why) commonest.emplace_back(times, words);
+  std::sort(commonest.rbegin(), commonest.rend());
+  for (std::size_t i = 0; i < std::min<std::size_t>(3, commonest.size()); ++i)
+    text += fmt::format("  refused {} times: {}\n", commonest[i].first, commonest[i].second);
+  return text;
+}
+
+std::string csv_of(const Space& space, const SearchResult& result) {
+  std::vector<std::string> keys;
+  for (const Axis& axis : space.axes) keys.push_back(axis.key);
+  if (std::find(keys.begin(), keys.end(), "parallel.data_parallel_size") == keys.end())
+    keys.emplace_back("parallel.data_parallel_size");
+  std::string text =
+      fmt::format("{},status,step_ms,bound_ms,tokens_per_s_per_gpu,mfu,memory_bytes,reason\n", fmt::join(keys, ","));
+  for (const Point& point : result.points) {
+    for (const std::string& key : keys) text += value_of(point, key) + ",";
+    std::string reason;
+    for (const char c : point.reason) reason += c == '"' ? "\"\"" : std::string(1, c);
+    text += fmt::format("{},{},{},{},{},{},\"{}\"\n", name_of(point.status), point.step_ms, point.bound_ms,
+                        point.tokens_per_s_per_gpu, point.mfu ? fmt::format("{}", *point.mfu) : "", point.memory_bytes,
+                        reason);
+  }
+  return text;
+}
+
+std::string set_options(const Point& point) {
+  std::string text = point.platform.empty() ? "" : "--platform " + point.platform;
+  for (const std::string& set : point.set) text += (text.empty() ? "--set " : " --set ") + set;
+  return text;
+}
+
+}  // namespace stretto::sweep

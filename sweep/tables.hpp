@@ -1,0 +1,26 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "report/table.hpp"
+#include "sweep/search.hpp"
+
+namespace stretto::sweep {
+
+// Predictions of two layouts that differ by less cannot be ranked: about the least error of predictions
+// (predict/beyond_measured.hpp, docs/validate.md).
+constexpr double kTie = 0.025;
+
+// Returns a table of the points with these indices, in this order: values of the axes that differ anywhere, step,
+// tokens, MFU, memory, and the distance to the first one, "tie" within kTie.
+Table points_table(const Space& space, const SearchResult& result, const std::vector<std::size_t>& points);
+// Returns for each number of GPUs the best point; empty unless the sweep has several numbers.
+Table scaling_table(const Space& space, const SearchResult& result);
+// Returns lines: how many points were looked at and what became of them, and the commonest reasons of refusals.
+std::string summary_text(const SearchResult& result, std::int64_t combinations);
+// Returns all points as CSV: one column for each axis, then those of Point.
+std::string csv_of(const Space& space, const SearchResult& result);
+// Returns the settings as --set options of a command line.
+std::string set_options(const Point& point);
+
+}  // namespace stretto::sweep

@@ -1,0 +1,117 @@
+"""plan and sweep: the best layout, what became of every point, and sweeps that are killed, resumed and cut into parts."""
+import csv
+import json
+import signal
+import subprocess
+import time
+
+from program import PLATFORM, STRETTO, ProgramTest, main
+
+SMALL = """platform = "h100-sxm"
+profile = "nemo-dgxc"
+[model]
+preset = "llama3-8b"
+num_layers = 8
+[parallel]
+data_parallel_size = 16
+[training]
+global_batch_size = 128
+[sweep]
+tensor_model_parallel_size = [1, 2, 4]
+pipeline_model_parallel_size = [1, 2, 4]
+micro_batch_size = "legal"
+recompute_granularity = ["none", "full"]
+"""
+
+
+def lines_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+class Sweep(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.small = self.write("small.toml", SMALL)
+
+    def steps(self, path):
+        return {line["point"]: line["step_ms"] for line in lines_of(path) if line["status"] == "predicted"}
+
+    def test_the_best_is_what_simulate_says(self):
+        value = self.json("sweep", self.small, "--csv", "points.csv", "--html", "page.html", "--best", "2")
+        self.assertTrue(value["complete"])
+        predicted = [point for point in value["points"] if point["status"] == "predicted"]
+        best = min(predicted, key=lambda point: point["step_ms"])
+        sets = [word for one in best["set"] for word in ("--set", one)]
+        simulated = self.json("simulate", self.small, *sets)
+        self.assertEqual(simulated["step_ms"], best["step_ms"])
+        self.assertEqual(value["best"][0]["step_ms"], best["step_ms"])
+        self.assertEqual(len(value["best"]), 2)
+        self.assertLess(best["simulated_micro_batches"], best["micro_batches"] + 1)
+        self.assertTrue(all(point["reason"] for point in value["points"] if point["status"] != "predicted"))
+        rows = list(csv.DictReader((self.folder / "points.csv").open()))
+        self.assertEqual(len(rows), len(value["points"]))
+        self.assertEqual({row["status"] for row in rows}, {point["status"] for point in value["points"]})
+        self.assertIn("</svg>", (self.folder / "page.html").read_text())
+
+    def test_shards_one_behind_the_other_are_the_whole(self):
+        parts = [subprocess.Popen([STRETTO, "sweep", self.small, "--all", "--best", "1", "--shard", f"{i}/3", "--out", f"part-{i}.jsonl"],
+                                  cwd=self.folder, env=self.environment, stdout=subprocess.DEVNULL) for i in range(3)]
+        self.assertEqual([part.wait() for part in parts], [0, 0, 0])
+        self.write("all.jsonl", "".join((self.folder / f"part-{i}.jsonl").read_text() for i in range(3)))
+        before = (self.folder / "all.jsonl").read_text()
+        self.ok("sweep", self.small, "--all", "--best", "1", "--out", "whole.jsonl")
+        self.assertEqual(self.steps(self.folder / "all.jsonl"), self.steps(self.folder / "whole.jsonl"))
+        done = self.ok("sweep", self.small, "--all", "--best", "1", "--out", "all.jsonl", "--resume")
+        self.assertEqual((self.folder / "all.jsonl").read_text(), before)
+        self.assertIn("the fastest: stretto simulate", done.out)
+
+    def test_killed_and_resumed(self):
+        out = self.folder / "points.jsonl"
+        for kill in (signal.SIGKILL, signal.SIGINT, signal.SIGKILL):
+            process = self.start("sweep", self.small, "--all", "--best", "1", "--out", out, "--resume")
+            known = out.read_text().count("\n") if out.exists() else 0
+            for _ in range(2000):
+                if process.poll() is not None or (out.exists() and out.read_text().count("\n") > known + 3):
+                    break
+                time.sleep(0.005)
+            process.send_signal(kill)
+            process.communicate()
+        self.ok("sweep", self.small, "--all", "--best", "1", "--out", out, "--resume")
+        self.ok("sweep", self.small, "--all", "--best", "1", "--out", "whole.jsonl")
+        self.assertEqual(self.steps(out), self.steps(self.folder / "whole.jsonl"))
+
+    def test_a_changed_scenario_has_new_points(self):
+        arguments = ("--over", "micro_batch_size=1", "--over", "recompute_granularity=none", "--best", "1", "--out", "points.jsonl")
+        self.ok("sweep", self.small, *arguments)
+        points = len(lines_of(self.folder / "points.jsonl"))
+        self.fails(2, "sweep", self.small, *arguments, says=["points.jsonl", "--resume"])
+        self.ok("sweep", self.small, *arguments, "--resume", "--set", "model.num_layers=4")
+        self.assertEqual(len(lines_of(self.folder / "points.jsonl")), 2 * points)
+
+    def test_plan_writes_the_winner(self):
+        value = self.json("plan", "llama3-8b", "--gpus", "8", "--global-batch", "32", "--set", "model.num_layers=8", "--over", "tensor_model_parallel_size=1,2",
+                          "--over", "pipeline_model_parallel_size=1,2", "--best", "1", "-o", "best.toml")
+        self.assertEqual(self.json("simulate", "best.toml")["step_ms"], value["best"][0]["step_ms"])
+
+    def test_more_gpus_and_platforms(self):
+        done = self.ok("sweep", self.small, "--over", "gpus=16,32", "--over", "micro_batch_size=1", "--over", "recompute_granularity=none", "--best", "3")
+        self.assertIn("by the number of GPUs", done.out)
+        done = self.ok("sweep", self.small, "--over", "platform=h100-sxm,h200-sxm", "--over", "micro_batch_size=1", "--over", "recompute_granularity=none", "--best", "3")
+        self.assertIn("h200-sxm", done.out)
+
+    def test_on_a_calibrated_host(self):
+        done = self.ok("sweep", self.tiny, "--platform", PLATFORM, "--over", "overlap_grad_reduce=legal", "--over", "overlap_param_gather=legal", "--best", "1")
+        self.assertIn("refused 1 times", done.out)  # a gate: overlap_param_gather needs overlap_grad_reduce
+
+    def test_errors(self):
+        self.fails(2, "sweep", self.small, "--over", "tensor_parallel=2", says=['did you mean "'])
+        self.fails(2, "sweep", self.small, "--shard", "3/3", says=["--shard", "3/3"])
+        self.fails(2, "sweep", self.small, "--resume", says=["--out"])
+        self.fails(2, "sweep", self.small, "--over", "platform=h1000", "--over", "micro_batch_size=1", says=["h1000"])
+        self.fails(2, "plan", "llama3-7b", "--gpus", "8", "--global-batch", "8", says=['did you mean "llama3-8b"'])
+        self.write("bad.toml", SMALL.replace("micro_batch_size", "micro_batch_sizes"))
+        self.fails(2, "sweep", "bad.toml", says=["[sweep]", 'did you mean "micro_batch_size"'])
+        self.ok("simulate", "small.toml")  # other commands do not read [sweep]
+
+
+main()
