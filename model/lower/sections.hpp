@@ -40,9 +40,9 @@ struct BackwardTransients {
   View d_proj, d_fc2;  // gradients of the terms that these layers add to the residual stream, where they are not in d_x
 };
 
-// Writes the sections of the model's layers into blocks. Each section has a forward and a backward pass between two
-// points of the residual stream. Weight gradients are in the block of the backward pass, or in a separate block
-// (BlockWriter::begin). References are borrowed and must outlive this object.
+// Appends sections of the model's layers to the block that `writer` has begun; set_kind() comes before a layer's. Each
+// has a forward and a backward pass between two points of the residual stream. Weight gradients are in the block of the
+// backward pass, or in a separate one (BlockWriter::begin). Borrowed references must outlive this object.
 class Sections {
  public:
   // Adds the inputs "tokens" and "targets", activations and workspaces. `loss` is the f64 scalar into which losses

@@ -6,11 +6,11 @@
 
 namespace stretto {
 
-// Helpers for a struct that lists the names of its fields, in order:
+// Helpers for an aggregate that lists the names of all its fields, 1 to 14, in order; JSON has them as keys:
 //   struct Fill { std::int64_t elements = 0; double value = 0; static constexpr std::array kFields = {"elements",
 //   "value"}; };
-// A list with a missing or an additional field does not compile. JSON, hashes and evaluation use these helpers, so a
-// new field needs no other code.
+// A list with a missing or an additional name does not compile; two swapped names do. JSON, hashes and evaluation use
+// these helpers, so a new field needs no other code. References to fields are valid as long as the object.
 
 // Returns references to all fields of `object`, in order.
 template <class Struct>
