@@ -77,6 +77,7 @@ void ExpertLayers::add_experts() {
   sum_ = w_.workspace("experts.sum", tokens_, hidden_);
   if (gathers()) part_ = w_.workspace("experts.part", part, hidden_);
   d_sorted_ = w_.workspace("d_experts.in", capacity_, hidden_);
+  d_in_ = weights_come_late() ? w_.workspace("d_experts.fc1.in", capacity_, hidden_) : d_sorted_;
   mlp_.d_act = w_.workspace("d_experts.act", capacity_, mlp_.width);
   mlp_.d_fc1 = w_.workspace("d_experts.fc1", capacity_, mlp_.fc1);
   d_weights_ = workspace("d_experts.weights", capacity_, 1, wide);
@@ -86,7 +87,7 @@ void ExpertLayers::add_experts() {
   d_router_ = wide == schedule_.compute_dtype ? d_logits_ : w_.workspace("d_router.rounded", part, experts_);
   if (!exchanges()) return;
   for (const TensorId tensor :
-       {sorted_, weights_, mlp_.fc1_out, mlp_.act, fc2_out_, d_sorted_, mlp_.d_act, mlp_.d_fc1, d_weights_})
+       {sorted_, weights_, mlp_.fc1_out, mlp_.act, fc2_out_, d_sorted_, d_in_, mlp_.d_act, mlp_.d_fc1, d_weights_})
     leave_room(tensor);
   all_offsets_ = kept("experts.all_offsets", shape_.ep.size, experts_ + 1, integers);
   own_offsets_ = workspace("experts.own_offsets", 1, experts_ + 1, Dtype::i32);
@@ -368,33 +369,44 @@ void ExpertLayers::router_backward(const View& x, const View& dx) {
 }
 
 View ExpertLayers::backward(const View& dy, const View& x, const View& all, const View& part) {
-  if (model_.has_shared()) shared_backward(dy, x);
   const View offsets = of_layer(offsets_), positions = of_layer(positions_), sorted = of_layer(sorted_),
-             d_sorted = w_.work(d_sorted_), d_act = w_.work(mlp_.d_act), d_fc1 = w_.work(mlp_.d_fc1);
+             d_sorted = w_.work(d_sorted_), d_in = w_.work(d_in_), d_act = w_.work(mlp_.d_act),
+             d_fc1 = w_.work(mlp_.d_fc1);
+  const auto fc2_weight_gradient = [&] {
+    w_.weight_gradient("experts.fc2.wgrad", product(Pass::wgrad, hidden_, mlp_.width),
+                       {read(d_sorted), read(of_layer(mlp_.act)), read(offsets)}, "experts.fc2.weight");
+  };
+  const auto fc1_weight_gradient = [&] {
+    w_.weight_gradient("experts.fc1.wgrad", product(Pass::wgrad, mlp_.fc1, hidden_),
+                       {read(d_fc1), read(sorted), read(offsets)}, "experts.fc1.weight");
+  };
   const View d_tokens = gathers() ? w_.gathered("experts.all_gather_dgrad", Phase::dgrad, dy) : dy;
-  const View d_rows = exchanges() ? w_.work(d_way_.sent) : d_sorted;
+  const View d_rows = exchanges() ? w_.work(d_way_.sent) : d_sorted, d_back = exchanges() ? d_rows : d_in;
   w_.op("experts.unpermute.dgrad", Phase::dgrad, permute(Pass::forward, hidden_),
         {read(positions), read(d_tokens), write(d_rows)});
   dispatch(Phase::dgrad, {{"experts", d_rows, came(d_way_.received, d_sorted), d_sorted}});
   w_.op("experts.fc2.dgrad", Phase::dgrad, product(Pass::dgrad, hidden_, mlp_.width),
         {read(d_sorted), read(weight("experts.fc2.weight")), read(offsets), write(d_act)});
-  add_to_gradient("experts.fc2.wgrad", product(Pass::wgrad, hidden_, mlp_.width),
-                  {read(d_sorted), read(of_layer(mlp_.act)), read(offsets)}, "experts.fc2.weight");
+  if (!weights_come_late()) fc2_weight_gradient();
   activate(
       "experts.act.dgrad", Pass::dgrad,
       {read(d_act), read(of_layer(mlp_.fc1_out)), read(of_layer(weights_)), write(d_fc1), write(w_.work(d_weights_))});
   w_.op("experts.fc1.dgrad", Phase::dgrad, product(Pass::dgrad, mlp_.fc1, hidden_),
-        {read(d_fc1), read(weight("experts.fc1.weight")), read(offsets), write(d_sorted)});
-  add_to_gradient("experts.fc1.wgrad", product(Pass::wgrad, mlp_.fc1, hidden_),
-                  {read(d_fc1), read(sorted), read(offsets)}, "experts.fc1.weight");
+        {read(d_fc1), read(weight("experts.fc1.weight")), read(offsets), write(d_in)});
+  if (!weights_come_late()) fc1_weight_gradient();
   const View d_weights = w_.work(d_weights_);
-  combine(Phase::dgrad, {{"experts", d_rows, came(d_way_.received, d_sorted), d_sorted},
+  combine(Phase::dgrad, {{"experts", d_back, came(d_way_.received, d_in), d_in},
                          {"experts.weights", exchanges() ? w_.work(d_way_.sent_weights) : d_weights,
                           came(d_way_.received_weights, d_weights), d_weights}});
+  if (weights_come_late()) {
+    fc2_weight_gradient();
+    fc1_weight_gradient();
+  }
+  if (model_.has_shared()) shared_backward(dy, x);
   const bool is_whole = gathers() || !cuts_tokens();
   const View sum = is_whole ? all : part;
   w_.op("experts.permute.dgrad", Phase::dgrad, permute(Pass::backward, hidden_),
-        {read(positions), read(d_rows), write(sum)});
+        {read(positions), read(d_back), write(sum)});
   const View dx = is_whole ? w_.summed("experts.dgrad", Phase::dgrad, all, part) : part;
   router_backward(x, dx);
   if (model_.has_shared())

@@ -71,6 +71,8 @@ class ExpertLayers {
     return exchanges() && local_ > 1 ? w_.work(received) : sorted;
   }
   bool exchanges() const { return shape_.ep.exists(); }
+  // Weight gradients of experts come when gradients of the experts' input are on the way.
+  bool weights_come_late() const { return shape_.weights_apart || shape_.experts_weights_last; }
   // All-gathers [R,cols] of tensor-parallel ranks that cut every expert; otherwise `part` itself.
   View gathered(const std::string& name, const View& part, TensorId whole);
   TensorId kept(const std::string& name, std::int64_t rows, std::int64_t cols, BlockWriter::Role role = {}) const;
@@ -102,7 +104,8 @@ class ExpertLayers {
   } way_, d_way_;
   TensorId shared_sum_ = 0, shared_out_ = 0, gate_ = 0, gated_ = 0;  // shared_out_ and gate_ are kept with a gate
   // Workspaces backward.
-  TensorId d_sorted_ = 0, d_weights_ = 0, d_all_probabilities_ = 0, d_probabilities_ = 0, d_logits_ = 0;
+  TensorId d_sorted_ = 0, d_in_ = 0;  // gradients of fc2's output and of fc1's input, which may share a place
+  TensorId d_weights_ = 0, d_all_probabilities_ = 0, d_probabilities_ = 0, d_logits_ = 0;
   TensorId d_router_ = 0;  // d_logits_ in the type that products have
   TensorId d_shared_all_ = 0, d_shared_part_ = 0, d_shared_out_ = 0, d_gate_ = 0;
 };

@@ -69,6 +69,10 @@ inline bool overlaps_experts(const Scenario& scenario) {
   return scenario.overlap.overlap_moe_expert_parallel_comm && scenario.model.experts.any() &&
          scenario.parallel.expert_model_parallel_size > 1;
 }
+// Returns whether delay_wgrad_compute acts.
+inline bool delays_weights(const Scenario& scenario) {
+  return overlaps_experts(scenario) && scenario.overlap.delay_wgrad_compute && !scenario.training.frozen_base;
+}
 
 // Returns the plain schedule of one training step: gradient accumulation over micro-batches, then gradient
 // reduce-scatter, global norm, AdamW on the shard, parameter all-gather. Nothing overlaps (ZeRO-1: Rajbhandari et al.,
