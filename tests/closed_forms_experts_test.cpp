@@ -19,6 +19,7 @@
 // The last layer's v has no rows of a next layer beside it, and with early release it is beside combine.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <functional>
 
 #include "tests/draw.hpp"
 #include "tests/ideal.hpp"
@@ -44,7 +45,7 @@ Scenario scenario_of_experts(std::int64_t micro_batches, std::int64_t layers) {
   return scenario;
 }
 
-Time step_with(const Scenario& scenario, const LayerTimes& t) {
+Time step_with(const Scenario& scenario, const LayerTimes& t, const std::function<void(Ideal&)>& set = {}) {
   Ideal ideal(scenario);
   ideal.set("qkv.fprop", t.f.a);
   ideal.set("experts.dispatch.fprop", t.f.d);
@@ -56,6 +57,7 @@ Time step_with(const Scenario& scenario, const LayerTimes& t) {
   ideal.set("qkv.dgrad", t.b.a);
   ideal.set("experts.fc1.wgrad", t.w);
   ideal.set("qkv.wgrad", t.v);
+  if (set) set(ideal);
   return ideal.run().step;
 }
 
@@ -125,6 +127,31 @@ TEST_CASE("of one micro-batch, weight gradients of experts hide the way back", "
     CHECK(step_with(scenario, c.t) == c.n * c.layers * (rest + c.t.b.d + c.t.w));
     scenario.overlap.overlap_dispatch_backward_with_experts_wgrad = true;
     CHECK(step_with(scenario, c.t) == c.n * c.layers * (rest + std::max(c.t.b.d, c.t.w)));
+  }
+}
+
+TEST_CASE("a shared expert beside exchanges of rows", "[closed]") {
+  for (std::uint64_t number = 0; number < 40; ++number) {
+    const Drawn c(number);
+    INFO("case " << number << ", " << c.n << " micro-batches, " << c.layers << " layers");
+    Scenario scenario = scenario_of_experts(c.n, c.layers);
+    scenario.model.experts.moe_shared_expert_intermediate_size = 8;
+    const PassTimes &f = c.t.f, &b = c.t.b;
+    const Time up = c.t.w, down = c.t.v;
+    const auto step = [&] {
+      return step_with(scenario, {f, b}, [&](Ideal& ideal) {
+        ideal.set("shared.fc1.fprop", up);
+        ideal.set("shared.fc2.fprop", down);
+        ideal.set("shared.fc1.dgrad", up);
+        ideal.set("shared.fc2.dgrad", down);
+      });
+    };
+    CHECK(step() == c.n * c.layers * (f.sum() + b.sum() + 2 * (up + down)));
+    scenario.overlap.moe_shared_expert_overlap = true;
+    const auto pass = [](Time out, Time experts, Time back, Time first, Time second) {
+      return std::max(out + experts + back, std::max(out + experts, first) + second);
+    };
+    CHECK(step() == c.n * c.layers * (f.a + pass(f.d, f.m, f.c, up, down) + pass(b.c, b.m, b.d, down, up) + b.a));
   }
 }
 

@@ -73,6 +73,8 @@ Keys asking(const std::string& knob) {
       {"overlap_moe_expert_parallel_comm", kPairs},
       {"delay_wgrad_compute", kPairs + Keys{"overlap.delay_wgrad_compute=true"}},
       {"ep_overlap_early_attn_memory_release", kPairs + Keys{"overlap.ep_overlap_early_attn_memory_release=true"}},
+      {"moe_shared_expert_overlap",
+       kExperts + Keys{"model.moe_shared_expert_intermediate_size=8", "overlap.moe_shared_expert_overlap=true"}},
       {"overlap_dispatch_backward_with_experts_wgrad",
        kExperts + Keys{"overlap.overlap_dispatch_backward_with_experts_wgrad=true"}},
       {"gelu_fusion", {"training.gelu_fusion=true"}},

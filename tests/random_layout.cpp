@@ -447,12 +447,13 @@ class Generator {
       std::int64_t ranks = 1;  // that share the experts
       for (const std::int64_t some : {6, 5, 4, 3, 2})
         if (ranks == 1 && count % some == 0 && tp_ * cp_ * dp_ % some == 0) ranks = some;
-      if (pairs_ || ranks == 1 || coin()) {
+      if (pairs_ || ranks == 1) {
         overlap_.set("overlap_moe_expert_parallel_comm", pairs_);
         overlap_.set("delay_wgrad_compute", pairs_ && coin());
         overlap_.set("ep_overlap_early_attn_memory_release", pairs_ && coin());
       } else {
         overlap_.set("overlap_dispatch_backward_with_experts_wgrad", coin());
+        overlap_.set("moe_shared_expert_overlap", coin());
       }
       parallel_.set("expert_model_parallel_size", ranks);
       parallel_.set("expert_tensor_parallel_size", std::int64_t{1});

@@ -193,9 +193,10 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("pairs of passes, early attention, sequence parallel",
         pairs && o.ep_overlap_early_attn_memory_release && p.tensor_model_parallel_size > 1);
     see("pairs of passes, weight gradients of a shared expert apart", pairs && shared && o.delay_wgrad_compute);
+    see("a shared expert beside", o.moe_shared_expert_overlap && shared);
     see("weight gradients of experts last", o.overlap_dispatch_backward_with_experts_wgrad);
   }
-  CHECK(seen.size() == 93);
+  CHECK(seen.size() == 94);
 
   // A new key must be drawn, or listed in keys_not_drawn() with the reason.
   const std::vector<std::string> known = scenario_keys(), excepted = keys_not_drawn();

@@ -268,7 +268,8 @@ Translation scenario_of(Settings settings, const ImportOptions& options) {
              one.first.starts_with("parallel.moe_") || one.first.starts_with("parallel.expert_") ||
              one.first == "overlap.overlap_moe_expert_parallel_comm" || one.first == "overlap.delay_wgrad_compute" ||
              one.first == "overlap.ep_overlap_early_attn_memory_release" ||
-             one.first == "overlap.overlap_dispatch_backward_with_experts_wgrad";
+             one.first == "overlap.overlap_dispatch_backward_with_experts_wgrad" ||
+             one.first == "overlap.moe_shared_expert_overlap";
     });
   approximate_experts(settings);
   // Latent attention has widths of its own, and Megatron-LM does not read this one then.

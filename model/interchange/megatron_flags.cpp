@@ -40,7 +40,6 @@ std::vector<FlagRule> make_rules() {
       // ---- experts: flags without effect in a dense model ----
       {"--moe-", kNo},
       {"--moe-router-fusion", kNear, "the router is priced as unfused kernels"},
-      {"--moe-shared-expert-overlap", kNear, "the shared expert runs by itself, before the router"},
       {"--expert-", kNo},
       {"--use-grouped-gemm-for-", kNo},
       {"--enable-experimental", kNo},

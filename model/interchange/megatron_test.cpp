@@ -59,9 +59,10 @@ TEST_CASE("scenario, flags, scenario is the identity for every row", "[megatron]
   }
   for (const std::string& name : preset_names())
     check(parse_scenario("[model]\npreset = \"" + name + "\"\n", "p"), name);
-  for (const char* overlap : {"overlap_moe_expert_parallel_comm = true\ndelay_wgrad_compute = true\n"
-                              "ep_overlap_early_attn_memory_release = true\n",
-                              "overlap_dispatch_backward_with_experts_wgrad = true\n"})
+  for (const char* overlap :
+       {"overlap_moe_expert_parallel_comm = true\ndelay_wgrad_compute = true\n"
+        "ep_overlap_early_attn_memory_release = true\n",
+        "overlap_dispatch_backward_with_experts_wgrad = true\nmoe_shared_expert_overlap = true\n"})
     check(parse_scenario("[model]\npreset = \"deepseek-v2-lite\"\n[parallel]\ndata_parallel_size = 8\n"
                          "expert_model_parallel_size = 8\n[training]\nglobal_batch_size = 16\n[overlap]\n" +
                              std::string(overlap),

@@ -28,6 +28,7 @@ class BlockWriter {
   BlockId end();
   BlockId end_weights(const std::string& name);
 
+  LaneId set_lane(LaneId lane) { return std::exchange(lane_, lane); }  // of operations that follow; returns the last
   void op(const std::string& name, Phase phase, Work work, std::vector<Access> accesses);
   // Adds to the gradient of a layer's weight; `reads` are the operands. Does nothing with a frozen base.
   void weight_gradient(const std::string& name, const Work& work, std::vector<Access> reads, const std::string& weight);

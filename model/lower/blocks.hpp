@@ -66,6 +66,7 @@ struct BlockShape {
   bool scatters_messages = false;          // these ranks also cut the tokens of messages between stages
   ContextShape cp;
   bool experts_whole = false;  // otherwise tp cuts every expert
+  LaneId shared_expert = 0;    // the lane of its computation; other than the common one: it runs beside exchanges
   Group ep, ep_counts;         // the ranks that share the experts of a layer; for rows, and for their counts
   double expert_capacity = 0;  // Parallel::moe_expert_rank_capacity_factor
   Group sharing_tokens;  // ranks that share the tokens of a micro-batch, where a loss of the router sums over them

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -42,8 +43,13 @@ class ExpertLayers {
   void add_shared();
   Route route(Pass pass) const;
   BalanceLoss balance(Pass pass) const;
-  void shared_forward(const View& x);
-  void shared_backward(const View& dy, const View& x);
+  // The shared expert up to its activation, and behind it. With a lane of its own the first part is beside dispatch,
+  // forward, and the second beside combine; backward the other way round.
+  void shared_up(const View& x);
+  void shared_down(const View& x);
+  void shared_up_backward(const View& x);
+  void shared_down_backward(const View& dy, const View& x);
+  bool shared_is_beside() const { return model_.has_shared() && shape_.shared_expert != 0; }
   void router_backward(const View& x, const View& dx);
   void shared_activation(Pass pass);
   GroupedGemm product(Pass pass, std::int64_t n, std::int64_t k) const {
@@ -62,8 +68,9 @@ class ExpertLayers {
     std::string name;
     View rows, came, sorted;
   };
-  // Sends rows to the ranks that have the experts, and sorts those that come.
-  void dispatch(Phase phase, const std::vector<Exchanged>& all);
+  // Sends rows to the ranks that have the experts, and sorts those that come. `beside` is written behind the first of
+  // them.
+  void dispatch(Phase phase, const std::vector<Exchanged>& all, const std::function<void()>& beside);
   void combine(Phase phase, const std::vector<Exchanged>& all);  // the way back
   void exchange(const std::string& name, Phase phase, CollectiveKind kind, const View& from, const View& to);
   SortByExpert sort(Pass pass, std::int64_t cols) const;

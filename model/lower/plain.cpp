@@ -112,6 +112,7 @@ BlockShape shape_of(const Scenario& scenario, const Groups& groups, const std::v
   shape.tp = groups.tp;
   shape.sharing_tokens = groups.sharing_tokens;
   shape.experts_whole = parallel.expert_tp() == 1;
+  shape.shared_expert = groups.shared_expert;
   shape.ep = groups.ep;
   shape.ep_counts = groups.ep_counts;
   shape.expert_capacity = parallel.moe_expert_rank_capacity_factor;

@@ -51,6 +51,8 @@ void add_gates(const Scenario& scenario, Gates& gates) {
   require("overlap_p2p_comm = true with several stages", kOwnGate,
           p.pipeline_model_parallel_size == 1 || scenario.overlap.overlap_p2p_comm,
           word_of(scenario.overlap.overlap_p2p_comm), "messages of two concurrent passes wait for their data alone");
+  require("moe_shared_expert_overlap = false", megatron(config + "3040"), !scenario.overlap.moe_shared_expert_overlap,
+          word_of(scenario.overlap.moe_shared_expert_overlap));
   require("no overlap of tensor or context parallelism", kOwnGate,
           (!scenario.overlap.tp_comm_overlap || p.tensor_model_parallel_size == 1) && p.context_parallel_size == 1,
           "tp_comm_overlap = " + word_of(scenario.overlap.tp_comm_overlap) +

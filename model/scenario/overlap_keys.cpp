@@ -264,6 +264,13 @@ std::vector<ScenarioKey> overlap_keys() {
                   "micro-batch",
        .megatron = {.name = "--overlap-dispatch-backward-with-experts-wgrad", .given = true, .absent = false},
        .record = Record::none},
+      {.name = "moe_shared_expert_overlap",
+       .field = [](S s) -> Field { return &s.overlap.moe_shared_expert_overlap; },
+       .range = "acts with `expert_model_parallel_size` above 1 and a shared expert; not with "
+                "`overlap_moe_expert_parallel_comm`",
+       .meaning = "the shared expert computes on a lane of its own while rows of the other experts are on the way",
+       .megatron = {.name = "--moe-shared-expert-overlap", .given = true, .absent = false},
+       .record = Record::none},
       {.name = "defer_embedding_wgrad_compute",
        .field = [](S s) -> Field { return &s.overlap.defer_embedding_wgrad_compute; },
        .range = "needs 2 stages; acts with `pipeline_schedule = \"1f1b\"`",
