@@ -57,6 +57,11 @@ struct Overlap {
   // A forward and a backward pass of different micro-batches run concurrently: one computes while the other's rows of
   // experts are on the way.
   bool overlap_moe_expert_parallel_comm = false;
+  bool delay_wgrad_compute = false;                   //   weight gradients beside exchanges of rows, too
+  bool ep_overlap_early_attn_memory_release = false;  //   attention's gradient before the forward pass's experts
+  // Without such pairs: weight gradients of experts beside the way back of their rows' gradients.
+  bool overlap_dispatch_backward_with_experts_wgrad = false;
+  bool moe_shared_expert_overlap = false;  // the shared expert computes on a lane of its own, beside exchanges of rows
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;
   bool align_grad_reduce = false;   // all pipeline stages reduce a chunk's gradients at the same moment

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/memory.hpp"
+#include "model/lower/lower.hpp"
 
 namespace stretto {
 namespace {
@@ -144,7 +145,7 @@ StepSize step_size_of(const Scenario& scenario) {
                           (recomputes ? scenario.training.recompute.whole_layers ? 14 : 12 : 0) + (tp > 1 ? 6 : 0) +
                           (parallel.context_parallel_size > 1 ? 10 + 7 * ring : 0) + 7 * units_of_layer(scenario) +
                           (exchanges ? tp * (overlap.tp_comm_overlap_cfg.empty() ? 12 : std::max(18.0, slices)) : 0);
-  const bool weights_apart = is_zero_bubble(parallel.pipeline_schedule);
+  const bool weights_apart = is_zero_bubble(parallel.pipeline_schedule) || delays_weights(scenario);
   const double messages = stages > 1 ? 2 * micro_batches * (chunks - 1) : 0;
   StepSize size;
   size.ranks = stages * kept;

@@ -169,15 +169,20 @@ TEST_CASE("pairs of passes equal the single rank, alone and with other overlap",
   for (const int kind : {0, 1}) {
     SingleRank single(2, change);
     for (const auto& [layout, ep] : layouts)
-      for (const char* mode : {"plain", "overlap_grad_reduce", "overlap_param_gather"}) {
+      for (const auto& [mode, delays, early] : {std::tuple{"plain", false, false},
+                                                {"overlap_grad_reduce", false, true},
+                                                {"overlap_param_gather", true, false},
+                                                {"plain", true, true}}) {
         if (!cases.takes_next()) continue;
         Scenario scenario = in_layout(layout, mode, kind);
         scenario.parallel.expert_model_parallel_size = ep;
         scenario.parallel.expert_tensor_parallel_size = 1;
         scenario.overlap.overlap_moe_expert_parallel_comm = true;
+        scenario.overlap.delay_wgrad_compute = delays;
+        scenario.overlap.ep_overlap_early_attn_memory_release = early;
         scenario.overlap.overlap_p2p_comm = layout.pp > 1;
         scenario.overlap.align_grad_reduce = layout.pp > 1;
-        INFO(layout.text() << ", ep " << ep << ", " << mode << ", kind " << kind);
+        INFO(layout.text() << ", ep " << ep << ", " << mode_name(scenario.overlap) << ", kind " << kind);
         single.check(scenario);
         single.check(scenario, true);
       }

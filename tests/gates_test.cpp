@@ -31,6 +31,7 @@ const Keys kSequence = kTensor + Keys{"parallel.sequence_parallel=true"};
 const Keys kPieces = kSequence + Keys{"overlap.tp_comm_overlap=true"};
 const Keys kExperts = {"parallel.expert_model_parallel_size=2", "parallel.expert_tensor_parallel_size=1",
                        "model.num_moe_experts=4", "model.add_bias_linear=false"};
+const Keys kPairs = kExperts + Keys{"overlap.overlap_moe_expert_parallel_comm=true"};
 const Keys kShardedUnits = {"parallel.data_parallel_sharding_strategy=optim_grads_params"};
 
 // Returns the keys that open all gates of a knob and request it.
@@ -69,7 +70,13 @@ Keys asking(const std::string& knob) {
       {"defer_embedding_wgrad_compute", kStages + Keys{"overlap.defer_embedding_wgrad_compute=true"}},
       {"wgrad_deferral_limit",
        kStages + Keys{"overlap.defer_embedding_wgrad_compute=true", "overlap.wgrad_deferral_limit=1"}},
-      {"overlap_moe_expert_parallel_comm", kExperts + Keys{"overlap.overlap_moe_expert_parallel_comm=true"}},
+      {"overlap_moe_expert_parallel_comm", kPairs},
+      {"delay_wgrad_compute", kPairs + Keys{"overlap.delay_wgrad_compute=true"}},
+      {"ep_overlap_early_attn_memory_release", kPairs + Keys{"overlap.ep_overlap_early_attn_memory_release=true"}},
+      {"moe_shared_expert_overlap",
+       kExperts + Keys{"model.moe_shared_expert_intermediate_size=8", "overlap.moe_shared_expert_overlap=true"}},
+      {"overlap_dispatch_backward_with_experts_wgrad",
+       kExperts + Keys{"overlap.overlap_dispatch_backward_with_experts_wgrad=true"}},
       {"gelu_fusion", {"training.gelu_fusion=true"}},
       {"bias_gradient_fusion", {"training.bias_gradient_fusion=true"}},
       {"gelu_bias_gradient_fusion",

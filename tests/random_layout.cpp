@@ -88,23 +88,34 @@ class Generator {
       cp_ = draw_.one_of({1, 1, 1, 2, 2, 3, 4});
     } while (pp_ * tp_ * dp_ * cp_ > kMostRanks);
     if (pp_ > 1) vp_ = draw_.one_of({1, 1, 2, 2, 3});
-    const std::string schedule = pp_ > 1 ? draw_.one_of({"1f1b", "1f1b", "zb-h1", "zb-v", "dualpipev"}) : "1f1b";
+    std::string schedule = pp_ > 1 ? draw_.one_of({"1f1b", "1f1b", "zb-h1", "zb-v", "dualpipev"}) : "1f1b";
+    // Pairs of passes need a layout in which few draws are.
+    pairs_ = others_.between(0, 9) == 0;
+    if (pairs_) {
+      pp_ = others_.one_of({1, 1, 2, 3});
+      vp_ = pp_ > 1 ? 2 : 1;
+      tp_ = others_.between(1, 2);
+      dp_ = others_.between(2, pp_ == 3 ? 2 : 4);
+      cp_ = 1;
+      schedule = "1f1b";
+    }
     zero_bubble_ = schedule != "1f1b";
     is_dual_ = schedule == "dualpipev";
     is_latent_ = cp_ == 1 && !zero_bubble_ && others_.one_of({false, false, true});
     if (zero_bubble_) vp_ = schedule == "zb-h1" ? 1 : 2;
     parallel_.set("pipeline_schedule", schedule);
-    sequence_parallel_ = draw_.coin();
+    sequence_parallel_ = draw_.coin() || pairs_;
     parallel_.set("data_parallel_size", dp_);
     parallel_.set("tensor_model_parallel_size", tp_);
     parallel_.set("sequence_parallel", sequence_parallel_);
     distributed_optimizer_ = !draw_.seldom();
+    has_instances_ = distributed_optimizer_ && !pairs_;
     parallel_.set("use_distributed_optimizer", distributed_optimizer_);
     sharding();
     instances();
     scatters_ = draw_.coin();
     parallel_.set("scatter_gather_tensors_in_pipeline", scatters_);
-    has_order_ = draw_.coin();
+    has_order_ = draw_.coin() && !pairs_;
     if (has_order_)
       parallel_.set("order", cp_ > 1 ? draw_.one_of<std::string>({"tp-cp-pp-dp", "dp-tp-pp-cp", "pp-cp-dp-ep-tp"})
                                      : draw_.one_of<std::string>({"tp-pp-dp", "dp-tp-pp", "pp-cp-dp-ep-tp"}));
@@ -116,7 +127,8 @@ class Generator {
   }
 
   void sharding() {
-    const bool is_unit = distributed_optimizer_ && (pp_ == 1 ? !draw_.seldom() : draw_.one_of({false, false, true}));
+    const bool is_unit =
+        distributed_optimizer_ && !pairs_ && (pp_ == 1 ? !draw_.seldom() : draw_.one_of({false, false, true}));
     if (is_unit) {
       const std::string strategy = zero_bubble_
                                        ? "optim_grads_params"
@@ -134,7 +146,7 @@ class Generator {
   }
 
   void instances() {
-    if (!distributed_optimizer_) return;
+    if (!has_instances_) return;
     for (const std::int64_t count : {3, 2})
       if (dp_ % count == 0 && dp_ * cp_ > count && draw_.coin()) instances_ = count;
     if (instances_ > 1 || draw_.seldom()) parallel_.set("num_distributed_optimizer_instances", instances_);
@@ -209,7 +221,7 @@ class Generator {
 
   void style() {
     // The style is GPT's, Llama's, or a mixture. Multi-latent attention needs much of Llama's.
-    const int kind = is_latent_ ? 1 : draw_.one_of({0, 1, 2});
+    const int kind = is_latent_ || pairs_ ? 1 : draw_.one_of({0, 1, 2});
     const auto llama = [&] { return kind == 2 ? draw_.coin() : kind == 1; };
     const std::int64_t heads_of_rank = exchange_ * draw_.between(1, exchange_ > 1 ? 2 : 4), heads = tp_ * heads_of_rank;
     model_.set("num_attention_heads", heads);
@@ -273,7 +285,7 @@ class Generator {
     const std::int64_t size = draw_.one_of<std::int64_t>({1, 1, 2});
     training_.set("micro_batch_size", size);
     training_.set("global_batch_size", count * size * dp_);
-    const std::string precision = draw_.one_of({"fp64", "fp64", "fp64", "fp64", "bf16", "fp32"});
+    const std::string precision = pairs_ ? "fp64" : draw_.one_of({"fp64", "fp64", "fp64", "fp64", "bf16", "fp32"});
     training_.set("precision", precision);
     rounds_ = precision != "fp64";
     is_bf16_ = precision == "bf16";
@@ -298,8 +310,8 @@ class Generator {
   }
 
   void recompute() {
-    const char* granularity = zero_bubble_ ? draw_.one_of({"none", "selective"})
-                              : is_latent_ ? draw_.one_of({"none", "selective", "full", "full"})
+    const char* granularity = zero_bubble_ || pairs_ ? draw_.one_of({"none", "selective"})
+                              : is_latent_           ? draw_.one_of({"none", "selective", "full", "full"})
                                            : draw_.one_of({"none", "selective_op", "selective", "full", "full"});
     training_.set("recompute_granularity", granularity);
     recomputes_by_op_ = granularity == std::string("selective_op");
@@ -318,7 +330,7 @@ class Generator {
     if (draw_.coin()) overlap_.set("overlap_param_gather_with_optimizer_step", gathers && vp_ > 1);
     overlap_.set("align_param_gather", draw_.coin());
     if (!draw_.seldom()) overlap_.set("bucket_size", draw_.one_of<std::int64_t>({1, 50, 300, 2000}));
-    if (draw_.seldom()) {
+    if (draw_.seldom() && !pairs_) {
       const bool in_fp32 = draw_.coin();
       overlap_.set("grad_reduce_in_fp32", in_fp32);
       rounds_ = rounds_ || !in_fp32;
@@ -326,7 +338,7 @@ class Generator {
     overlap_.set("reduce_scatter_with_fp32_accumulation", instances_ == 1 && draw_.coin());
     if (draw_.coin()) overlap_.set("fp8_param_gather", is_bf16_ && distributed_optimizer_);
     overlap_.set("async_tensor_model_parallel_allreduce", draw_.coin());
-    overlap_.set("tp_comm_overlap", draw_.coin() && tp_ > 1 && sequence_parallel_);
+    overlap_.set("tp_comm_overlap", draw_.coin() && tp_ > 1 && sequence_parallel_ && !pairs_);
     overlap_.set("tp_comm_bulk_dgrad", draw_.coin());
     overlap_.set("tp_comm_bulk_wgrad", draw_.coin());
     for (const char* knob : {"tp_comm_overlap_ag", "tp_comm_overlap_rs", "tp_comm_overlap_rs_dgrad"})
@@ -334,11 +346,11 @@ class Generator {
     for (const char* knob : {"tp_comm_overlap_disable_qkv", "tp_comm_overlap_disable_fc1"})
       overlap_.set(knob, draw_.seldom());
     overlap_.set("tp_comm_overlap_compute_lanes", draw_.between(1, 3));
-    if (draw_.coin()) overlap_of_gemms();
+    if (draw_.coin() && !pairs_) overlap_of_gemms();
     if (draw_.coin()) overlap_.set("cp_comm_overlap", draw_.coin());
     overlap_.set("cp_flash_overlap", draw_.coin());
     // Two stages of several chunks must overlap their messages.
-    const bool beside = draw_.coin() || (pp_ == 2 && vp_ > 1 && !zero_bubble_);
+    const bool beside = draw_.coin() || (pp_ == 2 && vp_ > 1 && !zero_bubble_) || (pairs_ && pp_ > 1);
     overlap_.set("overlap_p2p_comm", beside);
     if (beside) overlap_.set("overlap_p2p_comm_warmup_flush", draw_.coin());
     if (!beside) overlap_.set("batch_p2p_comm", draw_.coin());
@@ -409,10 +421,13 @@ class Generator {
   // Which experts a token goes through may depend on rounding.
   void experts() {
     const auto coin = [&] { return others_.coin(); };
-    if (has_biases_ || (tp_ > 1 && !sequence_parallel_) || zero_bubble_ || recomputes_by_op_ || rounds_ || coin())
+    if (has_biases_ || (tp_ > 1 && !sequence_parallel_) || zero_bubble_ || recomputes_by_op_ || rounds_ ||
+        (!pairs_ && coin()))
       return;
-    const std::int64_t groups = others_.one_of<std::int64_t>({0, 0, 2, 3}),
-                       count = groups > 0 ? groups * 2 : others_.between(2, 6),
+    const std::int64_t groups = pairs_ ? 0 : others_.one_of<std::int64_t>({0, 0, 2, 3}),
+                       count = pairs_       ? dp_ * others_.between(1, 2)
+                               : groups > 0 ? groups * 2
+                                            : others_.between(2, 6),
                        topk = groups > 0 ? 2 : others_.between(1, std::min<std::int64_t>(3, count));
     const bool is_sigmoid = coin();
     model_.set("num_moe_experts", count);
@@ -428,10 +443,18 @@ class Generator {
     model_.set("moe_router_load_balancing_type", others_.one_of({"none", "aux_loss", "seq_aux_loss"}));
     model_.set("moe_aux_loss_coeff", others_.one_of({0.0, 0.1}));
     model_.set("moe_z_loss_coeff", others_.one_of({0.0, 0.01}));
-    if (instances_ == 1 && !has_order_ && coin()) {
+    if (instances_ == 1 && !has_order_ && (pairs_ || coin())) {
       std::int64_t ranks = 1;  // that share the experts
       for (const std::int64_t some : {6, 5, 4, 3, 2})
         if (ranks == 1 && count % some == 0 && tp_ * cp_ * dp_ % some == 0) ranks = some;
+      if (pairs_ || ranks == 1) {
+        overlap_.set("overlap_moe_expert_parallel_comm", pairs_);
+        overlap_.set("delay_wgrad_compute", pairs_ && coin());
+        overlap_.set("ep_overlap_early_attn_memory_release", pairs_ && coin());
+      } else {
+        overlap_.set("overlap_dispatch_backward_with_experts_wgrad", coin());
+        overlap_.set("moe_shared_expert_overlap", coin());
+      }
       parallel_.set("expert_model_parallel_size", ranks);
       parallel_.set("expert_tensor_parallel_size", std::int64_t{1});
       parallel_.set("moe_token_dispatcher_type",
@@ -474,6 +497,8 @@ class Generator {
   std::int64_t exchange_ = 1;  // ranks that exchange heads
   std::int64_t instances_ = 1;
   bool has_order_ = false;
+  bool pairs_ = false;          // overlap_moe_expert_parallel_comm
+  bool has_instances_ = false;  // the optimizer may have instances
   bool is_bf16_ = false;
   bool has_biases_ = true, recomputes_by_op_ = false, is_latent_ = false;
   bool sequence_parallel_ = false;
@@ -518,8 +543,6 @@ std::vector<std::string> keys_not_drawn() {
   std::vector<std::string> keys = {
       // A named model sets the drawn keys to larger values.
       "model.preset", "model.hf_config",
-      // Few draws have a layout for it; experts_test.cpp has its own.
-      "overlap.overlap_moe_expert_parallel_comm",
       // Acts only where ranks are processes.
       "cluster.bind_cores_to_rank",
       // Files, and the timeout for a hang.

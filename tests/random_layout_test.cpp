@@ -187,8 +187,16 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("dualpipev, overlapped", is_dual && o.overlap_p2p_comm);
     see("dualpipev, batched, buckets", is_dual && o.batch_p2p_comm && o.overlap_grad_reduce && p.replicas() > 1);
     see("dualpipev, sequence parallel", is_dual && p.sequence_parallel && p.tensor_model_parallel_size > 1);
+    const bool pairs = o.overlap_moe_expert_parallel_comm, shared = scenario.model.experts.has_shared();
+    see("pairs of passes", pairs && !o.delay_wgrad_compute && count > 2);
+    see("pairs of passes, interleaved, weight gradients apart", pairs && interleaved && o.delay_wgrad_compute);
+    see("pairs of passes, early attention, sequence parallel",
+        pairs && o.ep_overlap_early_attn_memory_release && p.tensor_model_parallel_size > 1);
+    see("pairs of passes, weight gradients of a shared expert apart", pairs && shared && o.delay_wgrad_compute);
+    see("a shared expert beside", o.moe_shared_expert_overlap && shared);
+    see("weight gradients of experts last", o.overlap_dispatch_backward_with_experts_wgrad);
   }
-  CHECK(seen.size() == 88);
+  CHECK(seen.size() == 94);
 
   // A new key must be drawn, or listed in keys_not_drawn() with the reason.
   const std::vector<std::string> known = scenario_keys(), excepted = keys_not_drawn();

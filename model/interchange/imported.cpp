@@ -266,7 +266,10 @@ Translation scenario_of(Settings settings, const ImportOptions& options) {
     std::erase_if(settings.values, [](const auto& one) {
       return one.first.starts_with("model.moe_") || one.first == "model.num_moe_experts" ||
              one.first.starts_with("parallel.moe_") || one.first.starts_with("parallel.expert_") ||
-             one.first == "overlap.overlap_moe_expert_parallel_comm";
+             one.first == "overlap.overlap_moe_expert_parallel_comm" || one.first == "overlap.delay_wgrad_compute" ||
+             one.first == "overlap.ep_overlap_early_attn_memory_release" ||
+             one.first == "overlap.overlap_dispatch_backward_with_experts_wgrad" ||
+             one.first == "overlap.moe_shared_expert_overlap";
     });
   approximate_experts(settings);
   // Latent attention has widths of its own, and Megatron-LM does not read this one then.

@@ -59,11 +59,15 @@ TEST_CASE("scenario, flags, scenario is the identity for every row", "[megatron]
   }
   for (const std::string& name : preset_names())
     check(parse_scenario("[model]\npreset = \"" + name + "\"\n", "p"), name);
-  check(parse_scenario("[model]\npreset = \"mixtral-8x7b\"\n[parallel]\ndata_parallel_size = 8\n"
-                       "expert_model_parallel_size = 8\n[training]\nglobal_batch_size = 16\n[overlap]\n"
-                       "overlap_moe_expert_parallel_comm = true\n",
-                       "p"),
-        "pairs of passes");
+  for (const char* overlap :
+       {"overlap_moe_expert_parallel_comm = true\ndelay_wgrad_compute = true\n"
+        "ep_overlap_early_attn_memory_release = true\n",
+        "overlap_dispatch_backward_with_experts_wgrad = true\nmoe_shared_expert_overlap = true\n"})
+    check(parse_scenario("[model]\npreset = \"deepseek-v2-lite\"\n[parallel]\ndata_parallel_size = 8\n"
+                         "expert_model_parallel_size = 8\n[training]\nglobal_batch_size = 16\n[overlap]\n" +
+                             std::string(overlap),
+                         "p"),
+          overlap);
   for (const MegatronRow& row : megatron_rows()) {
     INFO(row.key << " has had one value");
     CHECK((row.flag.empty() || seen[row.key].size() > 1 || testing::is_fast_suite()));
@@ -355,7 +359,7 @@ TEST_CASE("CommOverlapConfig goes both ways", "[megatron]") {
                Contains("bucket_size: expected a whole number of at least 1"));
   CHECK_THAT(refused("tp_comm_overlap=1"), Contains("expected true or false"));
   CHECK(from_bridge("bucket_size=null", "c.yaml").notes.size() == 2);
-  CHECK_THAT(refused("delay_wgrad_compute=True"), Contains("delay_wgrad_compute"));
+  CHECK_THAT(refused("fp8_wgrad=True"), Contains("fp8_wgrad"));
   CHECK_THAT(refused(""), Contains("got none"));
 }
 

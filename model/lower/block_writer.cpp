@@ -54,11 +54,7 @@ BlockId BlockWriter::end() {
 
 BlockId BlockWriter::end_weights(const std::string& name) {
   begin(name);
-  for (WeightGradient& gradient : put_off_) {
-    View& rows = gradient.gathers_dy ? gradient.dy : gradient.x;
-    rows = gathered(gradient.name + ".all_gather_wgrad", Phase::wgrad, rows);
-    write_weight_gradient(gradient);
-  }
+  for (const std::function<void()>& write : put_off_) write();
   put_off_.clear();
   return end();
 }
@@ -330,10 +326,23 @@ void BlockWriter::row_backward(const std::string& name, std::int64_t in, std::in
 
 void BlockWriter::write_or_put_off(WeightGradient gradient) {
   if (shape_.frozen_base) return;
-  if (weights_apart_)
-    put_off_.push_back(std::move(gradient));
-  else
+  if (!weights_apart_) return write_weight_gradient(gradient);
+  put_off_.emplace_back([this, gradient]() mutable {
+    View& rows = gradient.gathers_dy ? gradient.dy : gradient.x;
+    rows = gathered(gradient.name + ".all_gather_wgrad", Phase::wgrad, rows);
     write_weight_gradient(gradient);
+  });
+}
+
+void BlockWriter::weight_gradient(const std::string& name, const Work& work, std::vector<Access> reads,
+                                  const std::string& weight) {
+  if (shape_.frozen_base) return;
+  reads.push_back(accumulate(gradient(weight, Coord::layer)));
+  const auto write = [this, name, work, reads] { op(name, Phase::wgrad, work, reads); };
+  if (weights_apart_)
+    put_off_.emplace_back(write);
+  else
+    write();
 }
 
 void BlockWriter::write_weight_gradient(const WeightGradient& g) {

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -27,7 +28,10 @@ class BlockWriter {
   BlockId end();
   BlockId end_weights(const std::string& name);
 
+  LaneId set_lane(LaneId lane) { return std::exchange(lane_, lane); }  // of operations that follow; returns the last
   void op(const std::string& name, Phase phase, Work work, std::vector<Access> accesses);
+  // Adds to the gradient of a layer's weight; `reads` are the operands. Does nothing with a frozen base.
+  void weight_gradient(const std::string& name, const Work& work, std::vector<Access> reads, const std::string& weight);
   void communicate(const std::string& name, Phase phase, const Group& group, CollectiveKind kind, std::int64_t elements,
                    std::vector<Access> accesses);
   void communicate(Operation operation);
@@ -169,7 +173,7 @@ class BlockWriter {
   std::map<std::string, OpId> written_;  // name → operation
   std::vector<bool> is_beside_;          // [operation of the block] is concurrent with the previous one
   bool weights_apart_ = false;
-  std::vector<WeightGradient> put_off_;
+  std::vector<std::function<void()>> put_off_;
   // [T,H] or wider, with sequence parallelism, for the forward pass and for the backward pass
   TensorId gathered_ = 0, d_gathered_ = 0;
   TensorId dropout_key_ = 0;  // [layer][micro-batch], where any dropout is on

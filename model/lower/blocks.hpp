@@ -45,10 +45,14 @@ struct BlockShape {
   StageMap map;                              // the stages of these chunks
   // micro-batches whose head.wgrad waits for the flush; 0: head.wgrad is part of backward
   std::int64_t deferred = 0;
-  bool pairs_passes = false;       // passes of different micro-batches run concurrently, and share no workspace
-  bool weights_apart = false;      // weight gradients of all linear layers are blocks of their own, called by W units
-  std::string head_weight;         // parameter of the head's GEMM
-  std::int64_t micro_batches = 1;  // per step and rank; the inputs of all of them exist when the step starts
+  bool pairs_passes = false;  // passes of different micro-batches run concurrently, and share no workspace
+  // Weight gradients of layers' linear layers are blocks of their own, called by W units, which have the head's too, or
+  // within the backward pass, behind what other layers wait for.
+  bool weights_apart = false, weights_in_units = false;
+  bool experts_weights_last = false;  // weight gradients of experts come behind the way back of their rows' gradients
+  bool attention_early = false;       // of pairs: the backward pass's attention precedes the forward pass's experts
+  std::string head_weight;            // parameter of the head's GEMM
+  std::int64_t micro_batches = 1;     // per step and rank; the inputs of all of them exist when the step starts
   Recompute recompute;
   AttentionBackend attention_backend = AttentionBackend::fused;
   bool frozen_base = false;                // no gradients of parameters: backward computes only data gradients
@@ -62,13 +66,14 @@ struct BlockShape {
   bool scatters_messages = false;          // these ranks also cut the tokens of messages between stages
   ContextShape cp;
   bool experts_whole = false;  // otherwise tp cuts every expert
+  LaneId shared_expert = 0;    // the lane of its computation; other than the common one: it runs beside exchanges
   Group ep, ep_counts;         // the ranks that share the experts of a layer; for rows, and for their counts
   double expert_capacity = 0;  // Parallel::moe_expert_rank_capacity_factor
   Group sharing_tokens;  // ranks that share the tokens of a micro-batch, where a loss of the router sums over them
   const LayerKind& kind(std::int64_t layer) const { return kinds[kind_of_layer[static_cast<std::size_t>(layer)]]; }
   // The tokens of every sequence that this rank has.
   SequenceParts parts() const { return {cp.size, cp.place, 1}; }
-  bool puts_off_head() const { return deferred > 0 || weights_apart; }  // its weight gradient is deferred
+  bool puts_off_head() const { return deferred > 0 || weights_in_units; }  // its weight gradient is deferred
   // Returns one more than the largest slot.
   std::int64_t most_slots() const {
     std::int64_t most = 0;

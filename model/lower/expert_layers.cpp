@@ -77,6 +77,7 @@ void ExpertLayers::add_experts() {
   sum_ = w_.workspace("experts.sum", tokens_, hidden_);
   if (gathers()) part_ = w_.workspace("experts.part", part, hidden_);
   d_sorted_ = w_.workspace("d_experts.in", capacity_, hidden_);
+  d_in_ = weights_come_late() ? w_.workspace("d_experts.fc1.in", capacity_, hidden_) : d_sorted_;
   mlp_.d_act = w_.workspace("d_experts.act", capacity_, mlp_.width);
   mlp_.d_fc1 = w_.workspace("d_experts.fc1", capacity_, mlp_.fc1);
   d_weights_ = workspace("d_experts.weights", capacity_, 1, wide);
@@ -86,7 +87,7 @@ void ExpertLayers::add_experts() {
   d_router_ = wide == schedule_.compute_dtype ? d_logits_ : w_.workspace("d_router.rounded", part, experts_);
   if (!exchanges()) return;
   for (const TensorId tensor :
-       {sorted_, weights_, mlp_.fc1_out, mlp_.act, fc2_out_, d_sorted_, mlp_.d_act, mlp_.d_fc1, d_weights_})
+       {sorted_, weights_, mlp_.fc1_out, mlp_.act, fc2_out_, d_sorted_, d_in_, mlp_.d_act, mlp_.d_fc1, d_weights_})
     leave_room(tensor);
   all_offsets_ = kept("experts.all_offsets", shape_.ep.size, experts_ + 1, integers);
   own_offsets_ = workspace("experts.own_offsets", 1, experts_ + 1, Dtype::i32);
@@ -165,7 +166,10 @@ View ExpertLayers::gathered(const std::string& name, const View& part, TensorId 
 }
 
 View ExpertLayers::forward(const View& x) {
-  if (model_.has_shared()) shared_forward(x);
+  if (model_.has_shared() && !shared_is_beside()) {
+    shared_up(x);
+    shared_down(x);
+  }
   const std::int64_t part = w_.residual_rows();
   const View logits = of_layer(logits_), indices = of_layer(indices_), probabilities = w_.work(probabilities_);
   w_.op("router.fprop", Phase::forward, Gemm{part, experts_, hidden_, false, true, false},
@@ -202,8 +206,12 @@ View ExpertLayers::forward(const View& x) {
         {read(positions), read(tokens), write(rows)});
   w_.op("experts.permute_weights.fprop", Phase::forward, permute(Pass::forward, 1, true),
         {read(positions), read(all_probabilities), write(of_rows)});
-  dispatch(Phase::forward, {{"experts", rows, came(way_.received, sorted), sorted},
-                            {"experts.weights", of_rows, came(way_.received_weights, weights), weights}});
+  dispatch(Phase::forward,
+           {{"experts", rows, came(way_.received, sorted), sorted},
+            {"experts.weights", of_rows, came(way_.received_weights, weights), weights}},
+           [&] {
+             if (shared_is_beside()) shared_up(x);
+           });
 
   w_.op("experts.fc1.fprop", Phase::forward, product(Pass::forward, mlp_.fc1, hidden_),
         {read(sorted), read(weight("experts.fc1.weight")), read(offsets), write(fc1)});
@@ -213,6 +221,7 @@ View ExpertLayers::forward(const View& x) {
         {read(act), read(weight("experts.fc2.weight")), read(offsets), write(results)});
   const View back = exchanges() ? w_.work(way_.sent) : results;
   combine(Phase::forward, {{"experts", back, came(way_.received, results), results}});
+  if (shared_is_beside()) shared_down(x);
   w_.op("experts.unpermute.fprop", Phase::forward, permute(Pass::backward, hidden_),
         {read(positions), read(back), write(w_.work(sum_))});
   const View out = gathers() || !cuts_tokens()
@@ -258,11 +267,13 @@ void ExpertLayers::exchange(const std::string& name, Phase phase, CollectiveKind
   w_.communicate(std::move(operation));
 }
 
-void ExpertLayers::dispatch(Phase phase, const std::vector<Exchanged>& all) {
+void ExpertLayers::dispatch(Phase phase, const std::vector<Exchanged>& all, const std::function<void()>& beside) {
   if (!exchanges()) return;
   const char* pass = phase == Phase::forward ? ".fprop" : ".dgrad";
-  for (const Exchanged& one : all)
+  for (const Exchanged& one : all) {
     exchange(one.name + ".dispatch" + pass, phase, CollectiveKind::dispatch, one.rows, one.came);
+    if (&one == all.data()) beside();
+  }
   if (local_ == 1) return;
   for (const Exchanged& one : all)
     w_.op(one.name + ".sort_by_expert" + pass, phase, sort(Pass::forward, one.rows.cols),
@@ -299,21 +310,29 @@ void ExpertLayers::shared_activation(Pass pass) {
         Elementwise{fn, w_.tokens(), shared_.width}, std::move(accesses));
 }
 
-void ExpertLayers::shared_forward(const View& x) {
-  const bool is_gated = model_.moe_shared_expert_gate;
-  const View out = is_gated ? of_layer(shared_out_) : w_.work(shared_out_);
-  const View sum = cuts_tokens() ? w_.work(shared_sum_) : out;
+void ExpertLayers::shared_up(const View& x) {
+  const LaneId lane = w_.set_lane(shape_.shared_expert);
   w_.column_forward("shared.fc1", hidden_, shared_.fc1, w_.gathered("shared.fc1.all_gather", Phase::forward, x),
                     of_layer(shared_.fc1_out));
   shared_activation(Pass::forward);
+  w_.set_lane(lane);
+}
+
+void ExpertLayers::shared_down(const View& x) {
+  const LaneId lane = w_.set_lane(shape_.shared_expert);
+  const bool is_gated = model_.moe_shared_expert_gate;
+  const View out = is_gated ? of_layer(shared_out_) : w_.work(shared_out_);
+  const View sum = cuts_tokens() ? w_.work(shared_sum_) : out;
   w_.row_forward("shared.fc2", shared_.width, hidden_, of_layer(shared_.act), sum);
   w_.summed("shared.fc2", Phase::forward, sum, out);
-  if (!is_gated) return;
-  const View gate = of_layer(gate_);
-  w_.op("shared.gate.fprop", Phase::forward, Gemm{x.rows, 1, hidden_, false, true, false},
-        {read(x), read(weight("shared.gate.weight")), write(gate)});
-  w_.op("shared.gated.fprop", Phase::forward, GateRows{Pass::forward, x.rows, hidden_},
-        {read(out), read(gate), write(w_.work(gated_))});
+  if (is_gated) {
+    const View gate = of_layer(gate_);
+    w_.op("shared.gate.fprop", Phase::forward, Gemm{x.rows, 1, hidden_, false, true, false},
+          {read(x), read(weight("shared.gate.weight")), write(gate)});
+    w_.op("shared.gated.fprop", Phase::forward, GateRows{Pass::forward, x.rows, hidden_},
+          {read(out), read(gate), write(w_.work(gated_))});
+  }
+  w_.set_lane(lane);
 }
 
 void ExpertLayers::add_to_gradient(const std::string& name, const Work& work, std::vector<Access> read_by_it,
@@ -323,22 +342,30 @@ void ExpertLayers::add_to_gradient(const std::string& name, const Work& work, st
   w_.op(name, Phase::wgrad, work, std::move(read_by_it));
 }
 
-// Leaves the gradient of x in d_shared_part_.
-void ExpertLayers::shared_backward(const View& dy, const View& x) {
+void ExpertLayers::shared_down_backward(const View& dy, const View& x) {
+  const LaneId lane = w_.set_lane(shape_.shared_expert);
   const bool is_gated = model_.moe_shared_expert_gate;
   const View d_out = is_gated ? w_.work(d_shared_out_) : dy;
   if (is_gated)
     w_.op("shared.gated.dgrad", Phase::dgrad, GateRows{Pass::dgrad, x.rows, hidden_},
           {read(dy), read(of_layer(shared_out_)), read(of_layer(gate_)), write(d_out), write(w_.work(d_gate_))});
   w_.row_backward("shared.fc2", shared_.width, hidden_, d_out, of_layer(shared_.act), w_.work(shared_.d_act));
+  w_.set_lane(lane);
+}
+
+// Leaves the gradient of x in d_shared_part_.
+void ExpertLayers::shared_up_backward(const View& x) {
+  const LaneId lane = w_.set_lane(shape_.shared_expert);
   shared_activation(Pass::dgrad);
   const View dx = w_.column_backward("shared.fc1", hidden_, shared_.fc1, w_.work(shared_.d_fc1), x,
                                      w_.work(d_shared_all_), w_.work(d_shared_part_), "shared.fc1.weight");
-  if (!is_gated) return;
-  w_.op("shared.gate.dgrad", Phase::dgrad, Gemm{x.rows, hidden_, 1, false, false, false},
-        {read(w_.work(d_gate_)), read(weight("shared.gate.weight")), accumulate(dx)});
-  add_to_gradient("shared.gate.wgrad", Gemm{1, hidden_, x.rows, true, false, false}, {read(w_.work(d_gate_)), read(x)},
-                  "shared.gate.weight");
+  if (model_.moe_shared_expert_gate) {
+    w_.op("shared.gate.dgrad", Phase::dgrad, Gemm{x.rows, hidden_, 1, false, false, false},
+          {read(w_.work(d_gate_)), read(weight("shared.gate.weight")), accumulate(dx)});
+    add_to_gradient("shared.gate.wgrad", Gemm{1, hidden_, x.rows, true, false, false},
+                    {read(w_.work(d_gate_)), read(x)}, "shared.gate.weight");
+  }
+  w_.set_lane(lane);
 }
 
 // Adds to the gradient of x.
@@ -368,33 +395,49 @@ void ExpertLayers::router_backward(const View& x, const View& dx) {
 }
 
 View ExpertLayers::backward(const View& dy, const View& x, const View& all, const View& part) {
-  if (model_.has_shared()) shared_backward(dy, x);
   const View offsets = of_layer(offsets_), positions = of_layer(positions_), sorted = of_layer(sorted_),
-             d_sorted = w_.work(d_sorted_), d_act = w_.work(mlp_.d_act), d_fc1 = w_.work(mlp_.d_fc1);
+             d_sorted = w_.work(d_sorted_), d_in = w_.work(d_in_), d_act = w_.work(mlp_.d_act),
+             d_fc1 = w_.work(mlp_.d_fc1);
+  const auto fc2_weight_gradient = [&] {
+    w_.weight_gradient("experts.fc2.wgrad", product(Pass::wgrad, hidden_, mlp_.width),
+                       {read(d_sorted), read(of_layer(mlp_.act)), read(offsets)}, "experts.fc2.weight");
+  };
+  const auto fc1_weight_gradient = [&] {
+    w_.weight_gradient("experts.fc1.wgrad", product(Pass::wgrad, mlp_.fc1, hidden_),
+                       {read(d_fc1), read(sorted), read(offsets)}, "experts.fc1.weight");
+  };
   const View d_tokens = gathers() ? w_.gathered("experts.all_gather_dgrad", Phase::dgrad, dy) : dy;
-  const View d_rows = exchanges() ? w_.work(d_way_.sent) : d_sorted;
+  const View d_rows = exchanges() ? w_.work(d_way_.sent) : d_sorted, d_back = exchanges() ? d_rows : d_in;
   w_.op("experts.unpermute.dgrad", Phase::dgrad, permute(Pass::forward, hidden_),
         {read(positions), read(d_tokens), write(d_rows)});
-  dispatch(Phase::dgrad, {{"experts", d_rows, came(d_way_.received, d_sorted), d_sorted}});
+  dispatch(Phase::dgrad, {{"experts", d_rows, came(d_way_.received, d_sorted), d_sorted}}, [&] {
+    if (shared_is_beside()) shared_down_backward(dy, x);
+  });
   w_.op("experts.fc2.dgrad", Phase::dgrad, product(Pass::dgrad, hidden_, mlp_.width),
         {read(d_sorted), read(weight("experts.fc2.weight")), read(offsets), write(d_act)});
-  add_to_gradient("experts.fc2.wgrad", product(Pass::wgrad, hidden_, mlp_.width),
-                  {read(d_sorted), read(of_layer(mlp_.act)), read(offsets)}, "experts.fc2.weight");
+  if (!weights_come_late()) fc2_weight_gradient();
   activate(
       "experts.act.dgrad", Pass::dgrad,
       {read(d_act), read(of_layer(mlp_.fc1_out)), read(of_layer(weights_)), write(d_fc1), write(w_.work(d_weights_))});
   w_.op("experts.fc1.dgrad", Phase::dgrad, product(Pass::dgrad, mlp_.fc1, hidden_),
-        {read(d_fc1), read(weight("experts.fc1.weight")), read(offsets), write(d_sorted)});
-  add_to_gradient("experts.fc1.wgrad", product(Pass::wgrad, mlp_.fc1, hidden_),
-                  {read(d_fc1), read(sorted), read(offsets)}, "experts.fc1.weight");
+        {read(d_fc1), read(weight("experts.fc1.weight")), read(offsets), write(d_in)});
+  if (!weights_come_late()) fc1_weight_gradient();
   const View d_weights = w_.work(d_weights_);
-  combine(Phase::dgrad, {{"experts", d_rows, came(d_way_.received, d_sorted), d_sorted},
+  combine(Phase::dgrad, {{"experts", d_back, came(d_way_.received, d_in), d_in},
                          {"experts.weights", exchanges() ? w_.work(d_way_.sent_weights) : d_weights,
                           came(d_way_.received_weights, d_weights), d_weights}});
+  if (weights_come_late()) {
+    fc2_weight_gradient();
+    fc1_weight_gradient();
+  }
+  if (model_.has_shared()) {
+    if (!shared_is_beside()) shared_down_backward(dy, x);
+    shared_up_backward(x);
+  }
   const bool is_whole = gathers() || !cuts_tokens();
   const View sum = is_whole ? all : part;
   w_.op("experts.permute.dgrad", Phase::dgrad, permute(Pass::backward, hidden_),
-        {read(positions), read(d_rows), write(sum)});
+        {read(positions), read(d_back), write(sum)});
   const View dx = is_whole ? w_.summed("experts.dgrad", Phase::dgrad, all, part) : part;
   router_backward(x, dx);
   if (model_.has_shared())

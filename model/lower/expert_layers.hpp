@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -42,8 +43,13 @@ class ExpertLayers {
   void add_shared();
   Route route(Pass pass) const;
   BalanceLoss balance(Pass pass) const;
-  void shared_forward(const View& x);
-  void shared_backward(const View& dy, const View& x);
+  // The shared expert up to its activation, and behind it. With a lane of its own the first part is beside dispatch,
+  // forward, and the second beside combine; backward the other way round.
+  void shared_up(const View& x);
+  void shared_down(const View& x);
+  void shared_up_backward(const View& x);
+  void shared_down_backward(const View& dy, const View& x);
+  bool shared_is_beside() const { return model_.has_shared() && shape_.shared_expert != 0; }
   void router_backward(const View& x, const View& dx);
   void shared_activation(Pass pass);
   GroupedGemm product(Pass pass, std::int64_t n, std::int64_t k) const {
@@ -62,8 +68,9 @@ class ExpertLayers {
     std::string name;
     View rows, came, sorted;
   };
-  // Sends rows to the ranks that have the experts, and sorts those that come.
-  void dispatch(Phase phase, const std::vector<Exchanged>& all);
+  // Sends rows to the ranks that have the experts, and sorts those that come. `beside` is written behind the first of
+  // them.
+  void dispatch(Phase phase, const std::vector<Exchanged>& all, const std::function<void()>& beside);
   void combine(Phase phase, const std::vector<Exchanged>& all);  // the way back
   void exchange(const std::string& name, Phase phase, CollectiveKind kind, const View& from, const View& to);
   SortByExpert sort(Pass pass, std::int64_t cols) const;
@@ -71,6 +78,8 @@ class ExpertLayers {
     return exchanges() && local_ > 1 ? w_.work(received) : sorted;
   }
   bool exchanges() const { return shape_.ep.exists(); }
+  // Weight gradients of experts come when gradients of the experts' input are on the way.
+  bool weights_come_late() const { return shape_.weights_apart || shape_.experts_weights_last; }
   // All-gathers [R,cols] of tensor-parallel ranks that cut every expert; otherwise `part` itself.
   View gathered(const std::string& name, const View& part, TensorId whole);
   TensorId kept(const std::string& name, std::int64_t rows, std::int64_t cols, BlockWriter::Role role = {}) const;
@@ -102,7 +111,8 @@ class ExpertLayers {
   } way_, d_way_;
   TensorId shared_sum_ = 0, shared_out_ = 0, gate_ = 0, gated_ = 0;  // shared_out_ and gate_ are kept with a gate
   // Workspaces backward.
-  TensorId d_sorted_ = 0, d_weights_ = 0, d_all_probabilities_ = 0, d_probabilities_ = 0, d_logits_ = 0;
+  TensorId d_sorted_ = 0, d_in_ = 0;  // gradients of fc2's output and of fc1's input, which may share a place
+  TensorId d_weights_ = 0, d_all_probabilities_ = 0, d_probabilities_ = 0, d_logits_ = 0;
   TensorId d_router_ = 0;  // d_logits_ in the type that products have
   TensorId d_shared_all_ = 0, d_shared_part_ = 0, d_shared_out_ = 0, d_gate_ = 0;
 };

@@ -152,6 +152,10 @@ Groups add_groups(Schedule& schedule, const Scenario& scenario) {
   }
   if (scenario.model.experts.has_balance_loss() && p.tensor_model_parallel_size * p.context_parallel_size > 1)
     groups.sharing_tokens = add_with_lane("router", {Coord::tp, Coord::cp, Coord::cp_exchange});
+  if (overlaps_shared_expert(scenario)) {
+    groups.shared_expert = static_cast<LaneId>(schedule.lanes.size());
+    schedule.lanes.push_back({"compute.shared", LaneKind::compute, 0});
+  }
   return groups;
 }
 

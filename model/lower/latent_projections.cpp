@@ -95,9 +95,8 @@ void LatentProjections::up_and_down_backward(const Path& path, const View& dy, c
                    write(columns(d_latent, 0, path.rank)), Coord::layer);
   w_.op(down + ".dgrad", Phase::dgrad, Gemm{x.rows, x.cols, path.down, false, false, false},
         {read(d_latent), read(w_.parameter(down + ".weight", Coord::layer)), dx});
-  if (shape_.frozen_base) return;
-  w_.op(down + ".wgrad", Phase::wgrad, Gemm{path.down, x.cols, x.rows, true, false, false},
-        {read(d_latent), read(x), accumulate(w_.gradient(down + ".weight", Coord::layer))});
+  w_.weight_gradient(down + ".wgrad", Gemm{path.down, x.cols, x.rows, true, false, false}, {read(d_latent), read(x)},
+                     down + ".weight");
 }
 
 View LatentProjections::backward(const View& d_qkv, const View& x, const View& all, const View& part) {

@@ -56,6 +56,7 @@ struct Lowered {
   std::vector<BlockId> end_blocks;       // embedding forward, head forward, head backward, embedding backward
   std::vector<OpId> free;                // operations that wait only for their data (derive_waits)
   std::set<OpId> free_in_block;          // operations that BlockEditor has set free within their block
+  std::map<OpId, OpId> starts_behind;    // operation → operation of its block that has started before
   // Operation → the operations with which BlockEditor has replaced it; none where it is removed.
   std::map<OpId, std::vector<OpId>> replaced;
   LaneId compute = 0;
@@ -68,6 +69,15 @@ struct Lowered {
 inline bool overlaps_experts(const Scenario& scenario) {
   return scenario.overlap.overlap_moe_expert_parallel_comm && scenario.model.experts.any() &&
          scenario.parallel.expert_model_parallel_size > 1;
+}
+// Returns whether moe_shared_expert_overlap acts.
+inline bool overlaps_shared_expert(const Scenario& scenario) {
+  return scenario.overlap.moe_shared_expert_overlap && scenario.model.experts.has_shared() &&
+         scenario.parallel.expert_model_parallel_size > 1 && !overlaps_experts(scenario);
+}
+// Returns whether delay_wgrad_compute acts.
+inline bool delays_weights(const Scenario& scenario) {
+  return overlaps_experts(scenario) && scenario.overlap.delay_wgrad_compute && !scenario.training.frozen_base;
 }
 
 // Returns the plain schedule of one training step: gradient accumulation over micro-batches, then gradient

@@ -61,7 +61,7 @@ void add_slots(BlockShape& shape, const std::vector<PipelineOrder>& orders) {
     const std::int64_t stage = shape.map.stage_of(piece);
     const std::vector<std::int64_t>& used =
         orders[static_cast<std::size_t>(stage)].slots[static_cast<std::size_t>(shape.map.chunk_of(piece))];
-    const bool lends = !shape.weights_apart && !chunk.has_head;
+    const bool lends = !shape.weights_in_units && !chunk.has_head;
     for (std::int64_t layer = chunk.first_layer; layer < chunk.end_layer; ++layer) {
       shape.layer_in_chunk.push_back(layer - chunk.first_layer);
       LayerSlots& of_layer = shape.slots[static_cast<std::size_t>(layer)];
@@ -112,6 +112,7 @@ BlockShape shape_of(const Scenario& scenario, const Groups& groups, const std::v
   shape.tp = groups.tp;
   shape.sharing_tokens = groups.sharing_tokens;
   shape.experts_whole = parallel.expert_tp() == 1;
+  shape.shared_expert = groups.shared_expert;
   shape.ep = groups.ep;
   shape.ep_counts = groups.ep_counts;
   shape.expert_capacity = parallel.moe_expert_rank_capacity_factor;
@@ -124,7 +125,10 @@ BlockShape shape_of(const Scenario& scenario, const Groups& groups, const std::v
   shape.chunks = model_chunks(scenario.model, parallel);
   shape.deferred = deferred_of(scenario);
   shape.pairs_passes = overlaps_experts(scenario);
-  shape.weights_apart = is_zero_bubble(parallel.pipeline_schedule);
+  shape.attention_early = scenario.overlap.ep_overlap_early_attn_memory_release;
+  shape.weights_in_units = is_zero_bubble(parallel.pipeline_schedule);
+  shape.weights_apart = shape.weights_in_units || delays_weights(scenario);
+  shape.experts_weights_last = scenario.overlap.overlap_dispatch_backward_with_experts_wgrad && groups.ep.exists();
   shape.head_weight = ties_across_stages(scenario) ? kTiedHeadWeight : scenario.model.head_weight();
   add_slots(shape, orders);
   for (const PipelineOrder& order : orders) {

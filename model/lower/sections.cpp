@@ -92,11 +92,11 @@ void Sections::add_layer_activations() {
     role.layers = with;
     return w_.recomputable(name, of_rows, cols, layers, std::move(role));
   };
-  // Where weight gradients are deferred, the storage of x_mid also holds the gradient of proj's output, which all
+  // Where W units compute weight gradients, the storage of x_mid also holds the gradient of proj's output, which all
   // layers have.
   const BlockWriter::Role x_mid{.is_light = makes_x_mid_again()};
-  kept_.x_mid = shape_.weights_apart ? w_.recomputable("x_mid", rows, hidden, layers, x_mid)
-                                     : of_mlp("x_mid", rows, hidden, x_mid);
+  kept_.x_mid = shape_.weights_in_units ? w_.recomputable("x_mid", rows, hidden, layers, x_mid)
+                                        : of_mlp("x_mid", rows, hidden, x_mid);
   kept_.ln_2 = of_mlp("ln_2.out", rows, hidden, light);
   kept_.ln_2_stats = of_mlp("ln_2.stats", rows, w_.norm_stats(), light_statistics);
   if (!has_dense_mlps()) return;
@@ -151,9 +151,14 @@ void Sections::add_transients() {
 // Adds the output gradients that weight gradients read besides activations.
 void Sections::add_output_gradients() {
   BackwardTransients& d = backward_;
-  if (!shape_.weights_apart) {
+  if (!shape_.weights_in_units) {
     d.d_qkv = w_.work(w_.workspace("d_qkv", w_.tokens(), qkv_size_));
     if (has_dense_mlps()) d.d_fc1 = w_.work(w_.workspace("d_fc1", w_.tokens(), fc1_size_));
+    if (!shape_.weights_apart) return;
+    // The next layer's backward pass begins before this layer's weight gradients.
+    const std::int64_t rows = w_.residual_rows(), hidden = model_.hidden_size;
+    d.d_proj = w_.work(w_.workspace("d_proj", rows, hidden));
+    d.d_fc2 = whole(schedule_, w_.workspace("d_fc2", rows, hidden, 2), 0, mod(Expr(Coord::layer), 2));
     return;
   }
   const auto kept = [&](const std::string& name, TensorId activation) {
@@ -365,7 +370,9 @@ void Sections::experts_forward(const View& in, const View& out) {
 
 void Sections::experts_backward(const View& in) {
   const BackwardTransients& d = backward_;
-  const View dy = branch_gradient("residual_2", "fc2", d.d_fc2, DropoutSite::residual_2);
+  // Only a shared expert's weight gradient reads it later.
+  const bool is_read_later = w_.drops() || model_.experts.has_shared();
+  const View dy = is_read_later ? branch_gradient("residual_2", "fc2", d.d_fc2, DropoutSite::residual_2) : d.d_x;
   const View d_ln_2 = experts_->backward(dy, of_layer(kept_.ln_2), w_.work(d.d_hidden), w_.work(d.d_part));
   w_.norm_backward("ln_2", d_ln_2, in, of_layer(kept_.ln_2_stats), accumulate(d.d_x), Coord::layer);
 }

@@ -23,7 +23,7 @@ class StageWriter {
       if (item.begins_pair) {
         const auto other = std::find_if(order.items.begin() + std::ptrdiff_t(i) + 1, order.items.end(),
                                         [](const PipelineItem& next) { return next.is_compute; });
-        pair(item.unit, other->unit);
+        pair(&item.unit, other->unit);
         paired_with_ = &*other;
       } else if (&item == paired_with_)
         continue;
@@ -37,7 +37,8 @@ class StageWriter {
   }
 
  private:
-  static constexpr std::uint8_t kDeferredSequence = kSequence + 1, kBackwardSequence = kSequence + 2;
+  static constexpr std::uint8_t kDeferredSequence = kSequence + 1, kBackwardSequence = kSequence + 2,
+                                kWeightsSequence = kSequence + 3;
   LaneId lane_of(const Call& call) const {
     return schedule_.operations[schedule_.blocks[call.block].ops[call.first]].lane;
   }
@@ -105,59 +106,115 @@ class StageWriter {
     return calls;
   }
 
-  // Writes two passes as concurrent sequences. Of layer i of the forward pass and of the i-th layer from the end of the
-  // backward pass, the host issues first what must leave, and then the other pass's computation, which hides it:
-  //   backward: before, dispatch   forward: before   backward: experts   forward: dispatch
-  //   backward: combine   forward: experts, combine   backward: behind   forward: behind
-  // This is Megatron-LM's order (core/models/common/model_chunk_schedule_plan.py), where `behind` of a forward pass is
-  // on the communication stream.
-  void pair(const PipelineUnit& ahead, const PipelineUnit& back) {
-    std::vector<Call> forward = calls_of(ahead), backward = calls_of(back);
-    for (Call& call : backward) call.sequence = kBackwardSequence;
+  // Writes a backward pass and a forward pass, unless that is null, as concurrent sequences. Of layer i of the forward
+  // pass and of the i-th layer from the end of the backward pass, the host issues first what must leave, and then the
+  // other pass's computation, which hides it; weight gradients that are apart come behind what the other pass and the
+  // other ranks wait for:
+  //   forward: before   backward: experts   forward: dispatch   backward: weights of experts, combine
+  //   forward: experts, combine   backward: behind; before and dispatch of the next layer; other weights
+  //   forward: behind
+  // With attention_early `behind` of the backward pass comes before the experts of the forward pass. This is
+  // Megatron-LM's order (core/models/common/model_chunk_schedule_plan.py), where unpermute is on the communication
+  // stream, so that the next layer's rows leave as early there.
+  void pair(const PipelineUnit* ahead, const PipelineUnit& back) {
+    std::vector<Call> forward, backward = calls_of(back);
     const auto wait = [](Call& call, const OpAddress& on) { call.waits.push_back({EdgeKind::finish_start, on}); };
-    // The forward pass takes the slot of an earlier backward pass.
-    if (paired_) wait(forward.front(), *paired_);
-    wait(backward.front(), forward_ends_.at({back.chunk, back.micro_batch}));
-    forward_ends_[{ahead.chunk, ahead.micro_batch}] = last_of(forward.back());
-    paired_ = last_of(backward.back());
+    if (ahead != nullptr) {
+      forward = calls_of(*ahead);
+      for (Call& call : backward) call.sequence = kBackwardSequence;
+      // The forward pass takes the slot of an earlier backward pass.
+      if (paired_) wait(forward.front(), *paired_);
+      wait(backward.front(), forward_ends_.at({back.chunk, back.micro_batch}));
+      forward_ends_[{ahead->chunk, ahead->micro_batch}] = last_of(forward.back());
+    } else if (paired_) {
+      wait(backward.front(), *std::exchange(paired_, std::nullopt));
+    }
+    OpAddress back_end;
+    const auto put = [&](const Call& call, bool is_first = false) {
+      if (call.count == 0) return;
+      calls_.push_back(call);
+      if (!is_first) calls_.back().waits.clear();
+      if (call.sequence == backward.front().sequence) back_end = last_of(call);
+    };
     const auto is_layer = [&](const Call& call) {
       return std::any_of(blocks_.layers.begin(), blocks_.layers.end(), [&](const LayerBlocks& layer) {
         return call.block == layer.forward || call.block == layer.backward;
       });
     };
-    const auto put = [&](const Call& call, bool is_first) {
-      if (call.count == 0) return;
-      calls_.push_back(call);
-      if (!is_first) calls_.back().waits.clear();
-    };
-    const auto put_ends = [&](std::vector<Call>& calls, std::size_t& next) {
+    const auto put_ends = [&](const std::vector<Call>& calls, std::size_t& next) {
       while (next < calls.size() && !is_layer(calls[next])) put(calls[next++], true);
     };
     std::size_t f = 0, b = 0;
+    std::optional<Cut> there, here;  // the layer of the forward and of the backward pass
+    const auto take = [&](const std::vector<Call>& calls, std::size_t& next) {
+      return next < calls.size() && is_layer(calls[next]) ? std::optional(cut(calls[next++])) : std::nullopt;
+    };
     put_ends(forward, f);
     put_ends(backward, b);
-    while (f < forward.size() || b < backward.size()) {
-      std::optional<Cut> there, here;  // of the forward and of the backward pass
-      if (f < forward.size()) there = cut(forward[f++]);
-      if (b < backward.size()) here = cut(backward[b++]);
-      if (here) put(here->before, true), put(here->dispatch, false);
-      if (there) put(there->before, true);
-      if (here) put(here->experts, false);
-      if (there) put(there->dispatch, false);
-      if (here) put(here->combine, false);
-      if (there) put(there->experts, false), put(there->combine, false);
-      if (here) put(here->behind, false);
-      if (there) put(there->behind, false);
+    if ((here = take(backward, b))) put(here->before, true), put(here->dispatch);
+    while (here || f < forward.size()) {
+      Weights weights;
+      if (here) weights = weights_of(here->before);
+      if ((there = take(forward, f))) put(there->before, true);
+      if (here) put(here->experts);
+      if (there) put(there->dispatch);
+      put(weights.experts);
+      if (here) put(here->combine);
+      if (here && shape_.attention_early) put(here->behind);
+      if (there) put(there->experts), put(there->combine);
+      if (here && !shape_.attention_early) put(here->behind);
+      here = take(backward, b);
+      if (here && here->dispatch.count > 0) {
+        put(here->before, true), put(here->dispatch);
+        // They wait for what they read and overwrite; other lanes do not know that `before` is over.
+        if (weights.others.count > 0 && lane_of(weights.others) != lane_of(here->experts))
+          wait(weights.others, last_of(here->before));
+        put(weights.others, true);
+      } else {
+        weights.others.sequence = backward.front().sequence;
+        put(weights.others);
+        if (here) put(here->before, true);
+      }
+      if (there) put(there->behind);
       put_ends(forward, f);
-      put_ends(backward, b);
+      if (!here) put_ends(backward, b);
     }
+    computed_ = back_end;
+    if (ahead != nullptr) paired_ = back_end;
+  }
+
+  // The weight gradients of a layer, where blocks of their own have them: of experts on ranks that exchange rows, and
+  // the others.
+  struct Weights {
+    Call experts, others;
+  };
+  Weights weights_of(const Call& backward) const {
+    Weights weights;
+    if (!shape_.weights_apart) return weights;
+    const BlockId block = layer_of(backward.layer).wgrad;
+    const std::vector<OpId>& ops = schedule_.blocks[block].ops;
+    weights.others = backward;
+    weights.others.waits.clear();
+    weights.others.block = block;
+    weights.others.first = 0;
+    weights.others.count = std::uint32_t(ops.size());
+    weights.others.sequence = kWeightsSequence;
+    weights.experts = weights.others;
+    weights.experts.count = 0;
+    while (weights.experts.count < ops.size() &&
+           std::holds_alternative<GroupedGemm>(schedule_.operations[ops[weights.experts.count]].work))
+      ++weights.experts.count;
+    weights.others.first = weights.experts.count;
+    weights.others.count -= weights.experts.count;
+    return weights;
   }
 
   // ---- compute ----
 
   void compute(const PipelineUnit& unit) {
     const std::size_t first = calls_.size();
-    if (unit.kind == UnitKind::weights) return shape_.weights_apart ? weights(unit) : defer(unit);
+    if (unit.kind == UnitKind::weights) return shape_.weights_in_units ? weights(unit) : defer(unit);
+    if (unit.kind == UnitKind::backward && shape_.weights_apart && !shape_.weights_in_units) return pair(nullptr, unit);
     const auto received = received_.find(key_of(unit));
     if (shape_.scatters_messages && received != received_.end())
       call(unit.kind == UnitKind::forward ? messages_.gather_forward : messages_.gather_backward, unit);

@@ -141,6 +141,10 @@ void BlockEditor::set_free(const std::string& name) {
   entries_[find(name)].is_free = true;
 }
 
+void BlockEditor::start_behind(const std::string& name, const std::string& other) {
+  lowered_.starts_behind[entries_[find(name)].op] = entries_[find(other)].op;
+}
+
 void BlockEditor::remove(const std::string& name) {
   operation(name);
   const auto at = entries_.begin() + static_cast<std::ptrdiff_t>(find(name));
@@ -202,6 +206,9 @@ std::vector<BlockWait> BlockEditor::waits() const {
       waits.push_back({i, EdgeKind::finish_start, j});
       for (std::size_t l = 0; l < lanes; ++l) known[l] = std::max(known[l], after[j][l]);
     }
+    if (const auto behind = lowered_.starts_behind.find(ops[i]); behind != lowered_.starts_behind.end())
+      waits.push_back(
+          {i, EdgeKind::start_start, std::uint32_t(std::find(ops.begin(), ops.end(), behind->second) - ops.begin())});
     if (is_first_of_lane && i > 0 && known[lane_of[0]] == 0) waits.push_back({i, EdgeKind::start_start, 0});
     after[i] = std::move(known);
     after[i][lane] = i + 1;

@@ -23,6 +23,7 @@ class BlockEditor {
   const Operation& operation(const std::string& name) const;  // the operation must exist
 
   void set_free(const std::string& name);
+  void start_behind(const std::string& name, const std::string& other);  // it starts when `other` has started
   void remove(const std::string& name);
   // Replaces the operation by others, all of them free. Their names must be new.
   void replace(const std::string& name, std::vector<Operation> operations);

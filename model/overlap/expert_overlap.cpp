@@ -1,13 +1,17 @@
 // overlap_moe_expert_parallel_comm (Megatron-LM's combined 1F1B): a forward and a backward pass of different
 // micro-batches run concurrently, layer by layer, each in a sequence of its own, so that rows of experts of one are on
 // the way while the other computes. model/lower/pipeline_order has one forward pass more ahead, and
-// model/lower/stage_writer writes the pairs.
+// model/lower/stage_writer writes the pairs. Two knobs change their order:
+//
+// delay_wgrad_compute: weight gradients are blocks of their own; those of experts come while their rows' gradients are
+// on the way, the others while the next layer's are. ep_overlap_early_attn_memory_release: the backward pass's
+// attention comes before the forward pass's experts, so that its activations are free earlier.
 //
 // Edges:   backward pass  ->  forward pass that takes its slot;  forward pass of a micro-batch  ->  its backward pass
 // Exposed: of a pair of layers, with a_f, m_f the forward pass's computation around its experts and of them, d_f, c_f
-// its
-//          dispatch and combine, b for backward:
-//          max(a_f, c_b) + max(d_f, m_b) + max(m_f, d_b) + max(c_f, a_b)
+//          its dispatch and combine, b for backward, w the weight gradients of experts and v the others:
+//          max(a_f, c_b) + max(d_f, m_b) + max(m_f, d_b) + max(c_f, a_b);  tests/closed_forms_experts_test.cpp has the
+//          forms of the other two
 #include "model/overlap/mode.hpp"
 
 namespace stretto {
@@ -47,6 +51,8 @@ void add_gates(const Scenario& scenario, Gates& gates) {
   require("overlap_p2p_comm = true with several stages", kOwnGate,
           p.pipeline_model_parallel_size == 1 || scenario.overlap.overlap_p2p_comm,
           word_of(scenario.overlap.overlap_p2p_comm), "messages of two concurrent passes wait for their data alone");
+  require("moe_shared_expert_overlap = false", megatron(config + "3040"), !scenario.overlap.moe_shared_expert_overlap,
+          word_of(scenario.overlap.moe_shared_expert_overlap));
   require("no overlap of tensor or context parallelism", kOwnGate,
           (!scenario.overlap.tp_comm_overlap || p.tensor_model_parallel_size == 1) && p.context_parallel_size == 1,
           "tp_comm_overlap = " + word_of(scenario.overlap.tp_comm_overlap) +
@@ -56,20 +62,79 @@ void add_gates(const Scenario& scenario, Gates& gates) {
           std::string("\"") + name_of(p.data_parallel_sharding_strategy) + "\"", "not modelled together yet");
 }
 
+void add_gate_of_pairs(const char* knob, bool asked, const Scenario& scenario, const char* line, Gates& gates) {
+  const bool pairs = scenario.overlap.overlap_moe_expert_parallel_comm;
+  gates.add({.knob = knob,
+             .needs = "overlap_moe_expert_parallel_comm = true",
+             .kind = GateKind::error,
+             .source = megatron(std::string("core/transformer/transformer_config.py:") + line),
+             .asked = asked,
+             .open = pairs,
+             .got = word_of(pairs)});
+}
+
+void add_gates_of_delay(const Scenario& scenario, Gates& gates) {
+  const char* knob = "delay_wgrad_compute";
+  const bool asked = scenario.overlap.delay_wgrad_compute;
+  add_gate_of_pairs(knob, asked, scenario, "3074", gates);
+  gates.trains(knob, asked, scenario);
+  gates.add(
+      {.knob = knob,
+       .needs = "enable_cuda_graph = false",
+       .kind = GateKind::acts,
+       .source = megatron("arguments.py:1914, of attention and the router before TransformerEngine 2.12"),
+       .wider = "gradients have places of their own, which a graph needs",
+       .asked = asked});
+}
+
+void add_gates_of_early_release(const Scenario& scenario, Gates& gates) {
+  add_gate_of_pairs("ep_overlap_early_attn_memory_release", scenario.overlap.ep_overlap_early_attn_memory_release,
+                    scenario, "3097", gates);
+}
+
+bool can_pair(const Parallel& p) {
+  return p.expert_model_parallel_size > 1 && p.context_parallel_size == 1 && !p.shards_gradients() &&
+         p.pipeline_model_parallel_size == 1;
+}
+
+void turn_pairs_on(Overlap& overlap) { overlap.overlap_moe_expert_parallel_comm = true; }
+
 }  // namespace
 
 OverlapMode overlap_moe_expert_parallel_comm_mode() {
-  return {.name = "overlap_moe_expert_parallel_comm",
-          .meaning = "rows of experts of one micro-batch are on the way while another micro-batch computes",
+  return {
+      .name = "overlap_moe_expert_parallel_comm",
+      .meaning = "rows of experts of one micro-batch are on the way while another micro-batch computes",
+      .memory = "activations of one more micro-batch",
+      .knob = "overlap_moe_expert_parallel_comm",
+      .on = &Overlap::overlap_moe_expert_parallel_comm,
+      .applies = can_pair,
+      .is_meant = [](const Overlap& o) { return !o.delay_wgrad_compute && !o.ep_overlap_early_attn_memory_release; },
+      .gates = add_gates};
+}
+
+OverlapMode delay_wgrad_compute_mode() {
+  return {.name = "delay_wgrad_compute",
+          .meaning = "weight gradients too are computed while rows of experts are on the way, of either micro-batch",
+          .memory = "activations of one more micro-batch, and gradients of a layer's products",
+          .knob = "delay_wgrad_compute",
+          .on = &Overlap::delay_wgrad_compute,
+          .applies = can_pair,
+          .configure = turn_pairs_on,
+          .gates = add_gates_of_delay};
+}
+
+OverlapMode ep_overlap_early_attn_memory_release_mode() {
+  return {.name = "ep_overlap_early_attn_memory_release",
+          .meaning =
+              "as overlap_moe_expert_parallel_comm, with the gradient of attention before the experts of the "
+              "other micro-batch",
           .memory = "activations of one more micro-batch",
-          .knob = "overlap_moe_expert_parallel_comm",
-          .on = &Overlap::overlap_moe_expert_parallel_comm,
-          .applies =
-              [](const Parallel& p) {
-                return p.expert_model_parallel_size > 1 && p.context_parallel_size == 1 && !p.shards_gradients() &&
-                       p.pipeline_model_parallel_size == 1;
-              },
-          .gates = add_gates};
+          .knob = "ep_overlap_early_attn_memory_release",
+          .on = &Overlap::ep_overlap_early_attn_memory_release,
+          .applies = can_pair,
+          .configure = turn_pairs_on,
+          .gates = add_gates_of_early_release};
 }
 
 }  // namespace stretto

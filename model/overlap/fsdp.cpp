@@ -78,7 +78,7 @@ class Rewrite {
     // Gathers at the end of the step serve the next step.
     std::vector<StorageId> storages;
     for (const std::size_t c : open) storages.push_back(target_of(program_.order[c]));
-    const auto first = first_users(schedule_, program_, storages, lowered_.compute);
+    const auto first = first_users(schedule_, program_, storages);
     std::map<std::size_t, std::vector<std::size_t>> by_use;
     for (std::size_t g = 0; g < open.size(); ++g) {
       if (!first[g]) throw std::logic_error("no operation uses storage " + schedule_.storages[storages[g]].name);

@@ -108,7 +108,7 @@ void rewrite_role(Lowered& lowered, std::size_t role, const std::vector<BucketOp
                          : first.cast_up != kNone ? first.cast_up
                                                   : first.sum_squares;
   const std::size_t end = calls_of(schedule, program, {&optimizer, 1}).front();
-  const auto last = last_writers(schedule, program, gradients, compute, end);
+  const auto last = last_writers(schedule, program, gradients, end);
   // Buckets in the order in which they become ready.
   std::vector<std::size_t> ready(buckets.size());
   std::iota(ready.rbegin(), ready.rend(), std::size_t{0});

@@ -41,8 +41,7 @@ struct Gather {
 };
 
 // Removes the gathers of a role from its order and returns them.
-std::vector<Gather> take_gathers(const Schedule& schedule, const std::vector<BucketOps>& buckets, Program& program,
-                                 LaneId compute) {
+std::vector<Gather> take_gathers(const Schedule& schedule, const std::vector<BucketOps>& buckets, Program& program) {
   std::vector<OpId> ops, casts, casts_back;
   std::vector<StorageId> parameters;
   for (const BucketOps& bucket : buckets) {
@@ -77,7 +76,7 @@ std::vector<Gather> take_gathers(const Schedule& schedule, const std::vector<Buc
   }
   edits.apply();
   program.order.insert(program.order.begin() + 1, first_calls.begin(), first_calls.end());
-  const auto first = first_users(schedule, program, parameters, compute, 1 + first_calls.size());
+  const auto first = first_users(schedule, program, parameters, 1 + first_calls.size());
   for (std::size_t g = 0; g < gathers.size(); ++g) {
     if (!first[g]) throw std::logic_error("no operation uses storage " + schedule.storages[parameters[g]].name);
     gathers[g].first_use = *first[g];
@@ -153,7 +152,7 @@ void rewrite_role(Lowered& lowered, std::size_t role, const std::vector<BucketOp
                   bool with_optimizer_step) {
   Schedule& schedule = lowered.schedule;
   Program& program = schedule.programs[role];
-  std::vector<Gather> gathers = take_gathers(schedule, buckets, program, lowered.compute);
+  std::vector<Gather> gathers = take_gathers(schedule, buckets, program);
   const std::size_t behind_casts =
       1 + static_cast<std::size_t>(std::count_if(gathers.begin(), gathers.end(),
                                                  [](const Gather& gather) { return gather.cast_back.has_value(); }));

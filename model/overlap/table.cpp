@@ -11,7 +11,9 @@ OverlapMode tp_flash_overlap_mode();
 OverlapMode overlap_p2p_comm_mode();
 OverlapMode cp_comm_overlap_mode(), cp_flash_overlap_mode();
 OverlapMode fsdp_comm_overlap_mode();
-OverlapMode overlap_moe_expert_parallel_comm_mode();
+OverlapMode overlap_moe_expert_parallel_comm_mode(), delay_wgrad_compute_mode();
+OverlapMode ep_overlap_early_attn_memory_release_mode();
+OverlapMode overlap_dispatch_backward_with_experts_wgrad_mode(), moe_shared_expert_overlap_mode();
 
 const std::vector<OverlapMode>& overlap_modes() {
   static const std::vector<OverlapMode> kModes = {
@@ -28,6 +30,10 @@ const std::vector<OverlapMode>& overlap_modes() {
       cp_flash_overlap_mode(),
       fsdp_comm_overlap_mode(),
       overlap_moe_expert_parallel_comm_mode(),
+      delay_wgrad_compute_mode(),
+      ep_overlap_early_attn_memory_release_mode(),
+      overlap_dispatch_backward_with_experts_wgrad_mode(),
+      moe_shared_expert_overlap_mode(),
   };
   return kModes;
 }

@@ -21,9 +21,7 @@ struct Names {
 // Qwen-MoE, DeepSeek, DBRX, OLMoE, Granite-MoE, gpt-oss and Llama 4. Precisions are those of Megatron-Bridge's recipes.
 constexpr Names kNotModelled[] = {
     {"expert parallelism is not modelled yet", "expert_parallel_*"},
-    {"this overlap of expert parallelism is not modelled yet",
-     "moe_shared_expert_overlap overlap_dispatch_backward_* ep_overlap_* delay_wgrad_compute "
-     "moe_flex_dispatcher_* moe_enable_deepep"},
+    {"this transport of experts' rows is not modelled yet", "moe_flex_dispatcher_* moe_enable_deepep"},
     {"a capacity of experts that drops tokens is not modelled yet",
      "moe_expert_capacity_* moe_pad_expert_* moe_token_drop_*"},
     {"this of experts is not modelled yet",

@@ -12,8 +12,8 @@ namespace {
 // Finds the operations that use given storages.
 class Search {
  public:
-  Search(const Schedule& schedule, std::span<const StorageId> storages, LaneId lane)
-      : schedule_(schedule), lane_(lane), found_(storages.size()), missing_(storages.size()) {
+  Search(const Schedule& schedule, std::span<const StorageId> storages)
+      : schedule_(schedule), found_(storages.size()), missing_(storages.size()) {
     for (std::size_t i = 0; i < storages.size(); ++i) index_.emplace(storages[i], i);
   }
 
@@ -22,7 +22,7 @@ class Search {
 
   void visit(const Call& call, OrderPosition at, bool writes_only) {
     const Operation& operation = schedule_.operations[schedule_.blocks[call.block].ops[call.first + at.within]];
-    if (operation.lane != lane_) return;
+    if (schedule_.lanes[operation.lane].kind != LaneKind::compute) return;
     const Coordinates coordinates = coordinates_of(call);
     for (const Access& access : operation.accesses) {
       if (writes_only && access.mode == AccessMode::read) continue;
@@ -35,7 +35,6 @@ class Search {
 
  private:
   const Schedule& schedule_;
-  const LaneId lane_;
   std::unordered_map<StorageId, std::size_t> index_;
   std::vector<std::optional<OrderPosition>> found_;
   std::size_t missing_;
@@ -80,18 +79,16 @@ StorageId storage_of(const Schedule& schedule, const View& view, const Coordinat
 }
 
 std::vector<std::optional<OrderPosition>> first_users(const Schedule& schedule, const Program& program,
-                                                      std::span<const StorageId> storages, LaneId lane,
-                                                      std::size_t begin) {
-  Search search(schedule, storages, lane);
+                                                      std::span<const StorageId> storages, std::size_t begin) {
+  Search search(schedule, storages);
   for (std::size_t c = begin; c < program.order.size() && !search.is_over(); ++c)
     for (std::uint32_t i = 0; i < program.order[c].count; ++i) search.visit(program.order[c], {c, i}, false);
   return std::move(search).found();
 }
 
 std::vector<std::optional<OrderPosition>> last_writers(const Schedule& schedule, const Program& program,
-                                                       std::span<const StorageId> storages, LaneId lane,
-                                                       std::size_t end) {
-  Search search(schedule, storages, lane);
+                                                       std::span<const StorageId> storages, std::size_t end) {
+  Search search(schedule, storages);
   for (std::size_t c = end; c-- > 0 && !search.is_over();)
     for (std::uint32_t i = program.order[c].count; i-- > 0;) search.visit(program.order[c], {c, i}, true);
   return std::move(search).found();

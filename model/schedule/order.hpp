@@ -35,16 +35,14 @@ Coordinates coordinates_of(const Call& call, Coordinates at = {});
 // Returns the storage of the instance that the view names at these coordinates.
 StorageId storage_of(const Schedule& schedule, const View& view, const Coordinates& at);
 
-// For each storage, first_users returns the first operation on `lane` among the calls from `begin` on that accesses any
-// of it, and last_writers the last operation among the calls before `end` that writes or accumulates into it. nullopt
-// when there is none. One pass for all storages, which must be distinct. A view counts as an access to the storage of
-// its tensor, whatever the rank.
+// For each storage, first_users returns the first operation on a lane of computation among the calls from `begin` on
+// that accesses any of it, and last_writers the last one among the calls before `end` that writes or accumulates into
+// it. nullopt when there is none. One pass for all storages, which must be distinct. A view counts as an access to the
+// storage of its tensor, whatever the rank.
 std::vector<std::optional<OrderPosition>> first_users(const Schedule& schedule, const Program& program,
-                                                      std::span<const StorageId> storages, LaneId lane,
-                                                      std::size_t begin = 0);
+                                                      std::span<const StorageId> storages, std::size_t begin = 0);
 std::vector<std::optional<OrderPosition>> last_writers(const Schedule& schedule, const Program& program,
-                                                       std::span<const StorageId> storages, LaneId lane,
-                                                       std::size_t end);
+                                                       std::span<const StorageId> storages, std::size_t end);
 
 // For each of `ops`, which must be distinct, returns the index of the only call that consists of exactly this
 // operation. One pass. Throws std::logic_error when there is none.

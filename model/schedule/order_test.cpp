@@ -79,18 +79,16 @@ TEST_CASE("addresses follow the part of the block that a call is") {
   CHECK(at.steps_ago == 1);
 }
 
-TEST_CASE("first users and last writers of storages on a lane") {
+TEST_CASE("first users and last writers of storages on lanes of computation") {
   const Chain t;
   const Program& program = t.schedule.programs[0];
   using Places = std::vector<std::optional<OrderPosition>>;
   const std::vector<StorageId> wanted = {t.storage(t.d), t.storage(t.a), t.storage(t.c)};
   const auto place = [](std::size_t call, std::uint32_t within) { return std::optional(OrderPosition{call, within}); };
-  CHECK(first_users(t.schedule, program, wanted, 0) == Places{place(0, 3), place(0, 0), place(0, 2)});
-  // map.b only reads a; the sum of d is on another lane.
-  CHECK(last_writers(t.schedule, program, wanted, 0, 3) == Places{place(1, 3), place(1, 0), place(1, 2)});
-  CHECK(last_writers(t.schedule, program, wanted, 0, 1) == Places{place(0, 3), place(0, 0), place(0, 2)});
-  CHECK(last_writers(t.schedule, program, wanted, 2, 3) == Places{place(2, 0), std::nullopt, std::nullopt});
-  CHECK(first_users(t.schedule, program, wanted, 1) == Places(3));
+  CHECK(first_users(t.schedule, program, wanted) == Places{place(0, 3), place(0, 0), place(0, 2)});
+  // map.b only reads a; the sum of d is on a lane of communication.
+  CHECK(last_writers(t.schedule, program, wanted, 3) == Places{place(1, 3), place(1, 0), place(1, 2)});
+  CHECK(last_writers(t.schedule, program, wanted, 1) == Places{place(0, 3), place(0, 0), place(0, 2)});
 }
 
 TEST_CASE("the calls that consist of one operation") {
