@@ -42,6 +42,7 @@ const Variant kVariants[] = {
     {"DeepSeek-V3's router, a shared expert, a dense layer first",
      [](Transformer& m) {
        m.experts.moe_router_score_function = RouterScore::sigmoid;
+       m.experts.moe_router_enable_expert_bias = true, m.experts.moe_router_bias_update_rate = 0.25;
        m.experts.moe_router_num_groups = 3, m.experts.moe_router_group_topk = 2;
        m.experts.moe_router_topk = 2, m.experts.moe_router_topk_scaling_factor = 2.5;
        m.experts.moe_shared_expert_intermediate_size = 4;
@@ -69,6 +70,8 @@ Scenario in_layout(const Layout& layout, const std::string& mode, int kind, cons
   if (kind == 1) {
     model.experts.moe_layer_freq = {2};
     model.experts.moe_router_score_function = RouterScore::sigmoid;
+    model.experts.moe_router_enable_expert_bias = true;
+    model.experts.moe_router_bias_update_rate = 0.25;
     model.experts.moe_shared_expert_intermediate_size = 6;
     model.experts.moe_shared_expert_gate = true;
     model.experts.moe_router_topk = 3;
@@ -262,7 +265,7 @@ TEST_CASE("keys of experts are checked, and what is not modelled is refused by i
         {"num_moe_experts = 4\nmoe_router_num_groups = 2\n", "moe_router_group_topk as well"},
         {"num_moe_experts = 4\nmoe_router_num_groups = 3\nmoe_router_group_topk = 1\n", "a divisor of num_moe_experts"},
         {"num_moe_experts = 4\nmoe_shared_expert_gate = true\n", "moe_shared_expert_intermediate_size as well"},
-        {"num_moe_experts = 4\nmoe_router_enable_expert_bias = true\n", "not modelled yet"},
+        {"num_moe_experts = 4\nmoe_router_enable_expert_bias = true\n", "\"sigmoid\" as well"},
         {"num_moe_experts = 4\nmoe_expert_capacity_factor = 1.0\n",
          "a capacity of experts that drops tokens is not modelled yet"},
         {"num_moe_experts = 4\n[parallel]\nexpert_model_parallel_size = 2\n", "divides the 1 ranks of a stage"},

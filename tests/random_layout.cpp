@@ -423,7 +423,7 @@ class Generator {
     model_.set("moe_router_score_function", is_sigmoid ? "sigmoid" : "softmax");
     model_.set("moe_router_pre_softmax", !is_sigmoid && (topk == 1 || coin()));
     if (coin()) model_.set("moe_router_topk_scaling_factor", 2.5);
-    model_.set("moe_router_enable_expert_bias", false);
+    model_.set("moe_router_enable_expert_bias", is_sigmoid && coin());
     model_.set("moe_router_bias_update_rate", 0.01);
     model_.set("moe_router_load_balancing_type", others_.one_of({"none", "aux_loss", "seq_aux_loss"}));
     model_.set("moe_aux_loss_coeff", others_.one_of({0.0, 0.1}));

@@ -142,6 +142,38 @@ TEST_CASE("a checkpoint of any layout, of processes or threads, fills any other"
   }
 }
 
+TEST_CASE("biases of experts are in checkpoints, without optimizer state", "[checkpoint][serial]") {
+  std::vector<Scenario> layouts;
+  for (const Layout& layout : {Layout{1, 1}, Layout{2, 2, true}, Layout{1, 1, false, 3}, Layout{2, 1, false, 2, 3}})
+    for (const Sharding sharding : {Sharding::optim, Sharding::optim_grads_params}) {
+      Scenario scenario = layout_scenario(layout, "plain", true, "bf16");
+      scenario.model.num_layers = 6;
+      scenario.model.experts.num_moe_experts = 6;
+      scenario.model.experts.moe_ffn_hidden_size = 12;
+      scenario.model.experts.moe_layer_freq = {0, 1, 1, 0, 1, 1};
+      scenario.model.experts.moe_router_score_function = RouterScore::sigmoid;
+      scenario.model.experts.moe_router_enable_expert_bias = true;
+      scenario.parallel.data_parallel_sharding_strategy = sharding;
+      layouts.push_back(scenario);
+    }
+  for (const Scenario& from : layouts) {
+    State filled(from);
+    filled.fill();
+    const TempDir dir;
+    filled.save(dir.str(), true);
+    const TensorFile file = TensorFile::open(dir.file("step-00000001.safetensors"));
+    CHECK(file.find("h.4.router.bias") != nullptr);
+    CHECK(file.find("h.3.router.bias") == nullptr);
+    CHECK(file.find("adam.m.h.4.router.bias") == nullptr);
+    for (const Scenario& to : layouts) {
+      State read(to), expected(to);
+      expected.fill();
+      read.load(dir.str(), false);
+      CHECK(read.equals(expected));
+    }
+  }
+}
+
 TEST_CASE("the shards of random layouts have each element once", "[checkpoint][serial]") {
   for (std::uint64_t seed = 1; seed <= static_cast<std::uint64_t>(share_of(16 / kCaseStride)); ++seed) {
     const RandomLayout layout = random_layout(seed);

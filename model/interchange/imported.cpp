@@ -244,11 +244,6 @@ void approximate_experts(Settings& settings) {
     const auto found = settings.values.find(key);
     return found != settings.values.end() && found->second == word;
   };
-  if (const auto bias = settings.values.find("model.moe_router_enable_expert_bias");
-      bias != settings.values.end() && bias->second == true) {
-    bias->second = false;
-    settings.approximated.push_back({"moe_router_enable_expert_bias", 0, "its update once a step is left out"});
-  }
   const char* balancing = "model.moe_router_load_balancing_type";
   if (is("model.moe_router_score_function", "sigmoid"))
     settings.values.erase("model.moe_router_pre_softmax");

@@ -133,7 +133,8 @@ Route ExpertLayers::route(Pass pass) const {
           .groups = model_.moe_router_num_groups,
           .group_topk = model_.moe_router_group_topk,
           // The mean over the tokens of the global batch.
-          .z_scale = pass == Pass::dgrad ? model_.moe_z_loss_coeff * shape_.loss_scale : 0};
+          .z_scale = pass == Pass::dgrad ? model_.moe_z_loss_coeff * shape_.loss_scale : 0,
+          .biased = model_.moe_router_enable_expert_bias};
 }
 
 // Switch Transformer's loss coeff · E/(topk·n²) · Σ_e (Σ_t p[t,e]) · count[e] of the n tokens of a micro-batch, or of
@@ -170,8 +171,9 @@ View ExpertLayers::forward(const View& x) {
   const View logits = of_layer(logits_), indices = of_layer(indices_), probabilities = w_.work(probabilities_);
   w_.op("router.fprop", Phase::forward, Gemm{part, experts_, hidden_, false, true, false},
         {read(x), read(weight("router.weight")), write(logits)});
-  w_.op("router.route.fprop", Phase::forward, route(Pass::forward),
-        {read(logits), write(indices), write(probabilities)});
+  std::vector<Access> routed = {read(logits), write(indices), write(probabilities)};
+  if (model_.moe_router_enable_expert_bias) routed.insert(routed.begin() + 1, read(weight("router.bias")));
+  w_.op("router.route.fprop", Phase::forward, route(Pass::forward), std::move(routed));
   if (model_.has_balance_loss()) {
     const View counts = of_layer(counts_);
     w_.op("router.count.fprop", Phase::forward, balance(Pass::forward), {read(logits), write(counts)});
@@ -359,6 +361,10 @@ void ExpertLayers::router_backward(const View& x, const View& dx) {
   if (model_.has_balance_loss())
     w_.op("router.count.dgrad", Phase::dgrad, balance(Pass::dgrad),
           {read(logits), read(of_layer(counts_)), accumulate(d_logits)});
+  // Loads are counted in the backward pass, which recomputation does not repeat.
+  if (model_.moe_router_enable_expert_bias)
+    add_to_gradient("router.count_loads", CountLoads{x.rows, topk_, experts_}, {read(of_layer(indices_))},
+                    "router.bias");
   if (d_router_ != d_logits_)
     w_.op("router.round_dgrad", Phase::dgrad, Cast{d_logits.rows * d_logits.cols}, {read(d_logits), write(rounded)});
   w_.op("router.dgrad", Phase::dgrad, Gemm{x.rows, hidden_, experts_, false, false, false},

@@ -15,8 +15,11 @@ namespace stretto {
 // expert has is in a tensor, which kernels read, so that no size depends on it.
 
 // The router: which experts each row goes through, in ascending order, and the probability of each. Of equal scores the
-// first expert's counts more. With z_scale the gradient has that of z_scale · Σ (log Σ exp logits)² as well.
-// forward: logits[rows,experts] R, indices[rows,topk] i32 W, probabilities[rows,topk] W.
+// first expert's counts more. When `biased` the experts, and their groups, with the highest sums of score and bias are
+// chosen; probabilities are made of scores alone. With z_scale the gradient has that of z_scale · Σ (log Σ exp logits)²
+// as well.
+//
+// forward: logits[rows,experts] R, (bias[1,experts] R), indices[rows,topk] i32 W, probabilities[rows,topk] W.
 // dgrad:   logits R, indices R, dprobabilities[rows,topk] R, dlogits[rows,experts] W.
 struct Route {
   Pass pass = Pass::forward;
@@ -26,18 +29,22 @@ struct Route {
   double scaling = 1;
   std::int64_t groups = 0, group_topk = 0;
   double z_scale = 0;
+  bool biased = false;
 
+  std::size_t indices_at() const { return biased && pass == Pass::forward ? 2 : 1; }  // index among the operands
   static constexpr const char* kKind = "route";
-  static constexpr std::array kFields = {"pass",        "rows",    "experts", "topk",       "score",
-                                         "pre_softmax", "scaling", "groups",  "group_topk", "z_scale"};
+  static constexpr std::array kFields = {"pass",    "rows",   "experts",    "topk",    "score", "pre_softmax",
+                                         "scaling", "groups", "group_topk", "z_scale", "biased"};
   bool operator==(const Route&) const = default;
 };
 
 // The loss scale · Σ p[t,e] · counts[of t,e] over tokens and experts, which keeps loads alike: p is the softmax over
 // all experts, or sigmoids divided by their sum, and counts are tokens that have an expert among their topk by p.
 // Counts are of each of `sequences`, or with 1 of all rows. Which sequence a row is of says its place, first_row + row,
-// among tokens of which `parts` are here. forward: logits[rows,experts] R, counts[sequences,experts] W. dgrad:   logits
-// R, counts R, dlogits[rows,experts] A.
+// among tokens of which `parts` are here.
+//
+// forward: logits[rows,experts] R, counts[sequences,experts] W.
+// dgrad:   logits R, counts R, dlogits[rows,experts] A.
 struct BalanceLoss {
   Pass pass = Pass::forward;
   std::int64_t rows = 0, experts = 0, topk = 0;
@@ -51,6 +58,26 @@ struct BalanceLoss {
   static constexpr std::array kFields = {"pass",      "rows", "experts",   "topk",  "score",
                                          "sequences", "seq",  "first_row", "parts", "scale"};
   bool operator==(const BalanceLoss&) const = default;
+};
+
+// Adds how many of the rows go through each expert. indices[rows,topk] i32 R, loads[1,experts] A.
+struct CountLoads {
+  std::int64_t rows = 0, topk = 0, experts = 0;
+
+  static constexpr const char* kKind = "count_loads";
+  static constexpr std::array kFields = {"rows", "topk", "experts"};
+  bool operator==(const CountLoads&) const = default;
+};
+
+// Moves each expert's bias by `rate` against the sign of how much its load is above the mean of its row (arXiv
+// 2408.15664; get_updated_expert_bias() of Megatron-LM). loads[rows,experts] R, bias[rows,experts] A.
+struct MoveBias {
+  std::int64_t rows = 0, experts = 0;
+  double rate = 0;
+
+  static constexpr const char* kKind = "move_bias";
+  static constexpr std::array kFields = {"rows", "experts", "rate"};
+  bool operator==(const MoveBias&) const = default;
 };
 
 // Where the topk copies of each row go when all are sorted by expert, and for one expert by row.
@@ -109,9 +136,11 @@ struct SortByExpert {
 
 // A product for each group of rows with a weight of its own, [n,k], one below the other. Rows of group g are
 // [offsets[g], offsets[g + 1]). Where the number of rows depends on data, `rows` are those of equal groups, and
-// matrices have room for `capacity`. forward: x[rows,k] R, weights[groups·n,k] R, offsets[1,groups + 1] i32 R,
-// y[rows,n] W.   y = x · Wᵀ dgrad:   dy[rows,n] R, weights R, offsets R, dx[rows,k] W.                               dx
-// = dy · W wgrad:   dy R, x R, offsets R, dweights[groups·n,k] A.                                   dW += dyᵀ · x
+// matrices have room for `capacity`.
+//
+// forward: x[rows,k] R, weights[groups·n,k] R, offsets[1,groups + 1] i32 R, y[rows,n] W: y = x · Wᵀ
+// dgrad:   dy[rows,n] R, weights R, offsets R, dx[rows,k] W: dx = dy · W
+// wgrad:   dy R, x R, offsets R, dweights[groups·n,k] A: dW += dyᵀ · x
 struct GroupedGemm {
   Pass pass = Pass::forward;
   std::int64_t groups = 0, rows = 0, n = 0, k = 0;

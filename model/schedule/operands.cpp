@@ -260,8 +260,13 @@ struct ListOperands {
     const auto chosen = [&](const char* name, const char* modes, Type type) {
       return OperandSpec{name, modes, r.rows, r.topk, Shape::matrix, type};
     };
-    if (r.pass == Pass::forward)
-      return {{logits, chosen("indices", "W", Type::i32), chosen("probabilities", "W", Type::floating)}, ""};
+    if (r.pass == Pass::forward) {
+      OperandList list{{logits}, ""};
+      if (r.biased) list.operands.push_back(vector_of("bias", "R", r.experts));
+      list.operands.push_back(chosen("indices", "W", Type::i32));
+      list.operands.push_back(chosen("probabilities", "W", Type::floating));
+      return list;
+    }
     return {{logits,
              chosen("indices", "R", Type::i32),
              chosen("dprobabilities", "R", Type::floating),
@@ -280,6 +285,16 @@ struct ListOperands {
                      ""};
     if (!is_forward) list.operands.push_back({"dlogits", "A", b.rows, b.experts});
     return list;
+  }
+
+  OperandList operator()(const CountLoads& c) const {
+    if (c.rows < 1 || c.topk < 1 || c.experts < 1) return bad("dimensions must be positive");
+    return {{{"indices", "R", c.rows, c.topk, Shape::matrix, Type::i32}, vector_of("loads", "A", c.experts)}, ""};
+  }
+
+  OperandList operator()(const MoveBias& m) const {
+    if (m.rows < 1 || m.experts < 1) return bad("dimensions must be positive");
+    return {{{"loads", "R", m.rows, m.experts}, {"bias", "A", m.rows, m.experts}}, ""};
   }
 
   OperandList operator()(const SortTokens& s) const {

@@ -198,13 +198,18 @@ std::string describe(const Work& work) {
                  },
                  [](const Route& r) {
                    return std::string(name_of(r.pass)) + " rows " + std::to_string(r.rows) + " " +
-                          std::to_string(r.topk) + " of " + std::to_string(r.experts) + " experts " + name_of(r.score);
+                          std::to_string(r.topk) + " of " + std::to_string(r.experts) + " experts " + name_of(r.score) +
+                          (r.biased ? " +bias" : "");
                  },
                  [](const BalanceLoss& b) {
                    return std::string(name_of(b.pass)) + " rows " + std::to_string(b.rows) + " " +
                           std::to_string(b.topk) + " of " + std::to_string(b.experts) + " experts in " +
                           std::to_string(b.sequences) + " sequences";
                  },
+                 [](const CountLoads& c) {
+                   return dims(c.rows, c.topk) + " of " + std::to_string(c.experts) + " experts";
+                 },
+                 [](const MoveBias& m) { return dims(m.rows, m.experts); },
                  [](const SortTokens& s) {
                    return dims(s.rows, s.topk) + " to " + std::to_string(s.experts) + " experts";
                  },

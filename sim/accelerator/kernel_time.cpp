@@ -176,7 +176,9 @@ class KernelClock {
       return double(work.rows) * double(work.experts);
     else if constexpr (std::is_same_v<W, CountRows>)
       return double(work.ranks) * double(work.experts);
-    else if constexpr (std::is_same_v<W, SortTokens>)
+    else if constexpr (std::is_same_v<W, MoveBias>)
+      return double(work.rows) * double(work.experts);
+    else if constexpr (std::is_same_v<W, SortTokens> || std::is_same_v<W, CountLoads>)
       return double(work.rows) * double(work.topk);
     else if constexpr (std::is_same_v<W, AttentionMerge>)
       return double(work.batch * work.tokens * work.heads * work.head_dim);

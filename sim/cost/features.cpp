@@ -151,6 +151,12 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
           [&](const BalanceLoss& b) -> WorkCost {
             return {std::string("balance_loss") + suffix(b.pass), row_wise(b.rows, b.experts), DemandClass::vector};
           },
+          [&](const CountLoads& c) -> WorkCost {
+            return {"count_loads", {1, double(c.experts), double(c.rows * c.topk)}, DemandClass::vector};
+          },
+          [&](const MoveBias& m) -> WorkCost {
+            return {"move_bias", streaming(m.rows * m.experts), DemandClass::vector};
+          },
           [&](const SortTokens& s) -> WorkCost {
             return {"sort_tokens", {1, double(s.experts), double(s.rows * s.topk)}, DemandClass::vector};
           },

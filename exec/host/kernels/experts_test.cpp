@@ -104,6 +104,41 @@ TEST_CASE("the router chooses and weighs experts by its definition", "[kernels]"
   CHECK(run_forward({Pass::forward, 2, 5, 2}, equal).indices.data == std::vector<std::int32_t>{0, 1, 0, 1});
 }
 
+TEST_CASE("a bias decides who is chosen, and moves against loads", "[kernels]") {
+  for (Route work : routes()) {
+    if (work.score == RouterScore::softmax || work.experts == 1) continue;
+    INFO(describe(work));
+    work.biased = true;
+    Matrix<double> logits = random_matrix<double>(work.rows, work.experts, 3), bias(1, work.experts);
+    Matrix<double> probabilities(work.rows, work.topk), loads = constant_matrix<double>(1, work.experts, 0);
+    Integers indices(work.rows, work.topk);
+    for (std::int64_t e = 0; e < work.experts; ++e) bias.at(0, e) = e < work.experts / 2 ? 0 : 9;
+    run(work, {logits.operand(), bias.operand(), indices.write(), probabilities.write()});
+    run(CountLoads{work.rows, work.topk, work.experts}, {indices.operand(), loads.accumulate()});
+    double all = 0, chosen_half = 0;
+    for (std::int64_t e = 0; e < work.experts; ++e) all += loads.at(0, e);
+    for (std::int64_t e = work.experts / 2; e < work.experts; ++e) chosen_half += loads.at(0, e);
+    CHECK(all == double(work.rows * work.topk));
+    CHECK(chosen_half == all);
+    for (std::int64_t row = 0; row < work.rows; ++row) {
+      double sum = 0, of_scores = 0;
+      for (std::int64_t j = 0; j < work.topk; ++j) {
+        sum += probabilities.at(row, j);
+        of_scores += 1 / (1 + std::exp(-logits.at(row, indices.at(row, j))));
+      }
+      CHECK(sum == Approx(work.scaling * (work.topk > 1 ? 1 : of_scores)));
+    }
+  }
+  Matrix<double> loads(2, 4), bias = constant_matrix<double>(2, 4, 1);
+  loads.data = {1, 2, 3, 2, 0, 0, 0, 4};
+  run(MoveBias{2, 4, 0.25}, {loads.operand(), bias.accumulate()});
+  CHECK(bias.data == std::vector<double>{1.25, 1, 0.75, 1, 1.25, 1.25, 1.25, 0.75});
+  Integers wrong(1, 2);
+  wrong.data = {1, 4};
+  Matrix<double> row = constant_matrix<double>(1, 4, 0);
+  CHECK_THROWS_AS(run(CountLoads{1, 2, 4}, {wrong.operand(), row.accumulate()}), Error);
+}
+
 TEST_CASE("the router's gradient is the slope of the probabilities and of the z-loss", "[kernels]") {
   for (Route work : routes()) {
     INFO(describe(work) << ", z " << work.z_scale);
