@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <tuple>
 
 #include "base/rng.hpp"
 #include "model/build_schedule.hpp"
@@ -144,9 +145,15 @@ TEST_CASE("a checkpoint of any layout, of processes or threads, fills any other"
 
 TEST_CASE("biases of experts are in checkpoints, without optimizer state", "[checkpoint][serial]") {
   std::vector<Scenario> layouts;
-  for (const Layout& layout : {Layout{1, 1}, Layout{2, 2, true}, Layout{1, 1, false, 3}, Layout{2, 1, false, 2, 3}})
+  for (const auto& [layout, ep, etp] : {std::tuple{Layout{1, 1}, 1, 0},
+                                        {Layout{2, 2, true}, 2, 0},
+                                        {Layout{1, 1, false, 3}, 1, 0},
+                                        {Layout{2, 1, false, 2, 3}, 2, 0},
+                                        {Layout{4, 1}, 2, 2}})
     for (const Sharding sharding : {Sharding::optim, Sharding::optim_grads_params}) {
       Scenario scenario = layout_scenario(layout, "plain", true, "bf16");
+      scenario.parallel.expert_model_parallel_size = ep;
+      scenario.parallel.expert_tensor_parallel_size = etp;
       scenario.model.num_layers = 6;
       scenario.model.experts.num_moe_experts = 6;
       scenario.model.experts.moe_ffn_hidden_size = 12;

@@ -112,10 +112,14 @@ BlockShape shape_of(const Scenario& scenario, const Groups& groups, const std::v
                                     !scenario.overlap.tp_comm_overlap;
   shape.tp = groups.tp;
   shape.sharing_tokens = groups.sharing_tokens;
-  shape.experts_whole = parallel.expert_tp() == 1;
+  shape.expert_tp = parallel.expert_tp();
   shape.ep = groups.ep;
   shape.ep_counts = groups.ep_counts;
-  shape.expert_capacity = parallel.moe_expert_rank_capacity_factor;
+  shape.expert_tokens = groups.expert_tokens;
+  shape.local_experts = scenario.model.experts.num_moe_experts / parallel.expert_model_parallel_size;
+  if (parallel.expert_model_parallel_size > 1) shape.first_expert = Expr(Coord::ep) * Expr(shape.local_experts);
+  shape.rank_capacity = parallel.moe_expert_rank_capacity_factor;
+  shape.expert_capacity = parallel.moe_expert_capacity_factor;
   shape.residual_fusion = scenario.training.residual_fusion && scenario.model.hidden_dropout == 0 && !shape.tp.exists();
   shape.norm_gradient_fusion = scenario.training.norm_gradient_fusion;
   shape.sequence_parallel = parallel.sequence_parallel && shape.tp.exists();

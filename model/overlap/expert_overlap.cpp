@@ -39,6 +39,9 @@ void add_gates(const Scenario& scenario, Gates& gates) {
              .asked = asked,
              .open = p.expert_model_parallel_size > 1 && scenario.model.experts.any(),
              .got = std::to_string(p.expert_model_parallel_size)});
+  require("moe_token_dispatcher_type alltoall or flex", megatron(config + "3016"),
+          p.moe_token_dispatcher_type != TokenDispatcher::allgather,
+          std::string("\"") + name_of(p.moe_token_dispatcher_type) + "\"");
   require("recompute_granularity none", megatron(config + "3027"), !t.recompute.repeats_layers(), "another",
           "a recomputed layer would send its rows again");
   require("virtual_pipeline_model_parallel_size above 1 with several stages", megatron(config + "3010"),
@@ -66,8 +69,8 @@ OverlapMode overlap_moe_expert_parallel_comm_mode() {
           .on = &Overlap::overlap_moe_expert_parallel_comm,
           .applies =
               [](const Parallel& p) {
-                return p.expert_model_parallel_size > 1 && p.context_parallel_size == 1 && !p.shards_gradients() &&
-                       p.pipeline_model_parallel_size == 1;
+                return p.expert_model_parallel_size > 1 && p.moe_token_dispatcher_type != TokenDispatcher::allgather &&
+                       p.context_parallel_size == 1 && !p.shards_gradients() && p.pipeline_model_parallel_size == 1;
               },
           .gates = add_gates};
 }

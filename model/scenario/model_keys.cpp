@@ -320,7 +320,7 @@ std::vector<ScenarioKey> model_keys() {
        .bounds = kFactor,
        .range = "with `moe_router_enable_expert_bias`",
        .meaning = "by how much",
-       .megatron = {},
+       .megatron = {"--moe-router-bias-update-rate"},
        .acts = has_expert_bias,
        .record = Record::identity_since},
       {.name = "moe_router_load_balancing_type",

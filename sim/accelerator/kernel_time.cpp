@@ -165,7 +165,7 @@ class KernelClock {
   template <class W>
   static double elements_of(const W& work) {
     if constexpr (std::is_same_v<W, Permute>)
-      return double(work.tokens * work.copies) * double(work.cols);
+      return double(work.sorted_rows()) * double(work.cols);
     else if constexpr (requires { work.all_rows(); })  // a norm
       return double(work.all_rows()) * double(work.cols);
     else if constexpr (requires { work.cols; })

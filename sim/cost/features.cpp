@@ -161,8 +161,7 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
             return {"sort_tokens", {1, double(s.experts), double(s.rows * s.topk)}, DemandClass::vector};
           },
           [&](const Permute& p) -> WorkCost {
-            return {std::string("permute") + suffix(p.pass), row_wise(p.tokens * p.copies, p.cols),
-                    DemandClass::memory};
+            return {std::string("permute") + suffix(p.pass), row_wise(p.sorted_rows(), p.cols), DemandClass::memory};
           },
           [&](const CountRows& c) -> WorkCost {
             return {"count_rows", row_wise(c.ranks, c.local), DemandClass::memory};
