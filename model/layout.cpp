@@ -244,6 +244,31 @@ std::vector<Coord> axes_in_order(const Parallel& parallel) {
   return order;
 }
 
+Coord expert_tp_axis(const Parallel& parallel) {
+  const bool is_tp = !parallel.experts_apart() || (parallel.expert_tp() == parallel.tensor_model_parallel_size &&
+                                                   axes_in_order(parallel).front() == Coord::tp);
+  return is_tp ? Coord::tp : Coord::etp;
+}
+
+std::vector<std::pair<Coord, std::int64_t>> axes_of_experts(const Parallel& parallel) {
+  // An axis that the order leaves out lies in front of the next one here.
+  constexpr int kApart = 4;
+  const auto at = [&](const char* name, int otherwise) {
+    const std::size_t found = parallel.order.find(name);
+    return found == std::string::npos ? otherwise : kApart * static_cast<int>(found);
+  };
+  const int pp = at("pp", kApart * 100), dp = at("dp", pp - 1), ep = at("ep", dp - 1), tp = at("tp", -1);
+  std::vector<std::pair<int, std::pair<Coord, std::int64_t>>> placed = {
+      {ep, {Coord::ep, parallel.expert_model_parallel_size}}, {dp, {Coord::edp, parallel.expert_dp()}}};
+  if (parallel.expert_tp() > 1) placed.push_back({tp, {expert_tp_axis(parallel), parallel.expert_tp()}});
+  if (parallel.pipeline_model_parallel_size > 1)
+    placed.push_back({pp, {Coord::pp, parallel.pipeline_model_parallel_size}});
+  std::sort(placed.begin(), placed.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::pair<Coord, std::int64_t>> axes;
+  for (const auto& [place, axis] : placed) axes.push_back(axis);
+  return axes;
+}
+
 std::vector<RankGroup> rank_groups(const Parallel& parallel) {
   const std::int64_t stages = parallel.pipeline_model_parallel_size;
   return {{"dp", Parallel::kReplicas, parallel.replicas()},

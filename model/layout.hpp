@@ -44,10 +44,9 @@ inline bool lies_in_v(PipelineSchedule schedule) {
 
 // How tokens reach the ranks of their experts (Megatron-LM's moe_token_dispatcher_type).
 enum class TokenDispatcher : std::uint8_t {
-  // ranks that cut every expert between them gather all tokens, and reduce-scatter the sums
-  allgather,
-  alltoall,  // ranks send each token's copies to the ranks of its experts
-  flex,      // the same by a library of its own (FlexBackend)
+  allgather,  // ranks that share or cut experts gather all their tokens, and reduce-scatter the sums
+  alltoall,   // ranks send each token's copies to the ranks of its experts
+  flex,       // the same by a library of its own (FlexBackend)
 };
 const char* name_of(TokenDispatcher dispatcher);  // "allgather", "alltoall", "flex"
 enum class FlexBackend : std::uint8_t { deepep, hybridep };
@@ -117,6 +116,14 @@ struct Parallel {
   // Rows that a rank's experts have room for, over the rows that they get when all experts have equally many; 0: room
   // for whatever the router may say.
   double moe_expert_rank_capacity_factor = 0;
+  // Rows that every expert has of the tokens of every rank, over the rows when all experts have equally many; those
+  // that no token has are padding (moe_pad_expert_input_to_capacity). 0: as many as the router says.
+  double moe_expert_capacity_factor = 0;
+  bool moe_pad_expert_input_to_capacity = false;
+  // Ranks that share experts gather each other's tokens, and reduce-scatter the sums.
+  bool gathers_tokens_for_experts() const {
+    return expert_model_parallel_size > 1 && moe_token_dispatcher_type == TokenDispatcher::allgather;
+  }
   std::int64_t pipeline_model_parallel_size = 1;
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_f_one_b;
   std::int64_t virtual_pipeline_model_parallel_size = 1;  // model chunks a stage
@@ -194,6 +201,10 @@ struct ModelChunk {
 // Returns the axes of Parallel::order that the model has, the fastest first. Throws Error(input), without file and
 // line, naming the fault.
 std::vector<Coord> axes_in_order(const Parallel& parallel);
+// Returns the axes on which experts lie and their sizes, the fastest first: Megatron-LM numbers the ranks of experts by
+// the same order. The axis of those that cut an expert is tp where dense layers are cut in the same way.
+std::vector<std::pair<Coord, std::int64_t>> axes_of_experts(const Parallel& parallel);
+Coord expert_tp_axis(const Parallel& parallel);
 
 // Returns all model chunks from the input to the head. Throws Error(input), without file and line, naming the key that
 // does not fit.

@@ -282,7 +282,7 @@ TEST_CASE("what a file lacks is said", "[scenario]") {
 TEST_CASE("what is not modelled is refused by its name, never by another key's", "[scenario]") {
   CHECK(override_message("overlap.moe_enable_deepep=true")
             .ends_with(": this transport of experts' rows is not modelled yet"));
-  CHECK(override_message("model.moe_expert_capacity_factor=1.0")
+  CHECK(override_message("parallel.moe_token_drop_policy=probs")
             .ends_with(": a capacity of experts that drops tokens is not modelled yet"));
   CHECK(override_message("training.num_experts=8").ends_with(": this of experts is not modelled yet"));
   for (const char* set : {"training.fp8=hybrid", "model.fp8_format=hybrid", "training.fp8_recipe=delayed",

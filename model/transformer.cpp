@@ -92,6 +92,7 @@ Transformer deepseek_v3() {
   model.max_position_embeddings = 163840;
   model.norm_epsilon = 1e-6;
   model.experts.moe_router_score_function = RouterScore::sigmoid;
+  model.experts.moe_router_enable_expert_bias = true;
   model.experts.moe_router_topk_scaling_factor = 2.5;
   model.experts.moe_router_num_groups = 8;
   model.experts.moe_router_group_topk = 4;
@@ -101,6 +102,7 @@ Transformer deepseek_v3() {
 Transformer moonlight() {
   Transformer model = deepseek(llama(27, 2048, 11264, 16, 16, 163840, 8192, 5e4), 0, 1, 64, 6, 1408, 2);
   model.experts.moe_router_score_function = RouterScore::sigmoid;
+  model.experts.moe_router_enable_expert_bias = true;
   model.experts.moe_router_topk_scaling_factor = 2.446;
   return model;
 }
@@ -248,6 +250,14 @@ std::vector<Parameter> parameters(const Transformer& model) {
   }
   norm("ln_f", -1, h);
   if (model.untie_embeddings_and_output_weights) matrix("lm_head.weight", -1, model.padded_vocab_size, h, Shard::rows);
+  return all;
+}
+
+std::vector<Parameter> buffers(const Transformer& model) {
+  std::vector<Parameter> all;
+  for (std::int64_t layer = 0; layer < model.num_layers; ++layer)
+    if (model.layer(layer).has_experts() && model.experts.moe_router_enable_expert_bias)
+      all.push_back({.name = "router.bias", .layer = layer, .rows = 1, .cols = model.experts.num_moe_experts});
   return all;
 }
 

@@ -164,6 +164,10 @@ struct Parameter {
 // fc2 in layers without an MLP, lm_head when tied.
 std::vector<Parameter> parameters(const Transformer& model);
 
+// Returns the arrays that are no parameters, because no gradient changes them, but are saved with them: of each layer
+// with experts router.bias [1,E] where experts have a bias. They are kept in f32 or wider on every rank.
+std::vector<Parameter> buffers(const Transformer& model);
+
 // Returns the number of distinct learnable numbers: vocabulary not padded, tied embedding counted once. GPT-2 124M:
 // 124,439,808; Llama 3 8B: 8,030,261,248.
 std::int64_t parameter_count(const Transformer& model);

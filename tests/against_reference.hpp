@@ -1,6 +1,8 @@
 #pragma once
 // Trains a tiny model for a step and compares loss and every gradient with those of tests/experts_reference.hpp.
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -58,6 +60,18 @@ inline void check_against_reference(const Scenario& scenario) {
     tensor.values = expected.gradients.at(name);
   }
   CHECK(worst_relative_difference(trained.gradients, gradients) < 1e-10);
+  // A bias moves against the load.
+  for (const exec::FullTensor& tensor : trained.parameters) {
+    if (!tensor.name.ends_with("router.bias")) continue;
+    const auto before =
+        std::find_if(weights.begin(), weights.end(), [&](const auto& w) { return w.name == tensor.name; });
+    const std::vector<double>& loads = expected.loads.at(tensor.name.substr(0, tensor.name.find("router")));
+    const double mean = std::accumulate(loads.begin(), loads.end(), 0.0) / double(loads.size());
+    for (std::size_t e = 0; e < loads.size(); ++e) {
+      const double sign = loads[e] < mean ? 1 : loads[e] > mean ? -1 : 0;
+      CHECK(tensor.values[e] == Approx(before->values[e] + scenario.model.experts.moe_router_bias_update_rate * sign));
+    }
+  }
 }
 
 }  // namespace stretto::testing::experts

@@ -77,7 +77,8 @@ struct Array {
 struct Result {
   double loss = 0;  // of the language model alone
   std::map<std::string, std::vector<double>> gradients;
-  double smallest_gap = 1;  // between what is chosen last and what is not
+  double smallest_gap = 1;                           // between what is chosen last and what is not
+  std::map<std::string, std::vector<double>> loads;  // by "h.1.": tokens of each expert
 };
 
 class Reference {
@@ -87,7 +88,8 @@ class Reference {
     tape().nodes.clear();
     for (const exec::FullTensor& tensor : weights) {
       Array array{tensor.shape[0], tensor.shape[1], {}};
-      for (const double value : tensor.values) array.values.push_back(Number::variable(value));
+      for (const double value : tensor.values)
+        array.values.push_back(is_buffer(tensor.name) ? Number(value) : Number::variable(value));
       arrays_.emplace(tensor.name, std::move(array));
     }
   }
@@ -112,14 +114,17 @@ class Reference {
     }
     loss = loss / Number(count);
     const Number all = loss + more / Number(double(tokens.size()));
-    Result result{loss.value, {}, smallest_gap_};
+    Result result{loss.value, {}, smallest_gap_, {}};
     const std::vector<double> slopes = tape().slopes(all.at);
+    result.loads = std::move(loads_);
     for (const auto& [name, array] : arrays_)
-      for (const Number& value : array.values) result.gradients[name].push_back(slopes[std::size_t(value.at)]);
+      for (std::size_t i = 0; i < array.values.size() && !is_buffer(name); ++i)
+        result.gradients[name].push_back(slopes[std::size_t(array.values[i].at)]);
     return result;
   }
 
  private:
+  static bool is_buffer(const std::string& name) { return name.ends_with("router.bias"); }
   const Array& array(const std::string& name) const { return arrays_.at(name); }
   std::vector<Row> embedded(const std::vector<std::int32_t>& tokens) const {
     std::vector<Row> x;
@@ -297,13 +302,16 @@ class Reference {
   }
 
   // Experts of a token and their probabilities.
-  std::map<std::size_t, Number> routed(const Row& logits) {
+  std::map<std::size_t, Number> routed(const std::string& h, const Row& logits) {
     const bool is_sigmoid = e_.moe_router_score_function == RouterScore::sigmoid;
     Row score;
     Number sum = 0;
     for (const Number& x : logits) sum = sum + exp(x);
     for (const Number& x : logits)
       score.push_back(is_sigmoid ? sigmoid(x) : e_.moe_router_pre_softmax ? exp(x) / sum : x);
+    Row ranked = score;
+    for (std::size_t i = 0; i < ranked.size() && e_.moe_router_enable_expert_bias; ++i)
+      ranked[i] = ranked[i] + array(h + "router.bias").at(0, std::int64_t(i));
     std::set<std::size_t> may_be = all_of(logits.size());
     if (e_.moe_router_num_groups > 0) {
       const std::size_t size = logits.size() / std::size_t(e_.moe_router_num_groups),
@@ -311,7 +319,7 @@ class Reference {
       Row of_group;
       for (std::size_t g = 0; g < std::size_t(e_.moe_router_num_groups); ++g) {
         std::vector<double> members;
-        for (std::size_t i = 0; i < size; ++i) members.push_back(score[g * size + i].value);
+        for (std::size_t i = 0; i < size; ++i) members.push_back(ranked[g * size + i].value);
         std::sort(members.rbegin(), members.rend());
         double total = 0;
         for (std::size_t i = 0; i < each; ++i) total += members[i];
@@ -321,7 +329,9 @@ class Reference {
       for (const std::size_t g : best(of_group, std::size_t(e_.moe_router_group_topk), all_of(of_group.size())))
         for (std::size_t i = 0; i < size; ++i) may_be.insert(g * size + i);
     }
-    const std::set<std::size_t> chosen = best(score, std::size_t(e_.moe_router_topk), may_be);
+    const std::set<std::size_t> chosen = best(ranked, std::size_t(e_.moe_router_topk), may_be);
+    loads_[h].resize(logits.size());
+    for (const std::size_t i : chosen) loads_[h][i] += 1;
     Number of_chosen = 0;
     const bool is_of_chosen = !is_sigmoid && !e_.moe_router_pre_softmax;
     for (const std::size_t i : chosen) of_chosen = of_chosen + (is_of_chosen ? exp(score[i]) : score[i]);
@@ -348,7 +358,7 @@ class Reference {
       for (Row& token : sequence) {
         const Row in = norm(h + "ln_2", token), logits = times(h + "router.weight", in);
         Row added(std::size_t(hidden), Number(0));
-        for (const auto& [expert, weight] : routed(logits)) {
+        for (const auto& [expert, weight] : routed(h, logits)) {
           Row act = mlp_act(times(h + "experts.fc1.weight", in, std::int64_t(expert) * rows, rows), width);
           const Row out = times(h + "experts.fc2.weight", act, std::int64_t(expert) * hidden, hidden);
           for (std::size_t c = 0; c < added.size(); ++c) added[c] = added[c] + weight * out[c];
@@ -405,6 +415,7 @@ class Reference {
   const Transformer m_;
   const Experts e_;
   std::map<std::string, Array> arrays_;
+  std::map<std::string, std::vector<double>> loads_;
   double smallest_gap_ = 1;
 };
 

@@ -3,6 +3,7 @@
 #include "model/experts.hpp"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "model/recompute.hpp"
 #include "model/scenario/keys.hpp"
@@ -42,6 +43,7 @@ const Variant kVariants[] = {
     {"DeepSeek-V3's router, a shared expert, a dense layer first",
      [](Transformer& m) {
        m.experts.moe_router_score_function = RouterScore::sigmoid;
+       m.experts.moe_router_enable_expert_bias = true, m.experts.moe_router_bias_update_rate = 0.25;
        m.experts.moe_router_num_groups = 3, m.experts.moe_router_group_topk = 2;
        m.experts.moe_router_topk = 2, m.experts.moe_router_topk_scaling_factor = 2.5;
        m.experts.moe_shared_expert_intermediate_size = 4;
@@ -69,6 +71,8 @@ Scenario in_layout(const Layout& layout, const std::string& mode, int kind, cons
   if (kind == 1) {
     model.experts.moe_layer_freq = {2};
     model.experts.moe_router_score_function = RouterScore::sigmoid;
+    model.experts.moe_router_enable_expert_bias = true;
+    model.experts.moe_router_bias_update_rate = 0.25;
     model.experts.moe_shared_expert_intermediate_size = 6;
     model.experts.moe_shared_expert_gate = true;
     model.experts.moe_router_topk = 3;
@@ -86,6 +90,13 @@ const Layout kExpertLayouts[] = {{1, 1},
                                  {1, 1, false, 2, 3},
                                  {1, 1, false, 1, 1, "", 0, 2, {CpCommType::p2p, CpCommType::a2a}},
                                  {1, 2, true, 1, 1, "", 0, 2, {CpCommType::all_gather}}};
+
+// Padding with room for all tokens of a rank at each expert.
+void pad(Scenario& scenario) {
+  const Experts& experts = scenario.model.experts;
+  scenario.parallel.moe_pad_expert_input_to_capacity = true;
+  scenario.parallel.moe_expert_capacity_factor = double(experts.num_moe_experts) / double(experts.moe_router_topk);
+}
 
 // The scenario of a layout and mode with the experts of a kind.
 ScenarioOf of_kind(int kind) {
@@ -119,7 +130,12 @@ TEST_CASE("experts that ranks share, and whole experts beside cut layers, equal 
     Sharding sharding = Sharding::optim;
     std::string order = "tp-cp-ep-dp-pp";
     bool is_cut = false;  // tp cuts every expert
+    bool gathers = false, pads = false;
+    std::int64_t etp = 0;  // other ranks than tp's cut every expert
   };
+  const auto cut = [](std::int64_t etp, Case c) { return c.etp = etp, c; };
+  const auto gathering = [](Case c) { return c.gathers = true, c; };
+  const auto padded = [](Case c) { return c.pads = true, c; };
   const Case cases[] = {
       {{2, 1}, 2},
       {{3, 1}, 3},
@@ -142,6 +158,32 @@ TEST_CASE("experts that ranks share, and whole experts beside cut layers, equal 
       {{4, 3, true}, 2, Sharding::no_shard, "tp-cp-ep-dp-pp", true},
       {{4, 2, true}, 2, Sharding::optim_grads_params, "tp-cp-ep-dp-pp", true},
       {{3, 2, true, 2}, 3, Sharding::optim, "tp-cp-dp-ep-pp", true},
+      gathering({{2, 1}, 2}),
+      gathering({{6, 1}, 3, Sharding::no_shard}),
+      gathering({{4, 1}, 2, Sharding::optim, "tp-cp-dp-ep-pp"}),
+      gathering({{2, 2, true}, 2}),
+      gathering({{1, 2, true, 1, 1, "", 0, 2, {CpCommType::all_gather}}, 2}),
+      gathering({{2, 2, true, 2, 3}, 2, Sharding::optim, "tp-cp-ep-dp-pp", true}),
+      gathering({{4, 2, true}, 2, Sharding::optim_grads_params, "tp-cp-ep-dp-pp", true}),
+      padded({{1, 1}, 1}),
+      padded({{1, 2, true}, 1, Sharding::optim, "tp-cp-ep-dp-pp", true}),
+      padded({{3, 1}, 3}),
+      padded({{6, 1}, 6}),
+      padded({{2, 2, true}, 2}),
+      padded({{2, 2, true, 2, 3}, 2, Sharding::optim, "tp-cp-ep-dp-pp", true}),
+      padded({{2, 1, false, 1, 1, "", 0, 2, {CpCommType::p2p}}, 2}),
+      padded({{4, 2, true}, 2, Sharding::optim_grads_params, "tp-cp-ep-dp-pp", true}),
+      cut(2, {{2, 1}, 1}),
+      cut(2, {{4, 1}, 2}),
+      cut(3, {{2, 6, true}, 2}),
+      cut(4, {{2, 2, true}, 1, Sharding::no_shard}),
+      cut(2, {{2, 2, true}, 2, Sharding::optim, "dp-tp-cp-ep-pp"}),
+      cut(2, {{4, 1}, 2, Sharding::optim_grads_params}),
+      cut(2, {{4, 1, false, 2, 3}, 2, Sharding::optim, "tp-cp-dp-ep-pp"}),
+      gathering(cut(2, {{4, 1}, 2})),
+      padded(cut(2, {{4, 1}, 2})),
+      {{2, 2, true, 2}, 2, Sharding::optim, "tp-cp-ep-pp-dp"},
+      {{3, 1, false, 2}, 1, Sharding::optim, "tp-cp-ep-pp-dp"},
   };
   for (const int kind : {0, 1}) {
     SingleRank single(2, change);
@@ -150,13 +192,18 @@ TEST_CASE("experts that ranks share, and whole experts beside cut layers, equal 
       for (const OverlapMode& mode : overlap_modes()) {
         Scenario scenario = in_layout(c.layout, mode.name, kind);
         scenario.parallel.expert_model_parallel_size = c.ep;
-        scenario.parallel.expert_tensor_parallel_size = c.is_cut ? 0 : 1;
+        scenario.parallel.expert_tensor_parallel_size = c.etp > 0 ? c.etp : c.is_cut ? 0 : 1;
         scenario.parallel.data_parallel_sharding_strategy = c.sharding;
         scenario.parallel.order = c.order;
+        if (c.gathers) scenario.parallel.moe_token_dispatcher_type = TokenDispatcher::allgather;
+        if (c.pads) pad(scenario);
         if (scenario.parallel.replicas() * c.layout.tp % c.ep != 0) continue;
         if (!mode.applies(scenario.parallel) || !taken.takes_next()) continue;
-        INFO(c.layout.text() << ", ep " << c.ep << ", " << name_of(c.sharding) << ", " << mode.name << ", kind "
-                             << kind);
+        INFO(c.layout.text() << ", ep " << c.ep << ", etp " << c.etp << ", " << name_of(c.sharding) << ", " << mode.name
+                             << ", kind " << kind
+                             << (c.gathers ? ", gathers"
+                                 : c.pads  ? ", padded"
+                                           : ""));
         single.check(scenario, mode.name == "plain");
       }
   }
@@ -164,7 +211,7 @@ TEST_CASE("experts that ranks share, and whole experts beside cut layers, equal 
 
 TEST_CASE("pairs of passes equal the single rank, alone and with other overlap", "[serial][experts]") {
   const std::pair<Layout, std::int64_t> layouts[] = {
-      {{2, 1}, 2}, {{6, 1}, 3}, {{2, 2, true}, 2}, {{2, 1, false, 2, 3}, 2}, {{2, 2, true, 2, 3}, 2}};
+      {{2, 1}, 2}, {{6, 1}, 3}, {{2, 2, true}, 2}, {{2, 1, false, 2, 3}, 2}, {{2, 2, true, 2, 3}, 2}, {{4, 1}, 2}};
   Cases cases;
   for (const int kind : {0, 1}) {
     SingleRank single(2, change);
@@ -175,8 +222,9 @@ TEST_CASE("pairs of passes equal the single rank, alone and with other overlap",
                                                 {"plain", true, true}}) {
         if (!cases.takes_next()) continue;
         Scenario scenario = in_layout(layout, mode, kind);
+        if (mode == std::string("overlap_param_gather")) pad(scenario);
         scenario.parallel.expert_model_parallel_size = ep;
-        scenario.parallel.expert_tensor_parallel_size = 1;
+        scenario.parallel.expert_tensor_parallel_size = layout.dp == 4 ? 2 : 1;
         scenario.overlap.overlap_moe_expert_parallel_comm = true;
         scenario.overlap.delay_wgrad_compute = delays;
         scenario.overlap.ep_overlap_early_attn_memory_release = early;
@@ -197,12 +245,51 @@ TEST_CASE("more rows than a rank's experts have room for are an error with both 
   scenario.parallel.moe_expert_rank_capacity_factor = 1;
   CHECK_THAT(message_of([&] { train(scenario, 2, true, 1, change); }, ErrorKind::runtime),
              Catch::Matchers::Contains("rows, and moe_expert_rank_capacity_factor leaves room for"));
+  scenario.parallel.moe_token_dispatcher_type = TokenDispatcher::allgather;
+  CHECK_THAT(message_of([&] { train(scenario, 2, true, 1, change); }, ErrorKind::runtime),
+             Catch::Matchers::Contains("rows, and moe_expert_rank_capacity_factor leaves room for"));
+  scenario.parallel.moe_expert_rank_capacity_factor = 2;
+  SingleRank(2, change).check(scenario);
+  scenario.parallel.moe_expert_rank_capacity_factor = 0;
+  scenario.parallel.moe_token_dispatcher_type = TokenDispatcher::alltoall;
+  scenario.parallel.moe_pad_expert_input_to_capacity = true;
+  scenario.parallel.moe_expert_capacity_factor = 1;
+  CHECK_THAT(message_of([&] { train(scenario, 2, true, 1, change); }, ErrorKind::runtime),
+             Catch::Matchers::Contains("rows, and moe_expert_capacity_factor leaves room for"));
+}
+
+TEST_CASE("with padding no size depends on the router, and ranks exchange no counts", "[experts]") {
+  Scenario scenario = in_layout({2, 1}, "plain", 0);
+  scenario.parallel.expert_model_parallel_size = 2;
+  scenario.parallel.moe_pad_expert_input_to_capacity = true;
+  scenario.parallel.moe_expert_capacity_factor = 1.5;
+  const std::int64_t tokens = scenario.training.micro_batch_size * scenario.model.seq_length,
+                     each = std::int64_t(std::ceil(double(tokens * 2) / 6 * 1.5));
+  int products = 0, exchanges = 0;
+  const Schedule schedule = build_schedule(scenario);
+  for (const Operation& operation : schedule.operations) {
+    CHECK_FALSE(std::holds_alternative<CountRows>(operation.work));
+    if (const auto* product = std::get_if<GroupedGemm>(&operation.work)) {
+      ++products;
+      CHECK(product->rows == 6 * each);
+      CHECK(product->equal);
+    }
+    const auto* exchange = std::get_if<Collective>(&operation.work);
+    if (exchange == nullptr || !rule_of(exchange->kind).of_rows) continue;
+    ++exchanges;
+    CHECK(exchange->elements == 6 * each * exchange->cols);
+    CHECK_FALSE(exchange->by_rows());
+  }
+  CHECK(products == 6);
+  CHECK(exchanges == 6);
 }
 
 TEST_CASE("all tokens to one expert, and experts without any, are right", "[experts]") {
   Transformer model = mixture();
   model.experts.moe_router_topk = 1, model.experts.moe_router_pre_softmax = true;
-  const Scenario scenario = scenario_of(model, 2);
+  const bool pads = GENERATE(false, true);
+  Scenario scenario = scenario_of(model, 2);
+  if (pads) pad(scenario);
   std::vector<exec::FullTensor> weights;
   // Norms that are 0 but for one element, which the router of expert 3 alone weighs by its sign: by position all tokens
   // have the same sign.
@@ -267,9 +354,14 @@ TEST_CASE("keys of experts are checked, and what is not modelled is refused by i
         {"num_moe_experts = 4\nmoe_router_num_groups = 2\n", "moe_router_group_topk as well"},
         {"num_moe_experts = 4\nmoe_router_num_groups = 3\nmoe_router_group_topk = 1\n", "a divisor of num_moe_experts"},
         {"num_moe_experts = 4\nmoe_shared_expert_gate = true\n", "moe_shared_expert_intermediate_size as well"},
-        {"num_moe_experts = 4\nmoe_router_enable_expert_bias = true\n", "not modelled yet"},
-        {"num_moe_experts = 4\nmoe_expert_capacity_factor = 1.0\n",
-         "a capacity of experts that drops tokens is not modelled yet"},
+        {"num_moe_experts = 4\nmoe_router_enable_expert_bias = true\n", "\"sigmoid\" as well"},
+        {"num_moe_experts = 4\n[parallel]\nmoe_expert_capacity_factor = 1.0\n", "which tokens are dropped"},
+        {"num_moe_experts = 4\n[parallel]\nmoe_pad_expert_input_to_capacity = true\n", "moe_expert_capacity_factor as"},
+        {"num_moe_experts = 4\n[parallel]\nmoe_expert_capacity_factor = 0.5\n", "1 or more, got 0.5"},
+        {"num_moe_experts = 4\n[parallel]\nmoe_expert_capacity_factor = 2\nmoe_pad_expert_input_to_capacity = true\n"
+         "moe_token_dispatcher_type = \"flex\"\n",
+         "got \"flex\" with \"deepep\""},
+        {"[parallel]\nmoe_expert_capacity_factor = 2\nmoe_pad_expert_input_to_capacity = true\n", "dense MLPs"},
         {"num_moe_experts = 4\n[parallel]\nexpert_model_parallel_size = 2\n", "divides the 1 ranks of a stage"},
         {"num_moe_experts = 4\n[parallel]\ntensor_model_parallel_size = 2\n", "sequence_parallel"}})
     CHECK_THAT(refusal(text), Contains(says));

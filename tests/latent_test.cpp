@@ -114,6 +114,10 @@ TEST_CASE("keys of multi-latent attention are checked", "[latent]") {
   const Scenario read = parse_scenario(model + on + "qk_head_dim = 6\nqk_pos_emb_head_dim = 2\n", "s");
   CHECK(read.model.layer(1).attention == AttentionKind::latent);
   CHECK(read.model.head_dim() == 8);
+  const Transformer small =
+      parse_scenario("[model]\npreset = \"deepseek-v3\"\nnum_layers = 4\nnum_attention_heads = 16\n", "s").model;
+  CHECK(small.kv_heads() == 16);
+  CHECK(small.experts.moe_layer_freq == std::vector<std::int64_t>{0, 0, 0, 1});
   for (const auto& [text, says] :
        {std::pair{std::string("kv_lora_rank = 4\n"), "multi_latent_attention = true as well"},
         {"multi_latent_attention = true\n", "qk_layernorm = true as well"},

@@ -432,13 +432,14 @@ class Generator {
     const bool is_sigmoid = coin();
     model_.set("num_moe_experts", count);
     model_.set("moe_router_topk", topk);
-    model_.set("moe_ffn_hidden_size", tp_ * others_.between(1, 4));
+    const std::int64_t width = tp_ * others_.between(1, 4);
+    model_.set("moe_ffn_hidden_size", width);
     if (groups > 0) model_.set("moe_router_num_groups", groups);
     if (groups > 0) model_.set("moe_router_group_topk", others_.between(1, 2));
     model_.set("moe_router_score_function", is_sigmoid ? "sigmoid" : "softmax");
     model_.set("moe_router_pre_softmax", !is_sigmoid && (topk == 1 || coin()));
     if (coin()) model_.set("moe_router_topk_scaling_factor", 2.5);
-    model_.set("moe_router_enable_expert_bias", false);
+    model_.set("moe_router_enable_expert_bias", is_sigmoid && coin());
     model_.set("moe_router_bias_update_rate", 0.01);
     model_.set("moe_router_load_balancing_type", others_.one_of({"none", "aux_loss", "seq_aux_loss"}));
     model_.set("moe_aux_loss_coeff", others_.one_of({0.0, 0.1}));
@@ -456,11 +457,17 @@ class Generator {
         overlap_.set("moe_shared_expert_overlap", coin());
       }
       parallel_.set("expert_model_parallel_size", ranks);
-      parallel_.set("expert_tensor_parallel_size", std::int64_t{1});
-      parallel_.set("moe_token_dispatcher_type",
-                    ranks > 1 ? others_.one_of({"alltoall", "flex"}) : others_.one_of({"alltoall", "allgather"}));
-      if (ranks > 1) parallel_.set("moe_expert_rank_capacity_factor", others_.one_of({0.0, 6.0}));
-      if (ranks > 1) parallel_.set("moe_flex_dispatcher_backend", others_.one_of({"deepep", "hybridep"}));
+      const std::int64_t cut = others_.one_of<std::int64_t>({1, 2, 3, tp_});
+      parallel_.set("expert_tensor_parallel_size",
+                    width % cut == 0 && tp_ * cp_ * dp_ % (ranks * cut) == 0 ? cut : std::int64_t{1});
+      const std::string dispatcher = others_.one_of({"alltoall", "allgather", ranks > 1 ? "flex" : "alltoall"}),
+                        backend = others_.one_of({"deepep", "hybridep"});
+      const bool pads = dispatcher != "allgather" && (dispatcher != "flex" || backend != "deepep") && coin();
+      parallel_.set("moe_token_dispatcher_type", dispatcher);
+      if (ranks > 1) parallel_.set("moe_flex_dispatcher_backend", backend);
+      if (ranks > 1) parallel_.set("moe_expert_rank_capacity_factor", pads ? 0.0 : others_.one_of({0.0, 6.0}));
+      parallel_.set("moe_expert_capacity_factor", pads ? 6.0 : 0.0);
+      parallel_.set("moe_pad_expert_input_to_capacity", pads);
     }
     const bool is_shared = coin();
     model_.set("moe_shared_expert_intermediate_size", is_shared ? tp_ * others_.between(1, 3) : 0);

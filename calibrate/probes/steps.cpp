@@ -110,6 +110,8 @@ StepSamples probe_steps(const MachineOf& machine_of, int cores, Notebook& notebo
     of.moe_aux_loss_coeff = 0.01;
     experts.push_back(std::make_unique<StepRun>(scenario, machine));
     scenario.model.swiglu = false;
+    of.moe_router_score_function = RouterScore::sigmoid;
+    of.moe_router_enable_expert_bias = true;
     experts.push_back(std::make_unique<StepRun>(scenario, machine));
   }
   for (const StepShape& shape : kLatent) {

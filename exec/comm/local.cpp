@@ -99,7 +99,7 @@ void run_share(const Collective& collective, Dtype dtype, int member, std::span<
   const std::int64_t elements = collective.elements;
   const CollectiveRule rule = rule_of(collective.kind);
   assert(member >= 0 && member < members && phase >= 0 && phase < rule.phases);
-  if (rule.by_rows) return run_rows(collective, dtype, member, buffers);
+  if (collective.by_rows()) return run_rows(collective, dtype, member, buffers);
   assert(rule.one_buffer || elements % members == 0);
   const CollectivePhase& moves = rule.phase[static_cast<std::size_t>(phase)];
   const std::int64_t bytes = bytes_of(dtype);

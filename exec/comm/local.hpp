@@ -18,7 +18,7 @@ struct Buffers {
 template <class Operands>
 Buffers buffers_of(const Collective& collective, const Operands& operands) {
   return {operands.front().data, operands.back().data,
-          rule_of(collective.kind).by_rows ? static_cast<const std::int32_t*>(operands[1].data) : nullptr};
+          collective.by_rows() ? static_cast<const std::int32_t*>(operands[1].data) : nullptr};
 }
 
 // Executes one member's share of a collective over buffers in one address space; `buffers[i]` are those of member i.

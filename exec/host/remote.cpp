@@ -86,11 +86,11 @@ void HostExecutor::State::communicate_remotely(Rank& rank, std::uint32_t op, con
   const CollectiveRule rule = rule_of(collective.kind);
   const std::int64_t width = bytes_of(dtype);
   const std::int32_t* offsets = local::buffers_of(collective, operands).offsets;
-  if (rule.by_rows) local::require_fit(collective, offsets, count);
+  if (collective.by_rows()) local::require_fit(collective, offsets, count);
   for (int phase = 0; phase < rule.phases; ++phase) {
     const CollectivePhase& moves = rule.phase[static_cast<std::size_t>(phase)];
     const auto parcel = [&](std::int64_t giver, std::int64_t getter) {
-      if (rule.by_rows) return parcel_of_rows(collective, offsets, count, giver, getter);
+      if (collective.by_rows()) return parcel_of_rows(collective, offsets, count, giver, getter);
       return parcel_of(rule, phase, collective.elements, count, giver, getter);
     };
     const auto size = [&](const Parcel& of) { return static_cast<std::size_t>(of.elements * width); };

@@ -65,7 +65,8 @@ std::vector<std::string> write(const Transformer& model, const HuggingFaceFiles&
                                const std::function<FullTensor(const Parameter&)>& read) {
   const WeightNaming& naming = naming_for(model);
   const std::string config = write_hf_config(model);
-  const std::vector<Parameter> all = parameters(model);
+  std::vector<Parameter> all = parameters(model);
+  for (Parameter& buffer : buffers(model)) all.push_back(std::move(buffer));
   std::vector<WeightPlace> places;
   std::vector<TensorEntry> tensors;
   for (const Parameter& parameter : all) {

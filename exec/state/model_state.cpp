@@ -36,12 +36,13 @@ void write_array(const Schedule& schedule, const MemoryOf& memory_of, std::span<
     }
 }
 
-// Calls fn(name, array, its pieces) for every learnable array of the model.
+// Calls fn(name, array, its pieces) for every array of the model that has the part.
 template <class Fn>
-void for_arrays(const StateMap& state, Fn fn) {
+void for_arrays(const StateMap& state, StatePart part, Fn fn) {
   for (std::size_t first = 0; first < state.pieces.size();) {
     const std::span<const StatePiece> copies = state.copies(first);
-    fn(state.full_name(copies.front()), state.array_of(copies.front()), copies);
+    if (state.buckets[copies.front().bucket].window(part))
+      fn(state.full_name(copies.front()), state.array_of(copies.front()), copies);
     first += copies.size();
   }
 }
@@ -94,11 +95,12 @@ FullTensor initial_tensor(const Parameter& parameter, const Scenario& scenario) 
 void initialise_state(const Schedule& schedule, const Scenario& scenario, const MemoryOf& memory_of) {
   clear_state(schedule, memory_of);
   std::vector<double> values;
-  for_arrays(schedule.state, [&](const std::string& name, const ModelArray& array, const auto& copies) {
-    values.resize(static_cast<std::size_t>(array.elements()));
-    draw(name, {array.mean, array.deviation}, scenario.training.seed, values);
-    write_array(schedule, memory_of, copies, StatePart::parameters, values);
-  });
+  for_arrays(schedule.state, StatePart::parameters,
+             [&](const std::string& name, const ModelArray& array, const auto& copies) {
+               values.resize(static_cast<std::size_t>(array.elements()));
+               draw(name, {array.mean, array.deviation}, scenario.training.seed, values);
+               write_array(schedule, memory_of, copies, StatePart::parameters, values);
+             });
 }
 
 MemoryOf memory_of(Executor& executor) {
@@ -107,7 +109,7 @@ MemoryOf memory_of(Executor& executor) {
 
 std::vector<FullTensor> gather_state(const Schedule& schedule, const MemoryOf& memory_of, StatePart part) {
   std::vector<FullTensor> result;
-  for_arrays(schedule.state, [&](const std::string& name, const ModelArray& array, const auto& copies) {
+  for_arrays(schedule.state, part, [&](const std::string& name, const ModelArray& array, const auto& copies) {
     FullTensor full{prefix_in_files(part) + name, {array.rows, array.cols}, {}};
     full.values.resize(static_cast<std::size_t>(array.elements()));
     for (const StatePiece& copy : copies)
@@ -121,7 +123,7 @@ std::vector<FullTensor> gather_state(const Schedule& schedule, const MemoryOf& m
 
 void scatter_state(const Schedule& schedule, const MemoryOf& memory_of, StatePart part,
                    const std::function<const FullTensor&(const std::string&)>& find) {
-  for_arrays(schedule.state, [&](const std::string& name, const ModelArray& array, const auto& copies) {
+  for_arrays(schedule.state, part, [&](const std::string& name, const ModelArray& array, const auto& copies) {
     const FullTensor& full = find(prefix_in_files(part) + name);
     if (full.shape != std::vector<std::int64_t>{array.rows, array.cols})
       throw input_error("tensor " + full.name + " does not have the shape [" + std::to_string(array.rows) + ", " +

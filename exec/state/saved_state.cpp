@@ -21,7 +21,8 @@ template <class Fn>
 void for_saved(const Schedule& schedule, Fn fn) {
   const std::vector<std::size_t> arrays = arrays_of(schedule.state);
   for (const StatePart part : kSaved)
-    for (const std::size_t first : arrays) fn(first, part);
+    for (const std::size_t first : arrays)
+      if (schedule.state.buckets[schedule.state.pieces[first].bucket].window(part)) fn(first, part);
 }
 
 // Values that are kept in f32 are saved in f32.

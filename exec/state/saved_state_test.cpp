@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <tuple>
 
 #include "base/rng.hpp"
 #include "model/build_schedule.hpp"
@@ -139,6 +140,44 @@ TEST_CASE("a checkpoint of any layout, of processes or threads, fills any other"
     }
     llama = !llama;
     ++turn;
+  }
+}
+
+TEST_CASE("biases of experts are in checkpoints, without optimizer state", "[checkpoint][serial]") {
+  std::vector<Scenario> layouts;
+  for (const auto& [layout, ep, etp] : {std::tuple{Layout{1, 1}, 1, 0},
+                                        {Layout{2, 2, true}, 2, 0},
+                                        {Layout{1, 1, false, 3}, 1, 0},
+                                        {Layout{2, 1, false, 2, 3}, 2, 0},
+                                        {Layout{4, 1}, 2, 2}})
+    for (const Sharding sharding : {Sharding::optim, Sharding::optim_grads_params}) {
+      Scenario scenario = layout_scenario(layout, "plain", true, "bf16");
+      scenario.parallel.expert_model_parallel_size = ep;
+      scenario.parallel.expert_tensor_parallel_size = etp;
+      scenario.model.num_layers = 6;
+      scenario.model.experts.num_moe_experts = 6;
+      scenario.model.experts.moe_ffn_hidden_size = 12;
+      scenario.model.experts.moe_layer_freq = {0, 1, 1, 0, 1, 1};
+      scenario.model.experts.moe_router_score_function = RouterScore::sigmoid;
+      scenario.model.experts.moe_router_enable_expert_bias = true;
+      scenario.parallel.data_parallel_sharding_strategy = sharding;
+      layouts.push_back(scenario);
+    }
+  for (const Scenario& from : layouts) {
+    State filled(from);
+    filled.fill();
+    const TempDir dir;
+    filled.save(dir.str(), true);
+    const TensorFile file = TensorFile::open(dir.file("step-00000001.safetensors"));
+    CHECK(file.find("h.4.router.bias") != nullptr);
+    CHECK(file.find("h.3.router.bias") == nullptr);
+    CHECK(file.find("adam.m.h.4.router.bias") == nullptr);
+    for (const Scenario& to : layouts) {
+      State read(to), expected(to);
+      expected.fill();
+      read.load(dir.str(), false);
+      CHECK(read.equals(expected));
+    }
   }
 }
 

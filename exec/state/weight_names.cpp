@@ -60,6 +60,7 @@ constexpr WeightNaming::Row kDeepseek[] = {
     {"ln_2", {"post_attention_layernorm"}},
     {"fc1", {"mlp.gate_proj", "mlp.up_proj"}},
     {"fc2", {"mlp.down_proj"}},
+    {"router.bias", {"mlp.gate.e_score_correction_bias"}},
     {"router", {"mlp.gate"}},
     {"experts.fc1", {"mlp.experts.#.gate_proj", "mlp.experts.#.up_proj"}},
     {"experts.fc2", {"mlp.experts.#.down_proj"}},
@@ -89,7 +90,7 @@ WeightPlace place_of(const WeightNaming& naming, const std::string& prefix, cons
   const std::int64_t rows = is_vector ? parameter.cols : parameter.rows;
   if (naming.rows.empty()) return {{{prefix + parameter.full_name(), rows}}, false};
   const auto row = std::find_if(naming.rows.begin(), naming.rows.end(), [&](const WeightNaming::Row& candidate) {
-    return parameter.name.starts_with(std::string(candidate.parameter) + ".");
+    return parameter.name == candidate.parameter || parameter.name.starts_with(std::string(candidate.parameter) + ".");
   });
   if (row == naming.rows.end())
     throw input_error(fmt::format("{} has no {}, which the scenario's model needs", naming.title, parameter.name));

@@ -18,7 +18,7 @@ namespace stretto::exec {
 // of a head, as Rope does (model/schedule/work.hpp), so the rows of q and k keep their order.
 struct WeightNaming {
   struct Row {
-    const char* parameter;  // Parameter::name without ".weight" and ".bias"
+    const char* parameter;  // Parameter::name, or what it begins with before ".weight" and ".bias"
     // One for each of Parameter::segments, or one for the whole parameter; null: no more. Every expert has these, with
     // its number in place of "#".
     std::array<const char*, 3> pieces;

@@ -84,7 +84,9 @@ std::string text(const std::vector<std::int64_t>& shape) {
 // Returns the parameters with the sizes of files: without padding of the vocabulary.
 std::vector<Parameter> saved_parameters(Transformer model) {
   model.padded_vocab_size = model.vocab_size;
-  return parameters(model);
+  std::vector<Parameter> all = parameters(model);
+  for (Parameter& buffer : buffers(model)) all.push_back(std::move(buffer));
+  return all;
 }
 
 }  // namespace

@@ -225,6 +225,8 @@ TEST_CASE("DeepSeek's weights by Hugging Face's names", "[weights]") {
     model.experts.num_moe_experts = 3;
     model.experts.moe_ffn_hidden_size = model.experts.moe_shared_expert_intermediate_size = 7;
     model.experts.moe_layer_freq = {0, 1};
+    model.experts.moe_router_score_function = RouterScore::sigmoid;
+    model.experts.moe_router_enable_expert_bias = true;
     const std::map<std::string, std::vector<std::string>> names = {
         {"q", {"self_attn.q_proj"}},
         {"q_down", {"self_attn.q_a_proj"}},
@@ -245,6 +247,7 @@ TEST_CASE("DeepSeek's weights by Hugging Face's names", "[weights]") {
         {"shared.fc2", {"mlp.shared_experts.down_proj"}},
         {"wte", {"embed_tokens"}},
         {"ln_f", {"norm"}}};
+    model.padded_vocab_size = model.vocab_size;
     std::vector<Stored> file;
     for (const Parameter& p : parameters(model)) {
       const std::string stem = p.name.substr(0, p.name.rfind('.'));
@@ -265,8 +268,11 @@ TEST_CASE("DeepSeek's weights by Hugging Face's names", "[weights]") {
         file.push_back(f32(name, shape, rows_of(p.full_name(), i * rows, (i + 1) * rows, p.cols)));
       }
     }
+    const std::string bias = "h.1.router.bias";
+    file.push_back(f32("model.layers.1.mlp.gate.e_score_correction_bias", {3}, rows_of(bias, 0, 1, 3)));
     write(path, file);
     const Weights weights = Weights::open(path, model);
+    CHECK(weights.read(bias).values == rows_of(bias, 0, 1, 3));
     CHECK(weights.naming() == std::string("Hugging Face's DeepSeek"));
     CHECK(weights.unused().empty());
     check_all(weights, model);

@@ -235,20 +235,15 @@ void approximate_experts(Settings& settings) {
     found->second = by;
     settings.approximated.push_back({std::string(key).substr(std::string(key).find('.') + 1) + " " + word, 0, effect});
   };
-  if (settings.whole("parallel.expert_model_parallel_size", 1) > 1)
+  if (settings.find("parallel.moe_expert_capacity_factor") != nullptr)
     replace("parallel.moe_token_dispatcher_type", "allgather", "alltoall",
-            "rows go to their experts alone: a gather moves the tokens of all ranks that share experts");
+            "padded rows go to their experts alone: a gather moves the tokens of all ranks that share experts");
   // Sigmoids are scores by themselves; and Sinkhorn's iteration gives one chosen expert a probability, as the softmax
   // over all experts does.
   const auto is = [&](const char* key, const char* word) {
     const auto found = settings.values.find(key);
     return found != settings.values.end() && found->second == word;
   };
-  if (const auto bias = settings.values.find("model.moe_router_enable_expert_bias");
-      bias != settings.values.end() && bias->second == true) {
-    bias->second = false;
-    settings.approximated.push_back({"moe_router_enable_expert_bias", 0, "its update once a step is left out"});
-  }
   const char* balancing = "model.moe_router_load_balancing_type";
   if (is("model.moe_router_score_function", "sigmoid"))
     settings.values.erase("model.moe_router_pre_softmax");

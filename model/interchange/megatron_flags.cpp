@@ -12,7 +12,7 @@ constexpr std::string_view kOff = "0|None|none|null|false|False";
 std::vector<FlagRule> make_rules() {
   return {
       // ---- what is not modelled at all ----
-      {"--moe-expert-capacity-factor", kRefused, "a capacity of experts", "None|-1|-1.0"},
+      {"--moe-expert-capacity-factor", kRefused, "a capacity of experts without padding", "None|-1|-1.0"},
       {"--fp8-format", kRefused, "fp8", kOff},
       {"--fp8-hybrid", kRefused, "fp8"},
       {"--fp8-e4m3", kRefused, "fp8"},

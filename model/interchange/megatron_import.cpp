@@ -19,6 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr const char* kCapacity = "--moe-expert-capacity-factor";
 constexpr const char* kProfile = "megatron-core-te";
 constexpr const char* kFlashProfile = "megatron-core-te-flash2";
 constexpr const char* kBf16GradsProfile = "megatron-core-te-bf16-grads";
@@ -39,8 +40,9 @@ class Import {
     for (const Flag& flag : line_.flags) given_[flag.name] = &flag;
     // Flags that are not modelled at all are reported first.
     for (const auto& [name, flag] : given_)
-      if (const FlagRule* rule = rule_of(name);
-          rule != nullptr && rule->verdict == FlagVerdict::refused && !is_neutral(*rule, flag->values))
+      if (const FlagRule* rule = rule_of(name); rule != nullptr && rule->verdict == FlagVerdict::refused &&
+                                                !is_neutral(*rule, flag->values) &&
+                                                !(name == kCapacity && has("--moe-pad-expert-input-to-capacity")))
         settings_.refused.emplace(std::string(rule->says), judged(*flag, ""));
     refuse(settings_, options_);
     // The last of equal flags counts, as in argparse.
@@ -178,6 +180,11 @@ class Import {
       }
     } else if (name == "--moe-layer-freq") {
       if (const auto text = value(flag)) values["model.moe_layer_freq"] = layers_of(flag, *text);
+    } else if (name == kCapacity && is_neutral(*rule_of(name), flag.values)) {
+      // as many rows as the router says
+    } else if (name == kCapacity) {
+      if (const auto factor = value(flag)) values["parallel.moe_expert_capacity_factor"] = value_of_word(*factor);
+      near(flag, "tokens beyond it would be dropped; training here ends with an error");
     } else if (name == "--train-samples") {
       samples_ = count(flag);
     } else if (name == "--use-torch-fsdp2") {

@@ -50,6 +50,11 @@ constexpr Special kSpecial[] = {
      [](S s) -> Json {
        return s.model.experts.moe_z_loss_coeff == 0 ? Json() : Json(s.model.experts.moe_z_loss_coeff);
      }},
+    {"parallel.moe_expert_rank_capacity_factor",
+     [](S s) -> Json {
+       const double factor = s.parallel.moe_expert_rank_capacity_factor;
+       return factor == 0 ? Json() : Json(factor);
+     }},
     {"parallel.sequence_parallel",
      [](S s) -> Json { return s.parallel.sequence_parallel && s.parallel.tensor_model_parallel_size > 1; }},
     {"parallel.cp_comm_type",

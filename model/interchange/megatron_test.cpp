@@ -155,6 +155,21 @@ TEST_CASE("experts come from their flags and go back", "[megatron]") {
   const Scenario s = imported(experts + "--moe-layer-freq 2");
   const Scenario back = parse_scenario(from_megatron(to_megatron(s).text, "f").text, "f");
   CHECK(back.model.experts == s.model.experts);
+  const std::string shared = "torchrun --nproc_per_node 2 pretrain_gpt.py " + kModel +
+                             "--disable-bias-linear --swiglu --num-experts 8 --moe-ffn-hidden-size 24 "
+                             "--expert-model-parallel-size 2 ";
+  CHECK(imported(shared).parallel.gathers_tokens_for_experts());
+  CHECK(to_megatron(imported(shared)).text.find("capacity-factor") == std::string::npos);
+  const Scenario padded = imported(shared + "--moe-expert-capacity-factor 1.5 --moe-pad-expert-input-to-capacity");
+  CHECK(padded.parallel.moe_expert_capacity_factor == 1.5);
+  CHECK(padded.parallel.moe_token_dispatcher_type == TokenDispatcher::alltoall);
+  CHECK(to_megatron(padded).text.find("--moe-expert-capacity-factor 1.5 ") != std::string::npos);
+  const Scenario biased = imported(shared +
+                                   "--moe-router-score-function sigmoid --moe-router-enable-expert-bias "
+                                   "--moe-router-bias-update-rate 0.01 --moe-expert-capacity-factor -1");
+  CHECK(biased.model.experts.moe_router_enable_expert_bias);
+  CHECK(biased.model.experts.moe_router_bias_update_rate == 0.01);
+  CHECK(biased.parallel.moe_expert_capacity_factor == 0);
   // Without experts their flags say nothing.
   CHECK(imported(kModel + "--moe-router-topk 4 --moe-grouped-gemm").model.experts == Experts{});
 }
@@ -163,7 +178,8 @@ TEST_CASE("flags that cannot be taken are named", "[megatron]") {
   CHECK_THAT(refusal(kModel + "--num-experts 8 --disable-bias-linear --expert-model-parallel-size 8"),
              Contains("expert_model_parallel_size: expected"));
   CHECK(refusal("--fp8-format hybrid\n--moe-expert-capacity-factor 1.0") ==
-        "run.sh: a capacity of experts and fp8 are not modelled yet: --moe-expert-capacity-factor 1.0 (line 2), "
+        "run.sh: a capacity of experts without padding and fp8 are not modelled yet: --moe-expert-capacity-factor 1.0 "
+        "(line 2), "
         "--fp8-format hybrid (line 1)");
   CHECK_THAT(refusal(kModel + "--num-experts 8"), Contains("biases of experts"));
   CHECK_THAT(refusal(kModel + "--num-experts 8 --disable-bias-linear --moe-layer-freq '[0]*'"), Contains("a list"));

@@ -65,10 +65,16 @@ struct BlockShape {
   bool sequence_parallel = false;          // these ranks also cut the tokens between layers
   bool scatters_messages = false;          // these ranks also cut the tokens of messages between stages
   ContextShape cp;
-  bool experts_whole = false;  // otherwise tp cuts every expert
-  LaneId shared_expert = 0;    // the lane of its computation; other than the common one: it runs beside exchanges
-  Group ep, ep_counts;         // the ranks that share the experts of a layer; for rows, and for their counts
-  double expert_capacity = 0;  // Parallel::moe_expert_rank_capacity_factor
+  LaneId shared_expert = 0;  // the lane of its computation; other than the common one: it runs beside exchanges
+  // The ranks that share the experts of a layer, each with `local_experts` from `first_expert` on: they exchange rows
+  // and their counts. Ranks that gather tokens because they cut each expert in `expert_tp`, or share experts: these, or
+  // where there is no such group those of tp.
+  Group ep, ep_counts, expert_tokens;
+  std::int64_t expert_tp = 1;
+  std::int64_t local_experts = 0;
+  Expr first_expert = 0;
+  double rank_capacity = 0;    // Parallel::moe_expert_rank_capacity_factor
+  double expert_capacity = 0;  // Parallel::moe_expert_capacity_factor
   Group sharing_tokens;  // ranks that share the tokens of a micro-batch, where a loss of the router sums over them
   const LayerKind& kind(std::int64_t layer) const { return kinds[kind_of_layer[static_cast<std::size_t>(layer)]]; }
   // The tokens of every sequence that this rank has.

@@ -8,12 +8,11 @@ namespace stretto {
 
 namespace {
 
-// Returns the rows of buffers for the rows of a rank's experts: what the key leaves room for, and at most as many as
-// may come, when all ranks' tokens go to these experts.
-std::int64_t capacity_of(const BlockShape& shape, std::int64_t tokens, std::int64_t local) {
-  const std::int64_t topk = shape.model.experts.moe_router_topk, most = shape.ep.size * tokens * std::min(topk, local);
-  if (shape.expert_capacity == 0) return most;
-  return std::min(most, static_cast<std::int64_t>(std::ceil(double(tokens * topk) * shape.expert_capacity)));
+// Returns the rows that an expert has of `tokens` with padding, or 0 without (get_capacity() of Megatron-LM).
+std::int64_t rows_of_each(const BlockShape& shape, std::int64_t tokens) {
+  const Experts& experts = shape.model.experts;
+  return static_cast<std::int64_t>(
+      std::ceil(double(tokens * experts.moe_router_topk) / double(experts.num_moe_experts) * shape.expert_capacity));
 }
 
 }  // namespace
@@ -28,10 +27,13 @@ ExpertLayers::ExpertLayers(Schedule& schedule, BlockWriter& writer, const BlockS
       experts_(model_.num_moe_experts),
       topk_(model_.moe_router_topk),
       hidden_(shape.model.hidden_size),
-      tokens_(gathers() ? writer.tokens() : writer.residual_rows()),
-      rows_(tokens_ * topk_),
-      local_(experts_ / shape.ep.size),
-      capacity_(exchanges() ? capacity_of(shape, tokens_, local_) : rows_) {
+      local_(shape.local_experts),
+      tokens_(writer.residual_rows() * (gathers() ? gathering().size : 1)),
+      each_(rows_of_each(shape, writer.residual_rows()) * (tokens_ / writer.residual_rows())),
+      rows_(pads()        ? experts_ * each_
+            : sorts_own() ? tokens_ * topk_ * local_ / experts_
+                          : tokens_ * topk_),
+      capacity_(room()) {
   add_experts();
   if (model_.has_shared()) add_shared();
 }
@@ -46,8 +48,18 @@ TensorId ExpertLayers::workspace(const std::string& name, std::int64_t rows, std
   return add_tensor(schedule_, name, dtype, BufferKind::workspace, rows, cols);
 }
 
+// Returns the rows of buffers for the rows of a rank's experts: what the key leaves room for, and at most as many as
+// may come, when all ranks' tokens go to these experts.
+std::int64_t ExpertLayers::room() const {
+  if (!varies()) return rows_;
+  const std::int64_t most = shape_.ep.size * tokens_ * std::min(topk_, local_);
+  if (shape_.rank_capacity == 0) return most;
+  return std::min(most, static_cast<std::int64_t>(std::ceil(double(rows_) * shape_.rank_capacity)));
+}
+
 // The rank's experts get rows_ of the capacity_ rows when all experts have equally many.
 void ExpertLayers::leave_room(TensorId tensor) {
+  if (!varies()) return;
   for (const TensorPlace& place : schedule_.tensors[tensor].places)
     schedule_.storages[place.storage].filled = rows_ * schedule_.tensors[tensor].cols;
 }
@@ -56,13 +68,13 @@ void ExpertLayers::add_experts() {
   const std::int64_t part = w_.residual_rows();
   const Dtype wide = w_.statistics_type();
   const BlockWriter::Role statistics{.is_statistics = true}, integers{.is_mask = true};
-  mlp_.width = shape_.model.expert_size() / (shape_.experts_whole ? 1 : shape_.tp.size);
+  mlp_.width = shape_.model.expert_size() / shape_.expert_tp;
   mlp_.fc1 = shape_.model.rows_of_fc1(mlp_.width);
   logits_ = kept("router.out", part, experts_, statistics);
   indices_ = kept("router.indices", part, topk_, integers);
   if (model_.has_balance_loss())
     counts_ = kept("router.counts", balance(Pass::forward).sequences, experts_, statistics);
-  offsets_ = kept("experts.offsets", 1, local_ + 1, integers);
+  if (!pads()) offsets_ = kept("experts.offsets", 1, local_ + 1, integers);
   positions_ = kept("experts.positions", tokens_, topk_, integers);
   sorted_ = kept("experts.in", capacity_, hidden_);
   weights_ = kept("experts.weights", capacity_, 1, statistics);
@@ -73,8 +85,13 @@ void ExpertLayers::add_experts() {
     all_indices_ = workspace("router.all_indices", tokens_, topk_, Dtype::i32);
     all_probabilities_ = workspace("router.all_probabilities", tokens_, topk_, wide);
   }
+  if (shape_.expert_tokens.exists()) all_tokens_ = d_all_tokens_ = w_.workspace("experts.tokens", tokens_, hidden_);
   fc2_out_ = w_.workspace("experts.fc2.out", capacity_, hidden_);
-  sum_ = w_.workspace("experts.sum", tokens_, hidden_);
+  sum_ = d_sum_ = w_.workspace("experts.sum", tokens_, hidden_);
+  if (shape_.expert_tokens.exists() && shape_.pairs_passes) {
+    d_all_tokens_ = w_.workspace("d_experts.tokens", tokens_, hidden_);
+    d_sum_ = w_.workspace("d_experts.sum", tokens_, hidden_);
+  }
   if (gathers()) part_ = w_.workspace("experts.part", part, hidden_);
   d_sorted_ = w_.workspace("d_experts.in", capacity_, hidden_);
   d_in_ = weights_come_late() ? w_.workspace("d_experts.fc1.in", capacity_, hidden_) : d_sorted_;
@@ -85,12 +102,14 @@ void ExpertLayers::add_experts() {
   if (gathers()) d_probabilities_ = workspace("d_router.probabilities", part, topk_, wide);
   d_logits_ = workspace("d_router", part, experts_, wide);
   d_router_ = wide == schedule_.compute_dtype ? d_logits_ : w_.workspace("d_router.rounded", part, experts_);
-  if (!exchanges()) return;
   for (const TensorId tensor :
        {sorted_, weights_, mlp_.fc1_out, mlp_.act, fc2_out_, d_sorted_, d_in_, mlp_.d_act, mlp_.d_fc1, d_weights_})
     leave_room(tensor);
-  all_offsets_ = kept("experts.all_offsets", shape_.ep.size, experts_ + 1, integers);
-  own_offsets_ = workspace("experts.own_offsets", 1, experts_ + 1, Dtype::i32);
+  if (!exchanges()) return;
+  if (!pads()) {
+    all_offsets_ = kept("experts.all_offsets", shape_.ep.size, experts_ + 1, integers);
+    own_offsets_ = workspace("experts.own_offsets", 1, experts_ + 1, Dtype::i32);
+  }
   for (const auto& [prefix, way] : {std::pair{"experts.", &way_}, {"d_experts.", &d_way_}}) {
     const std::string name = prefix;
     way->sent = w_.workspace(name + "sent", rows_, hidden_);
@@ -134,7 +153,8 @@ Route ExpertLayers::route(Pass pass) const {
           .groups = model_.moe_router_num_groups,
           .group_topk = model_.moe_router_group_topk,
           // The mean over the tokens of the global batch.
-          .z_scale = pass == Pass::dgrad ? model_.moe_z_loss_coeff * shape_.loss_scale : 0};
+          .z_scale = pass == Pass::dgrad ? model_.moe_z_loss_coeff * shape_.loss_scale : 0,
+          .biased = model_.moe_router_enable_expert_bias};
 }
 
 // Switch Transformer's loss coeff · E/(topk·n²) · Σ_e (Σ_t p[t,e]) · count[e] of the n tokens of a micro-batch, or of
@@ -160,9 +180,24 @@ BalanceLoss ExpertLayers::balance(Pass pass) const {
 View ExpertLayers::gathered(const std::string& name, const View& part, TensorId whole) {
   if (!gathers()) return part;
   const View all = w_.work(whole);
-  w_.communicate(name, Phase::forward, shape_.tp, CollectiveKind::all_gather, all.rows * all.cols,
+  w_.communicate(name, Phase::forward, gathering(), CollectiveKind::all_gather, all.rows * all.cols,
                  {read(part), write(all)});
   return all;
+}
+
+View ExpertLayers::gathered_tokens(const std::string& name, Phase phase, const View& part) {
+  if (!shape_.expert_tokens.exists()) return gathers() ? w_.gathered(name, phase, part) : part;
+  const View all = w_.work(phase == Phase::forward ? all_tokens_ : d_all_tokens_);
+  w_.communicate(name, phase, shape_.expert_tokens, CollectiveKind::all_gather, all.rows * all.cols,
+                 {read(part), write(all)});
+  return all;
+}
+
+View ExpertLayers::summed(const std::string& name, Phase phase, const View& all, const View& part) {
+  if (!shape_.expert_tokens.exists()) return gathers() || !cuts_tokens() ? w_.summed(name, phase, all, part) : all;
+  w_.communicate(name + ".reduce_scatter", phase, shape_.expert_tokens, CollectiveKind::reduce_scatter,
+                 all.rows * all.cols, {read(all), write(part)});
+  return part;
 }
 
 View ExpertLayers::forward(const View& x) {
@@ -174,8 +209,9 @@ View ExpertLayers::forward(const View& x) {
   const View logits = of_layer(logits_), indices = of_layer(indices_), probabilities = w_.work(probabilities_);
   w_.op("router.fprop", Phase::forward, Gemm{part, experts_, hidden_, false, true, false},
         {read(x), read(weight("router.weight")), write(logits)});
-  w_.op("router.route.fprop", Phase::forward, route(Pass::forward),
-        {read(logits), write(indices), write(probabilities)});
+  std::vector<Access> routed = {read(logits), write(indices), write(probabilities)};
+  if (model_.moe_router_enable_expert_bias) routed.insert(routed.begin() + 1, read(weight("router.bias")));
+  w_.op("router.route.fprop", Phase::forward, route(Pass::forward), std::move(routed));
   if (model_.has_balance_loss()) {
     const View counts = of_layer(counts_);
     w_.op("router.count.fprop", Phase::forward, balance(Pass::forward), {read(logits), write(counts)});
@@ -186,20 +222,10 @@ View ExpertLayers::forward(const View& x) {
 
   const View all_indices = gathered("router.indices.all_gather", indices, all_indices_),
              all_probabilities = gathered("router.probabilities.all_gather", probabilities, all_probabilities_);
-  const View offsets = of_layer(offsets_), positions = of_layer(positions_), sorted = of_layer(sorted_),
-             weights = of_layer(weights_), fc1 = of_layer(mlp_.fc1_out), act = of_layer(mlp_.act);
-  const View own_offsets = exchanges() ? w_.work(own_offsets_) : offsets;
-  w_.op("experts.sort.fprop", Phase::forward, SortTokens{tokens_, topk_, experts_},
-        {read(all_indices), write(own_offsets), write(positions)});
-  if (exchanges()) {
-    const View all = of_layer(all_offsets_);
-    w_.communicate("experts.offsets.all_gather", Phase::forward, shape_.ep_counts, CollectiveKind::all_gather,
-                   all.rows * all.cols, {read(own_offsets), write(all)});
-    w_.op("experts.count.fprop", Phase::forward,
-          CountRows{shape_.ep.size, experts_, local_, capacity_, shape_.ep.place * Expr(local_)},
-          {read(all), write(offsets)});
-  }
-  const View tokens = gathers() ? w_.gathered("experts.all_gather", Phase::forward, x) : x;
+  const View positions = of_layer(positions_), sorted = of_layer(sorted_), weights = of_layer(weights_),
+             fc1 = of_layer(mlp_.fc1_out), act = of_layer(mlp_.act);
+  sort_tokens(all_indices, positions);
+  const View tokens = gathered_tokens("experts.all_gather", Phase::forward, x);
   const View rows = exchanges() ? w_.work(way_.sent) : sorted,
              of_rows = exchanges() ? w_.work(way_.sent_weights) : weights;
   w_.op("experts.permute.fprop", Phase::forward, permute(Pass::forward, hidden_),
@@ -213,29 +239,70 @@ View ExpertLayers::forward(const View& x) {
              if (shared_is_beside()) shared_up(x);
            });
 
-  w_.op("experts.fc1.fprop", Phase::forward, product(Pass::forward, mlp_.fc1, hidden_),
-        {read(sorted), read(weight("experts.fc1.weight")), read(offsets), write(fc1)});
+  multiply("experts.fc1.fprop", Pass::forward, mlp_.fc1, hidden_, sorted, weight("experts.fc1.weight"), fc1);
   activate("experts.act.fprop", Pass::forward, {read(fc1), read(weights), write(act)});
   const View results = w_.work(fc2_out_);
-  w_.op("experts.fc2.fprop", Phase::forward, product(Pass::forward, hidden_, mlp_.width),
-        {read(act), read(weight("experts.fc2.weight")), read(offsets), write(results)});
+  multiply("experts.fc2.fprop", Pass::forward, hidden_, mlp_.width, act, weight("experts.fc2.weight"), results);
   const View back = exchanges() ? w_.work(way_.sent) : results;
   combine(Phase::forward, {{"experts", back, came(way_.received, results), results}});
   if (shared_is_beside()) shared_down(x);
   w_.op("experts.unpermute.fprop", Phase::forward, permute(Pass::backward, hidden_),
         {read(positions), read(back), write(w_.work(sum_))});
-  const View out = gathers() || !cuts_tokens()
-                       ? w_.summed("experts", Phase::forward, w_.work(sum_), w_.work(gathers() ? part_ : sum_))
-                       : w_.work(sum_);
+  const View out = summed("experts", Phase::forward, w_.work(sum_), w_.work(gathers() ? part_ : sum_));
   if (model_.has_shared())
     w_.op("shared.add.fprop", Phase::forward, Elementwise{ElementwiseFn::accumulate, part, hidden_},
           {read(model_.moe_shared_expert_gate ? w_.work(gated_) : w_.work(shared_out_)), accumulate(out)});
   return out;
 }
 
+// Sorts copies by expert, and says where rows of this rank's experts begin.
+void ExpertLayers::sort_tokens(const View& indices, const View& positions) {
+  SortTokens work{tokens_, topk_, experts_, each_};
+  if (pads()) {
+    w_.op("experts.sort.fprop", Phase::forward, work, {read(indices), write(positions)});
+    return;
+  }
+  const View offsets = of_layer(offsets_), own_offsets = exchanges() ? w_.work(own_offsets_) : offsets;
+  if (sorts_own()) {
+    work.local = local_;
+    work.capacity = capacity_;
+    work.first = shape_.first_expert;
+  }
+  w_.op("experts.sort.fprop", Phase::forward, work, {read(indices), write(own_offsets), write(positions)});
+  if (!exchanges()) return;
+  const View all = of_layer(all_offsets_);
+  w_.communicate("experts.offsets.all_gather", Phase::forward, shape_.ep_counts, CollectiveKind::all_gather,
+                 all.rows * all.cols, {read(own_offsets), write(all)});
+  w_.op("experts.count.fprop", Phase::forward,
+        CountRows{shape_.ep.size, experts_, local_, capacity_, shape_.first_expert}, {read(all), write(offsets)});
+}
+
+Permute ExpertLayers::permute(Pass pass, std::int64_t cols, bool apart) const {
+  Permute work{pass, tokens_, topk_, cols, apart, transport() != TokenTransport::nccl};
+  if (pads() || sorts_own()) {
+    work.rows = rows_;
+    work.capacity = sorts_own() ? capacity_ : 0;
+    work.padded = pads();
+  }
+  return work;
+}
+
+std::vector<Access> ExpertLayers::of_product(const View& a, const View& b) const {
+  std::vector<Access> reads = {read(a), read(b)};
+  if (!pads()) reads.push_back(read(of_layer(offsets_)));
+  return reads;
+}
+
+void ExpertLayers::multiply(const std::string& name, Pass pass, std::int64_t n, std::int64_t k, const View& a,
+                            const View& b, const View& c) {
+  std::vector<Access> accesses = of_product(a, b);
+  accesses.push_back(write(c));
+  w_.op(name, pass == Pass::forward ? Phase::forward : Phase::dgrad, product(pass, n, k), std::move(accesses));
+}
+
 void ExpertLayers::activate(const std::string& name, Pass pass, std::vector<Access> accesses) {
   WeightedActivation work{pass, rows_, mlp_.width, shape_.model.swiglu};
-  if (exchanges()) {
+  if (varies()) {
     work.groups = local_;
     work.capacity = capacity_;
     accesses.insert(accesses.begin(), read(of_layer(offsets_)));
@@ -251,16 +318,24 @@ SortByExpert ExpertLayers::sort(Pass pass, std::int64_t cols) const {
           rows_,
           capacity_,
           cols,
-          shape_.ep.place * Expr(local_),
-          transport() != TokenTransport::nccl};
+          shape_.first_expert,
+          transport() != TokenTransport::nccl,
+          each_};
+}
+
+// `from` and `to`, with the offsets of all ranks' rows where data says how much goes where.
+std::vector<Access> ExpertLayers::with_offsets(const View& from, const View& to, bool first) const {
+  std::vector<Access> accesses = {read(from), write(to)};
+  if (!pads()) accesses.insert(accesses.begin() + (first ? 0 : 1), read(of_layer(all_offsets_)));
+  return accesses;
 }
 
 void ExpertLayers::exchange(const std::string& name, Phase phase, CollectiveKind kind, const View& from,
                             const View& to) {
-  Operation operation = collective_operation(name, shape_.ep, kind, rows_ * from.cols, phase,
-                                             {read(from), read(of_layer(all_offsets_)), write(to)});
+  Operation operation =
+      collective_operation(name, shape_.ep, kind, rows_ * from.cols, phase, with_offsets(from, to, false));
   auto& collective = std::get<Collective>(operation.work);
-  collective.experts = experts_;
+  if (!pads()) collective.experts = experts_;
   collective.cols = from.cols;
   collective.capacity = capacity_ * from.cols;
   collective.copies = topk_;
@@ -277,7 +352,7 @@ void ExpertLayers::dispatch(Phase phase, const std::vector<Exchanged>& all, cons
   if (local_ == 1) return;
   for (const Exchanged& one : all)
     w_.op(one.name + ".sort_by_expert" + pass, phase, sort(Pass::forward, one.rows.cols),
-          {read(of_layer(all_offsets_)), read(one.came), write(one.sorted)});
+          with_offsets(one.came, one.sorted, true));
 }
 
 void ExpertLayers::combine(Phase phase, const std::vector<Exchanged>& all) {
@@ -286,7 +361,7 @@ void ExpertLayers::combine(Phase phase, const std::vector<Exchanged>& all) {
   if (local_ > 1)
     for (const Exchanged& one : all)
       w_.op(one.name + ".sort_by_rank" + pass, phase, sort(Pass::backward, one.rows.cols),
-            {read(of_layer(all_offsets_)), read(one.sorted), write(one.came)});
+            with_offsets(one.sorted, one.came, true));
   for (const Exchanged& one : all)
     exchange(one.name + ".combine" + pass, phase, CollectiveKind::combine, one.came, one.rows);
 }
@@ -376,7 +451,7 @@ void ExpertLayers::router_backward(const View& x, const View& dx) {
         {read(of_layer(positions_)), read(d_weights), write(d_probabilities)});
   if (gathers()) {
     const View part = w_.work(d_probabilities_);
-    w_.communicate("router.probabilities.reduce_scatter", Phase::dgrad, shape_.tp, CollectiveKind::reduce_scatter,
+    w_.communicate("router.probabilities.reduce_scatter", Phase::dgrad, gathering(), CollectiveKind::reduce_scatter,
                    d_probabilities.rows * d_probabilities.cols, {read(d_probabilities), write(part)});
     d_probabilities = part;
   }
@@ -386,6 +461,10 @@ void ExpertLayers::router_backward(const View& x, const View& dx) {
   if (model_.has_balance_loss())
     w_.op("router.count.dgrad", Phase::dgrad, balance(Pass::dgrad),
           {read(logits), read(of_layer(counts_)), accumulate(d_logits)});
+  // Loads are counted in the backward pass, which recomputation does not repeat.
+  if (model_.moe_router_enable_expert_bias)
+    add_to_gradient("router.count_loads", CountLoads{x.rows, topk_, experts_}, {read(of_layer(indices_))},
+                    "router.bias");
   if (d_router_ != d_logits_)
     w_.op("router.round_dgrad", Phase::dgrad, Cast{d_logits.rows * d_logits.cols}, {read(d_logits), write(rounded)});
   w_.op("router.dgrad", Phase::dgrad, Gemm{x.rows, hidden_, experts_, false, false, false},
@@ -395,32 +474,29 @@ void ExpertLayers::router_backward(const View& x, const View& dx) {
 }
 
 View ExpertLayers::backward(const View& dy, const View& x, const View& all, const View& part) {
-  const View offsets = of_layer(offsets_), positions = of_layer(positions_), sorted = of_layer(sorted_),
-             d_sorted = w_.work(d_sorted_), d_in = w_.work(d_in_), d_act = w_.work(mlp_.d_act),
-             d_fc1 = w_.work(mlp_.d_fc1);
+  const View positions = of_layer(positions_), sorted = of_layer(sorted_), d_sorted = w_.work(d_sorted_),
+             d_in = w_.work(d_in_), d_act = w_.work(mlp_.d_act), d_fc1 = w_.work(mlp_.d_fc1);
   const auto fc2_weight_gradient = [&] {
     w_.weight_gradient("experts.fc2.wgrad", product(Pass::wgrad, hidden_, mlp_.width),
-                       {read(d_sorted), read(of_layer(mlp_.act)), read(offsets)}, "experts.fc2.weight");
+                       of_product(d_sorted, of_layer(mlp_.act)), "experts.fc2.weight");
   };
   const auto fc1_weight_gradient = [&] {
-    w_.weight_gradient("experts.fc1.wgrad", product(Pass::wgrad, mlp_.fc1, hidden_),
-                       {read(d_fc1), read(sorted), read(offsets)}, "experts.fc1.weight");
+    w_.weight_gradient("experts.fc1.wgrad", product(Pass::wgrad, mlp_.fc1, hidden_), of_product(d_fc1, sorted),
+                       "experts.fc1.weight");
   };
-  const View d_tokens = gathers() ? w_.gathered("experts.all_gather_dgrad", Phase::dgrad, dy) : dy;
+  const View d_tokens = gathered_tokens("experts.all_gather_dgrad", Phase::dgrad, dy);
   const View d_rows = exchanges() ? w_.work(d_way_.sent) : d_sorted, d_back = exchanges() ? d_rows : d_in;
   w_.op("experts.unpermute.dgrad", Phase::dgrad, permute(Pass::forward, hidden_),
         {read(positions), read(d_tokens), write(d_rows)});
   dispatch(Phase::dgrad, {{"experts", d_rows, came(d_way_.received, d_sorted), d_sorted}}, [&] {
     if (shared_is_beside()) shared_down_backward(dy, x);
   });
-  w_.op("experts.fc2.dgrad", Phase::dgrad, product(Pass::dgrad, hidden_, mlp_.width),
-        {read(d_sorted), read(weight("experts.fc2.weight")), read(offsets), write(d_act)});
+  multiply("experts.fc2.dgrad", Pass::dgrad, hidden_, mlp_.width, d_sorted, weight("experts.fc2.weight"), d_act);
   if (!weights_come_late()) fc2_weight_gradient();
   activate(
       "experts.act.dgrad", Pass::dgrad,
       {read(d_act), read(of_layer(mlp_.fc1_out)), read(of_layer(weights_)), write(d_fc1), write(w_.work(d_weights_))});
-  w_.op("experts.fc1.dgrad", Phase::dgrad, product(Pass::dgrad, mlp_.fc1, hidden_),
-        {read(d_fc1), read(weight("experts.fc1.weight")), read(offsets), write(d_in)});
+  multiply("experts.fc1.dgrad", Pass::dgrad, mlp_.fc1, hidden_, d_fc1, weight("experts.fc1.weight"), d_in);
   if (!weights_come_late()) fc1_weight_gradient();
   const View d_weights = w_.work(d_weights_);
   combine(Phase::dgrad, {{"experts", d_back, came(d_way_.received, d_in), d_in},
@@ -434,11 +510,11 @@ View ExpertLayers::backward(const View& dy, const View& x, const View& all, cons
     if (!shared_is_beside()) shared_down_backward(dy, x);
     shared_up_backward(x);
   }
-  const bool is_whole = gathers() || !cuts_tokens();
-  const View sum = is_whole ? all : part;
+  const View own = cuts_tokens() ? part : all;
+  const View sum = shape_.expert_tokens.exists() ? w_.work(d_sum_) : gathers() ? all : own;
   w_.op("experts.permute.dgrad", Phase::dgrad, permute(Pass::backward, hidden_),
         {read(positions), read(d_back), write(sum)});
-  const View dx = is_whole ? w_.summed("experts.dgrad", Phase::dgrad, all, part) : part;
+  const View dx = summed("experts.dgrad", Phase::dgrad, sum, own);
   router_backward(x, dx);
   if (model_.has_shared())
     w_.op("shared.add.dgrad", Phase::dgrad, Elementwise{ElementwiseFn::accumulate, x.rows, hidden_},

@@ -12,11 +12,14 @@ namespace stretto {
 // and the sum of a token's copies.
 //
 // Where tp cuts every expert like dense MLPs, tokens, indices and probabilities are gathered over tp first, and sums
-// reduce-scattered over tp (the all-gather dispatcher). T·topk rows whatever the router says.
+// reduce-scattered over tp (the all-gather dispatcher). T·topk rows whatever the router says. Where other ranks cut
+// experts, these do so (`expert_tokens`); and ranks that share experts may do so too: each sorts the copies that go to
+// its experts.
 //
 // Where experts are whole, each rank sorts the copies of its R tokens. Where ranks share them (`ep`), ranks exchange
 // the offsets of their rows, the rows and their probabilities, and sort by expert those that come (the all-to-all
-// dispatcher). How many come depends on the router: buffers have room for `capacity_` rows.
+// dispatcher). How many come depends on the router: buffers have room for `capacity_` rows. With padding every expert
+// has as many rows of each rank, no size depends on the router, and ranks exchange no offsets.
 //
 // References are borrowed and must outlive this.
 class ExpertLayers {
@@ -53,11 +56,14 @@ class ExpertLayers {
   void router_backward(const View& x, const View& dx);
   void shared_activation(Pass pass);
   GroupedGemm product(Pass pass, std::int64_t n, std::int64_t k) const {
-    return {pass, local_, rows_, n, k, exchanges() ? capacity_ : 0};
+    return {pass, local_, rows_, n, k, varies() ? capacity_ : 0, pads()};
   }
-  Permute permute(Pass pass, std::int64_t cols, bool apart = false) const {
-    return {pass, tokens_, topk_, cols, apart, transport() != TokenTransport::nccl};
-  }
+  // The operands of a product that it reads.
+  std::vector<Access> of_product(const View& a, const View& b) const;
+  void multiply(const std::string& name, Pass pass, std::int64_t n, std::int64_t k, const View& a, const View& b,
+                const View& c);
+  Permute permute(Pass pass, std::int64_t cols, bool apart = false) const;
+  void sort_tokens(const View& indices, const View& positions);
   TokenTransport transport() const {
     return exchanges() ? schedule_.communicators[shape_.ep.communicator].transport : TokenTransport::nccl;
   }
@@ -77,18 +83,28 @@ class ExpertLayers {
   View came(TensorId received, const View& sorted) const {
     return exchanges() && local_ > 1 ? w_.work(received) : sorted;
   }
+  std::vector<Access> with_offsets(const View& from, const View& to, bool first) const;
   bool exchanges() const { return shape_.ep.exists(); }
   // Weight gradients of experts come when gradients of the experts' input are on the way.
   bool weights_come_late() const { return shape_.weights_apart || shape_.experts_weights_last; }
-  // All-gathers [R,cols] of tensor-parallel ranks that cut every expert; otherwise `part` itself.
+  bool pads() const { return shape_.expert_capacity > 0; }
+  // This rank gathers the tokens of all ranks that share experts, and sorts the copies that go to its own.
+  bool sorts_own() const { return local_ < experts_ && !exchanges(); }
+  bool varies() const { return local_ < experts_ && !pads(); }
+  std::int64_t room() const;
+  // All-gathers [R,cols] of the ranks that sort their tokens together; otherwise `part` itself.
   View gathered(const std::string& name, const View& part, TensorId whole);
+  View gathered_tokens(const std::string& name, Phase phase, const View& part);
+  // The way back: sums `all` over these ranks into `part`.
+  View summed(const std::string& name, Phase phase, const View& all, const View& part);
   TensorId kept(const std::string& name, std::int64_t rows, std::int64_t cols, BlockWriter::Role role = {}) const;
   TensorId workspace(const std::string& name, std::int64_t rows, std::int64_t cols, Dtype dtype) const;
   View of_layer(TensorId tensor) const { return w_.act(tensor, Coord::layer); }
   View weight(const char* name) const { return w_.parameter(name, Coord::layer); }
   void add_to_gradient(const std::string& name, const Work& work, std::vector<Access> read_by_it, const char* weight);
   bool cuts_tokens() const { return shape_.sequence_parallel; }
-  bool gathers() const { return cuts_tokens() && !shape_.experts_whole; }
+  bool gathers() const { return shape_.expert_tokens.exists() || (cuts_tokens() && shape_.expert_tp > 1); }
+  const Group& gathering() const { return shape_.expert_tokens.exists() ? shape_.expert_tokens : shape_.tp; }
 
   Schedule& schedule_;
   BlockWriter& w_;
@@ -96,15 +112,17 @@ class ExpertLayers {
   const Experts& model_;
   const std::vector<bool> layers_;
   const std::int64_t experts_, topk_, hidden_;
-  // Tokens that this rank sorts, and their copies; its experts; room for the rows of these experts. Where ranks share
-  // experts, this rank's experts get rows_ rows when all have equally many.
-  const std::int64_t tokens_, rows_, local_, capacity_;
+  // This rank's experts; the tokens that it sorts; with padding the rows of these for each expert. rows_ are the copies
+  // of these tokens, with padding; or where the number of rows varies, the rows of this rank's experts when all have
+  // equally many, and capacity_ the room for them.
+  const std::int64_t local_, tokens_, each_, rows_, capacity_;
   Mlp mlp_, shared_;
   TensorId logits_ = 0, indices_ = 0, counts_ = 0, offsets_ = 0, positions_ = 0, sorted_ = 0, weights_ = 0;
   TensorId all_offsets_ = 0;  // of the ranks that share experts
   // Workspaces forward.
   TensorId probabilities_ = 0, all_indices_ = 0, all_probabilities_ = 0, fc2_out_ = 0, sum_ = 0, part_ = 0;
-  TensorId own_offsets_ = 0;
+  TensorId own_offsets_ = 0, all_tokens_ = 0;
+  TensorId d_all_tokens_ = 0, d_sum_ = 0;  // backward, which may be concurrent
   // Rows on the way, forward and backward, which may be concurrent.
   struct OnTheWay {
     TensorId sent = 0, received = 0, sent_weights = 0, received_weights = 0;

@@ -22,14 +22,8 @@ void add_mesh(Schedule& schedule, const Scenario& scenario) {
   }
   schedule.mesh = Mesh(axes);
   if (scenario.model.experts.any() && p.experts_apart()) {
-    // Megatron-LM numbers the ranks of experts by the same order. Stages are the same ranks: pp comes last in it.
     Mesh::Decomposition of_experts;
-    if (p.pipeline_model_parallel_size > 1) of_experts.push_back({Coord::pp, p.pipeline_model_parallel_size});
-    of_experts.push_back({Coord::edp, p.expert_dp()});
-    of_experts.push_back({Coord::ep, p.expert_model_parallel_size});
-    const std::size_t ep = p.order.find("ep"), dp = p.order.find("dp");
-    if (ep != std::string::npos && dp < ep) std::swap(of_experts[of_experts.size() - 2], of_experts.back());
-    if (p.expert_tp() > 1) of_experts.push_back({Coord::tp, p.expert_tp()});
+    for (const auto& [axis, size] : axes_of_experts(p)) of_experts.insert(of_experts.begin(), {axis, size});
     schedule.mesh.add_decomposition(std::move(of_experts));
   }
   const std::int64_t ranks = p.ranks();
@@ -141,9 +135,14 @@ Groups add_groups(Schedule& schedule, const Scenario& scenario) {
     // Units are gathered and reduced where one rank has all of them, too: from its shard and to it.
     if (p.expert_dp() > 1 || shards_units(scenario)) groups.edp = add_with_lane("edp", {Coord::edp});
     if (shards_units(scenario)) groups.edp_gather = add_with_lane("edp.gather", {Coord::edp});
-    if (p.expert_model_parallel_size > 1) {
+    std::vector<Coord> gathering;
+    if (p.gathers_tokens_for_experts()) gathering.push_back(Coord::ep);
+    if (p.expert_tp() > 1 && (!gathering.empty() || expert_tp_axis(p) == Coord::etp))
+      gathering.push_back(expert_tp_axis(p));
+    if (!gathering.empty()) groups.expert_tokens = add_with_lane(name_of(gathering.front()), gathering);
+    if (p.expert_model_parallel_size > 1 && !p.gathers_tokens_for_experts()) {
       groups.ep = add_with_lane("ep", {Coord::ep});
-      groups.ep_counts = add_with_lane("ep.counts", {Coord::ep});
+      if (p.moe_expert_capacity_factor == 0) groups.ep_counts = add_with_lane("ep.counts", {Coord::ep});
       schedule.communicators[groups.ep.communicator].transport =
           p.moe_token_dispatcher_type != TokenDispatcher::flex     ? TokenTransport::nccl
           : p.moe_flex_dispatcher_backend == FlexBackend::hybridep ? TokenTransport::hybridep

@@ -41,10 +41,11 @@ struct Groups {
   Group tp;
   ContextShape cp;
   // Where experts do not lie on the ranks as dense layers do: the ranks that share them, these for the counts of their
-  // rows, which do not queue behind rows; the ranks with equal experts, and these for gathers.
-  Group ep, ep_counts, edp, edp_gather;
-  LaneId shared_expert =
-      0;                 // the lane on which it computes; the lane of all computation unless it runs beside exchanges
+  // rows, which do not queue behind rows; those that gather tokens because they cut or share experts; the ranks with
+  // equal experts, and these for gathers.
+  Group ep, ep_counts, expert_tokens, edp, edp_gather;
+  // the lane on which a shared expert computes; the lane of all computation unless it runs beside exchanges
+  LaneId shared_expert = 0;
   Group sharing_tokens;  // ranks of tp and cp, for the counts of a router's balance loss, if the model has one
 };
 

@@ -7,6 +7,7 @@
 
 #include "model/lower/blocks.hpp"
 #include "model/lower/builder.hpp"
+#include "model/lower/expert_bias.hpp"
 #include "model/lower/lower.hpp"
 #include "model/lower/optimizer.hpp"
 #include "model/lower/parameters.hpp"
@@ -111,11 +112,15 @@ BlockShape shape_of(const Scenario& scenario, const Groups& groups, const std::v
                                     !scenario.overlap.tp_comm_overlap;
   shape.tp = groups.tp;
   shape.sharing_tokens = groups.sharing_tokens;
-  shape.experts_whole = parallel.expert_tp() == 1;
   shape.shared_expert = groups.shared_expert;
+  shape.expert_tp = parallel.expert_tp();
   shape.ep = groups.ep;
   shape.ep_counts = groups.ep_counts;
-  shape.expert_capacity = parallel.moe_expert_rank_capacity_factor;
+  shape.expert_tokens = groups.expert_tokens;
+  shape.local_experts = scenario.model.experts.num_moe_experts / parallel.expert_model_parallel_size;
+  if (parallel.expert_model_parallel_size > 1) shape.first_expert = Expr(Coord::ep) * Expr(shape.local_experts);
+  shape.rank_capacity = parallel.moe_expert_rank_capacity_factor;
+  shape.expert_capacity = parallel.moe_expert_capacity_factor;
   shape.residual_fusion = scenario.training.residual_fusion && scenario.model.hidden_dropout == 0 && !shape.tp.exists();
   shape.norm_gradient_fusion = scenario.training.norm_gradient_fusion;
   shape.sequence_parallel = parallel.sequence_parallel && shape.tp.exists();
@@ -177,7 +182,8 @@ Lowered lower_plain(const Scenario& scenario, ClassesOf classes_of) {
     sharded = add_sharded_parameters(schedule, scenario, lowered.classes);
   else
     in_buckets = add_parameters(schedule, scenario, lowered);
-  const ModelParameters& parameters = is_sharded ? sharded.model : in_buckets;
+  ModelParameters& parameters = is_sharded ? sharded.model : in_buckets;
+  const ExpertBias expert_bias = add_expert_bias(schedule, scenario, parameters.tensors);
 
   // metrics = {loss, squared gradient norm}: summed over ranks in one all-reduce.
   const TensorId metrics = add_tensor(schedule, "metrics", Dtype::f64, BufferKind::scalar, 1, 2);
@@ -275,12 +281,14 @@ Lowered lower_plain(const Scenario& scenario, ClassesOf classes_of) {
                        kCompute,
                        Phase::setup,
                        {write(whole(schedule, gradients.all))}});
+    zero_loads(schedule, expert_bias, role, kCompute, zero);
     const BlockId zero_block = add_block(schedule, std::move(zero));
     schedule.programs.push_back({stages > 1 ? "stage " + std::to_string(stage) : "rank", {}});
     std::vector<Call>& calls = schedule.programs.back().order;
     calls.push_back(call_block(schedule, zero_block));
     calls.back().sequence = kSequence;
     append_pipeline(schedule, blocks, messages, shape, stage, orders[role], calls);
+    if (!shape.frozen_base) append_bias_update(schedule, expert_bias, role, kCompute);
     if (!is_sharded) append_optimizer(lowered, optimizer, parameters, scenario, role);
   }
   if (is_sharded) append_sharded(lowered, sharded, optimizer, blocks, scenario);

@@ -19,10 +19,15 @@ Parameter run_of(const Parameter& whole, const Parallel& parallel) {
   return run;
 }
 
+// Returns how many ranks cut the parameter.
+std::int64_t pieces_of(const Parameter& whole, const Parallel& parallel) {
+  return whole.experts > 0 ? parallel.expert_tp() : parallel.tensor_model_parallel_size;
+}
+
 }  // namespace
 
 Parameter part_of(const Parameter& whole, const Parallel& parallel) {
-  const std::int64_t tp = parallel.tensor_model_parallel_size;
+  const std::int64_t tp = pieces_of(whole, parallel);
   Parameter part = run_of(whole, parallel);
   if (part.shard == Shard::none || tp == 1) return part;
   // The bias of a column-parallel layer is one row, cut along its elements.
@@ -37,14 +42,15 @@ Parameter part_of(const Parameter& whole, const Parallel& parallel) {
 }
 
 std::vector<ArrayCut> cuts_of(const Parameter& whole, const Parallel& parallel) {
-  const std::int64_t tp = parallel.tensor_model_parallel_size;
+  const std::int64_t tp = pieces_of(whole, parallel);
+  const Expr place = whole.experts > 0 ? expert_tp_axis(parallel) : Coord::tp;
   const Parameter run = run_of(whole, parallel);
   const Expr first = run.elements() < whole.elements() ? Expr(Coord::ep) * Expr(run.elements()) : Expr(0);
   if (run.shard == Shard::none || tp == 1) return {{first, 1, run.elements(), run.elements()}};
   if (run.shard == Shard::columns) {
     assert(run.segments.empty());
     const std::int64_t cols = run.cols / tp;
-    return {{Expr(Coord::tp) * Expr(cols) + first, run.rows, cols, run.cols}};
+    return {{place * Expr(cols) + first, run.rows, cols, run.cols}};
   }
   // Each segment is cut. The bias of a column-parallel layer is one row, cut along its elements.
   std::vector<std::int64_t> segments = run.segments;
@@ -54,7 +60,7 @@ std::vector<ArrayCut> cuts_of(const Parameter& whole, const Parallel& parallel) 
   std::int64_t begin = 0;
   for (const std::int64_t segment : segments) {
     const std::int64_t part = segment / tp * row;
-    cuts.push_back({Expr(Coord::tp) * Expr(part) + Expr(begin) + first, 1, part, part});
+    cuts.push_back({place * Expr(part) + Expr(begin) + first, 1, part, part});
     begin += segment * row;
   }
   assert(begin == run.elements());

@@ -43,6 +43,9 @@ void add_gates(const Scenario& scenario, Gates& gates) {
              .asked = asked,
              .open = p.expert_model_parallel_size > 1 && scenario.model.experts.any(),
              .got = std::to_string(p.expert_model_parallel_size)});
+  require("moe_token_dispatcher_type alltoall or flex", megatron(config + "3016"),
+          p.moe_token_dispatcher_type != TokenDispatcher::allgather,
+          std::string("\"") + name_of(p.moe_token_dispatcher_type) + "\"");
   require("recompute_granularity none", megatron(config + "3027"), !t.recompute.repeats_layers(), "another",
           "a recomputed layer would send its rows again");
   require("virtual_pipeline_model_parallel_size above 1 with several stages", megatron(config + "3010"),
@@ -78,13 +81,12 @@ void add_gates_of_delay(const Scenario& scenario, Gates& gates) {
   const bool asked = scenario.overlap.delay_wgrad_compute;
   add_gate_of_pairs(knob, asked, scenario, "3074", gates);
   gates.trains(knob, asked, scenario);
-  gates.add(
-      {.knob = knob,
-       .needs = "enable_cuda_graph = false",
-       .kind = GateKind::acts,
-       .source = megatron("arguments.py:1914, of attention and the router before TransformerEngine 2.12"),
-       .wider = "gradients have places of their own, which a graph needs",
-       .asked = asked});
+  gates.add({.knob = knob,
+             .needs = "enable_cuda_graph = false",
+             .kind = GateKind::acts,
+             .source = megatron("arguments.py:1914, of attention and the router before TransformerEngine 2.12"),
+             .wider = "gradients have places of their own, which a graph needs",
+             .asked = asked});
 }
 
 void add_gates_of_early_release(const Scenario& scenario, Gates& gates) {
@@ -93,8 +95,8 @@ void add_gates_of_early_release(const Scenario& scenario, Gates& gates) {
 }
 
 bool can_pair(const Parallel& p) {
-  return p.expert_model_parallel_size > 1 && p.context_parallel_size == 1 && !p.shards_gradients() &&
-         p.pipeline_model_parallel_size == 1;
+  return p.expert_model_parallel_size > 1 && p.moe_token_dispatcher_type != TokenDispatcher::allgather &&
+         p.context_parallel_size == 1 && !p.shards_gradients() && p.pipeline_model_parallel_size == 1;
 }
 
 void turn_pairs_on(Overlap& overlap) { overlap.overlap_moe_expert_parallel_comm = true; }

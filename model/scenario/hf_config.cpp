@@ -292,6 +292,7 @@ class Reader {
                            "expected \"greedy\" or \"noaux_tc\", got \"group_limited_greedy\": "
                            "groups by their best expert alone are not modelled");
     if (is_sigmoid) experts.moe_router_score_function = RouterScore::sigmoid;
+    experts.moe_router_enable_expert_bias = is_sigmoid;
     const bool is_normalised = value_or<bool>(table_, "norm_topk_prob", is_v3);
     if (is_sigmoid && !is_normalised) expect("norm_topk_prob", is_normalised, true);
     experts.moe_router_pre_softmax = !is_sigmoid && !is_normalised;
@@ -416,7 +417,7 @@ bool has_experts_of_deepseek(const Transformer& model) {
     if (experts.in_layer(layer - 1) && !experts.in_layer(layer)) return false;
   const bool is_whole = experts.moe_shared_expert_intermediate_size % model.expert_size() == 0;
   if (experts.moe_router_score_function == RouterScore::sigmoid)
-    return is_whole &&
+    return is_whole && experts.moe_router_enable_expert_bias &&
            (experts.moe_router_num_groups == 0 || experts.moe_router_topk == 2 * experts.moe_router_group_topk);
   return is_whole && experts.moe_router_num_groups == 0 &&
          (experts.moe_router_pre_softmax || experts.moe_router_topk_scaling_factor == 1);

@@ -112,8 +112,8 @@ void check_experts(TomlTable& table, const Transformer& model) {
          "moe_shared_expert_intermediate_size as well");
   expect(!model.add_bias_linear, "num_moe_experts",
          "add_bias_linear = false as well: biases of experts and of the router are not modelled yet");
-  expect(!experts.moe_router_enable_expert_bias, "moe_router_enable_expert_bias",
-         "false: the bias that balances experts is not modelled yet");
+  expect(!experts.moe_router_enable_expert_bias || !is_softmax, "moe_router_enable_expert_bias",
+         "moe_router_score_function = \"sigmoid\" as well, got \"softmax\"");
 }
 
 }  // namespace
@@ -151,6 +151,10 @@ Transformer read_model(TomlTable table, const Parallel& parallel, const std::fil
   read_rope_scaling(table, keys, model);
   model.num_query_groups = model.kv_heads();
   keys.read_others();
+  // A preset with fewer or more layers or heads than the model that it is of.
+  if (std::vector<std::int64_t>& freq = model.experts.moe_layer_freq; freq.size() > 1 && !table.has("moe_layer_freq"))
+    freq.resize(static_cast<std::size_t>(model.num_layers), freq.back());
+  if (model.latent.any() && !table.has("num_query_groups")) model.num_query_groups = model.num_attention_heads;
   if (table.has("rotary_base") && model.position_embedding_type != PositionEmbedding::rope)
     throw table.failure("rotary_base", std::string("expected position_embedding_type = \"rope\" as well, got \"") +
                                            name_of(model.position_embedding_type) + "\"");

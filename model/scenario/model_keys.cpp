@@ -309,7 +309,7 @@ std::vector<ScenarioKey> model_keys() {
        .record = Record::identity_since},
       {.name = "moe_router_enable_expert_bias",
        .field = [](S s) -> Field { return &s.model.experts.moe_router_enable_expert_bias; },
-       .range = "not modelled yet",
+       .range = "with sigmoid scores",
        .meaning = "a bias on each expert's score decides with it who is chosen, and moves after every step against the "
                   "expert's load (DeepSeek-V3)",
        .megatron = {.name = "--moe-router-enable-expert-bias", .given = true, .absent = false},
@@ -320,7 +320,7 @@ std::vector<ScenarioKey> model_keys() {
        .bounds = kFactor,
        .range = "with `moe_router_enable_expert_bias`",
        .meaning = "by how much",
-       .megatron = {},
+       .megatron = {"--moe-router-bias-update-rate"},
        .acts = has_expert_bias,
        .record = Record::identity_since},
       {.name = "moe_router_load_balancing_type",

@@ -22,8 +22,7 @@ struct Names {
 constexpr Names kNotModelled[] = {
     {"expert parallelism is not modelled yet", "expert_parallel_*"},
     {"this transport of experts' rows is not modelled yet", "moe_flex_dispatcher_* moe_enable_deepep"},
-    {"a capacity of experts that drops tokens is not modelled yet",
-     "moe_expert_capacity_* moe_pad_expert_* moe_token_drop_*"},
+    {"a capacity of experts that drops tokens is not modelled yet", "moe_token_drop_*"},
     {"this of experts is not modelled yet",
      "num_experts num_experts_per_* num_local_experts num_shared_experts n_routed_experts n_shared_experts "
      "experts_per_token moe moe_* shared_expert_* router_aux_loss_coef router_jitter_noise first_k_dense_replace "

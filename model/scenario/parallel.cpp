@@ -160,6 +160,30 @@ Parallel read_parallel(TomlTable table) {
   return parallel;
 }
 
+// Rows of experts with padding (Megatron-LM d98e8a64, core/transformer/transformer_config.py:1755, 1862).
+void check_padding(const TomlTable& table, const Parallel& parallel) {
+  const double factor = parallel.moe_expert_capacity_factor;
+  const bool pads = parallel.moe_pad_expert_input_to_capacity;
+  if (pads && factor == 0)
+    throw table.failure("moe_pad_expert_input_to_capacity",
+                        "expected moe_expert_capacity_factor as well, as Megatron-LM does, got no capacity");
+  if (factor == 0) return;
+  if (!pads)
+    throw table.failure("moe_expert_capacity_factor",
+                        "expected moe_pad_expert_input_to_capacity = true as well: a capacity that drops tokens is not "
+                        "modelled, because the layout decides which tokens are dropped");
+  if (parallel.moe_expert_rank_capacity_factor > 0)
+    throw table.failure("moe_expert_rank_capacity_factor",
+                        "expected 0 with moe_expert_capacity_factor, which already says how many rows a rank gets");
+  const bool is_deepep = parallel.moe_token_dispatcher_type == TokenDispatcher::flex &&
+                         parallel.moe_flex_dispatcher_backend == FlexBackend::deepep;
+  if (is_deepep || parallel.moe_token_dispatcher_type == TokenDispatcher::allgather)
+    throw table.failure("moe_token_dispatcher_type",
+                        std::string("expected \"alltoall\", or \"flex\" with \"hybridep\", with "
+                                    "moe_pad_expert_input_to_capacity, got ") +
+                            (is_deepep ? "\"flex\" with \"deepep\"" : "\"allgather\""));
+}
+
 // How experts lie on the ranks of a stage (Megatron-LM, core/parallel_state.py).
 void check_ranks_of_experts(const TomlTable& table, const Transformer& model, const Parallel& parallel) {
   const std::int64_t ep = parallel.expert_model_parallel_size, etp = parallel.expert_tp(),
@@ -169,7 +193,8 @@ void check_ranks_of_experts(const TomlTable& table, const Transformer& model, co
     for (const auto& [key, is_asked] :
          {std::pair{"expert_model_parallel_size", ep > 1},
           {"expert_tensor_parallel_size", etp != tp},
-          {"moe_expert_rank_capacity_factor", parallel.moe_expert_rank_capacity_factor > 0}})
+          {"moe_expert_rank_capacity_factor", parallel.moe_expert_rank_capacity_factor > 0},
+          {"moe_expert_capacity_factor", parallel.moe_expert_capacity_factor > 0}})
       if (is_asked) throw table.failure(key, "expected num_moe_experts as well, got a model of dense MLPs");
     return;
   }
@@ -180,27 +205,43 @@ void check_ranks_of_experts(const TomlTable& table, const Transformer& model, co
     throw table.failure("expert_model_parallel_size", "expected a number that times expert_tensor_parallel_size " +
                                                           number(etp) + " divides the " + number(ranks) +
                                                           " ranks of a stage, got " + number(ep));
-  if (etp != 1 && etp != tp)
-    throw table.failure("expert_tensor_parallel_size", "expected 1 or tensor_model_parallel_size " + number(tp) +
-                                                           ", got " + number(etp) + ", which is not modelled yet");
-  if (parallel.moe_token_dispatcher_type == TokenDispatcher::allgather && ep > 1)
-    throw table.failure("moe_token_dispatcher_type",
-                        "expected \"alltoall\" with expert_model_parallel_size " + number(ep) +
-                            ", got \"allgather\", which is not modelled yet for experts that ranks share");
-  if (const double factor = parallel.moe_expert_rank_capacity_factor; factor != 0 && factor < 1)
-    throw table.failure("moe_expert_rank_capacity_factor",
-                        "expected 0, or 1 or more, got " + fmt::format("{:g}", factor) + ": no token is dropped");
+  if (model.expert_size() % etp != 0)
+    throw table.failure("expert_tensor_parallel_size", "expected a divisor of moe_ffn_hidden_size " +
+                                                           number(model.expert_size()) + ", got " + number(etp));
+  for (const auto& [key, factor] :
+       {std::pair{"moe_expert_rank_capacity_factor", parallel.moe_expert_rank_capacity_factor},
+        {"moe_expert_capacity_factor", parallel.moe_expert_capacity_factor}})
+    if (factor != 0 && factor < 1)
+      throw table.failure(key,
+                          "expected 0, or 1 or more, got " + fmt::format("{:g}", factor) + ": no token is dropped");
+  check_padding(table, parallel);
   if (!parallel.experts_apart()) return;
   if (parallel.num_distributed_optimizer_instances > 1)
     throw table.failure("num_distributed_optimizer_instances",
                         "expected 1 where experts have ranks of their own, got " +
                             number(parallel.num_distributed_optimizer_instances) + ", which is not modelled yet");
-  if (etp > 1 && axes_in_order(parallel).front() != Coord::tp)
-    throw table.failure("order", "expected tp first where experts that ranks share are cut, got \"" + parallel.order +
-                                     "\", which is not modelled yet");
-  if (parallel.pipeline_model_parallel_size > 1 && axes_in_order(parallel).back() != Coord::pp)
-    throw table.failure("order", "expected pp last where experts have ranks of their own, got \"" + parallel.order +
-                                     "\", which is not modelled yet");
+  if (parallel.pipeline_model_parallel_size == 1 || axes_in_order(parallel).back() == Coord::pp) return;
+  // Pipeline groups of experts are those of dense layers (core/parallel_state.py:898).
+  const auto of_dense = [&](Coord axis) {
+    return axis == Coord::tp            ? tp
+           : axis == Coord::cp          ? parallel.context_parallel_size / parallel.cp_neighbours()
+           : axis == Coord::cp_exchange ? parallel.cp_neighbours()
+           : axis == Coord::dp          ? parallel.data_parallel_size
+                                        : std::int64_t{1};
+  };
+  std::int64_t dense = 1, of_experts = 1;
+  for (const Coord axis : axes_in_order(parallel)) {
+    if (axis == Coord::pp) break;
+    dense *= of_dense(axis);
+  }
+  for (const auto& [axis, size] : axes_of_experts(parallel)) {
+    if (axis == Coord::pp) break;
+    of_experts *= size;
+  }
+  if (parallel.expert_dp() != parallel.data_parallel_size || dense != of_experts)
+    throw table.failure("order", "expected pp last, or as many ranks with equal experts as data_parallel_size " +
+                                     number(parallel.data_parallel_size) + ", as Megatron-LM does, got \"" +
+                                     parallel.order + "\" and " + number(parallel.expert_dp()));
 }
 
 // Dimensions that tensor parallelism cuts must be divisible, as in Megatron-LM; the vocabulary is padded.
@@ -214,7 +255,6 @@ void check_layout(const TomlTable& table, const Transformer& model, const Parall
   divide("num_attention_heads", model.num_attention_heads);
   divide("num_query_groups", model.kv_heads());
   divide("ffn_hidden_size", model.ffn_hidden_size);
-  if (model.experts.any() && parallel.expert_tp() > 1) divide("moe_ffn_hidden_size", model.expert_size());
   divide("moe_shared_expert_intermediate_size", model.experts.moe_shared_expert_intermediate_size);
   if (model.experts.any() && tp > 1 && !parallel.sequence_parallel)
     throw table.failure("sequence_parallel", "expected true with num_moe_experts and tensor_model_parallel_size " +

@@ -8,6 +8,7 @@ using S = Scenario&;
 using CS = const Scenario&;
 
 bool has_ranks_of_experts(CS s) { return s.model.experts.any(); }
+bool pads_experts(CS s) { return has_ranks_of_experts(s) && s.parallel.moe_expert_capacity_factor > 0; }
 
 }  // namespace
 
@@ -53,9 +54,10 @@ std::vector<ScenarioKey> parallel_keys() {
       {.name = "expert_model_parallel_size",
        .field = [](S s) -> Field { return &s.parallel.expert_model_parallel_size; },
        .bounds = up_to(kMaxRanks),
-       .range = "divides `num_moe_experts`, and with `expert_tensor_parallel_size` the ranks of a stage; above 1 needs "
-                "an `order` that "
-                "ends in pp, and one instance of the optimizer",
+       .range =
+           "divides `num_moe_experts`, and with `expert_tensor_parallel_size` the ranks of a stage; above 1 needs "
+           "an `order` that ends in pp, or as many ranks with equal experts as `data_parallel_size`, and one instance "
+           "of the optimizer",
        .meaning =
            "ranks that share the experts of every layer: each has as many, and gets the rows of their tokens from "
            "the others. They are neighbours, whatever cuts the dense layers (unless `order` has dp before ep); "
@@ -69,18 +71,19 @@ std::vector<ScenarioKey> parallel_keys() {
        .bounds = {.min = 0, .max = double(kMaxTensorParallel)},
        .get = [](CS s) -> KeyValue { return s.parallel.expert_tp(); },
        .by_default = "`tensor_model_parallel_size`",
-       .range = "1, or `tensor_model_parallel_size`",
-       .meaning = "ranks that cut every expert between them",
+       .range = "a divisor of `moe_ffn_hidden_size`",
+       .meaning =
+           "ranks that cut every expert between them; they gather each other's tokens, and are neighbours as those "
+           "of `tensor_model_parallel_size` are",
        .megatron = {"--expert-tensor-parallel-size"},
        .column = "etp",
        .acts = has_ranks_of_experts,
        .record = Record::none},
       {.name = "moe_token_dispatcher_type",
        .field = [](S s) -> Field { return WordField::of(s.parallel.moe_token_dispatcher_type); },
-       .range = "`\"allgather\"` needs `expert_model_parallel_size = 1`",
        .meaning =
-           "how tokens reach the ranks of their experts: ranks that cut every expert gather all tokens; or each "
-           "token's copies go to the ranks of its experts, by NCCL's messages, or with `\"flex\"` by the library "
+           "how tokens reach the ranks of their experts: ranks that share or cut experts gather all their tokens; or "
+           "each token's copies go to the ranks of its experts, by NCCL's messages, or with `\"flex\"` by the library "
            "that `moe_flex_dispatcher_backend` names (Megatron-LM's default is `\"allgather\"`)",
        .megatron = {.name = "--moe-token-dispatcher-type", .absent = "allgather"},
        .acts = [](CS s) { return has_ranks_of_experts(s) && s.parallel.expert_model_parallel_size > 1; },
@@ -107,6 +110,26 @@ std::vector<ScenarioKey> parallel_keys() {
            "get when all experts have equally many. More rows are an error: no token is dropped",
        .megatron = {"--moe-expert-rank-capacity-factor"},
        .acts = [](CS s) { return has_ranks_of_experts(s) && s.parallel.expert_model_parallel_size > 1; },
+       .record = Record::none},
+      {.name = "moe_expert_capacity_factor",
+       .field = [](S s) -> Field { return &s.parallel.moe_expert_capacity_factor; },
+       .bounds = {.min = 0, .max = 1e6},
+       .by_default = "0: as many rows as the router says",
+       .range = "0, or 1 or more; with `moe_pad_expert_input_to_capacity`",
+       .meaning = "rows that every expert has of the tokens of every rank, over the rows when all experts have equally "
+                  "many: `⌈tokens · moe_router_topk / num_moe_experts · factor⌉`. More tokens of one are an error: no "
+                  "token is dropped, because the layout would decide which",
+       .megatron = {"--moe-expert-capacity-factor"},
+       .acts = pads_experts,
+       .record = Record::none},
+      {.name = "moe_pad_expert_input_to_capacity",
+       .field = [](S s) -> Field { return &s.parallel.moe_pad_expert_input_to_capacity; },
+       .range = "with `moe_expert_capacity_factor`; not with `\"allgather\"` and DeepEP",
+       .meaning =
+           "rows that no token has are padding: sizes do not depend on the router, ranks exchange no counts, and "
+           "no host waits for them",
+       .megatron = {.name = "--moe-pad-expert-input-to-capacity", .given = true, .absent = false},
+       .acts = pads_experts,
        .record = Record::none},
       {.name = "cp_comm_type",
        .field = nullptr,

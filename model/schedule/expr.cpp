@@ -18,7 +18,7 @@ std::int64_t floor_mod(std::int64_t a, std::int64_t b) {
 
 const char* name_of(Coord coord) {
   return name_in({"micro_batch", "layer", "chunk", "slot", "buffer", "pp", "dp_instance", "dp", "cp", "cp_exchange",
-                  "edp", "ep", "tp"},
+                  "edp", "ep", "etp", "tp"},
                  coord);
 }
 

@@ -10,8 +10,8 @@ namespace stretto {
 // the other ones are fixed for a rank. `slot` and `buffer` are assigned with the order: see Call. With context
 // parallelism a rank is at `cp` of a ring, or of an all-gather, and at `cp_exchange` among the ranks that exchange
 // tokens for heads. With data parallelism a rank is at `dp` of the optimizer instance `dp_instance`.
-// Experts may lie on the ranks of a stage in another way: at `ep` of those that share the experts, and at `edp` of
-// those that have equal experts.
+// Experts may lie on the ranks of a stage in another way: at `ep` of those that share the experts, at `etp` of those
+// that cut each of them, and at `edp` of those that have equal experts.
 enum class Coord : std::uint8_t {
   micro_batch,
   layer,
@@ -25,6 +25,7 @@ enum class Coord : std::uint8_t {
   cp_exchange,
   edp,
   ep,
+  etp,
   tp
 };
 constexpr int kCoordCount = static_cast<int>(Coord::tp) + 1;  // tp is the last

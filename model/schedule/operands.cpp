@@ -260,8 +260,13 @@ struct ListOperands {
     const auto chosen = [&](const char* name, const char* modes, Type type) {
       return OperandSpec{name, modes, r.rows, r.topk, Shape::matrix, type};
     };
-    if (r.pass == Pass::forward)
-      return {{logits, chosen("indices", "W", Type::i32), chosen("probabilities", "W", Type::floating)}, ""};
+    if (r.pass == Pass::forward) {
+      OperandList list{{logits}, ""};
+      if (r.biased) list.operands.push_back(vector_of("bias", "R", r.experts));
+      list.operands.push_back(chosen("indices", "W", Type::i32));
+      list.operands.push_back(chosen("probabilities", "W", Type::floating));
+      return list;
+    }
     return {{logits,
              chosen("indices", "R", Type::i32),
              chosen("dprobabilities", "R", Type::floating),
@@ -282,21 +287,33 @@ struct ListOperands {
     return list;
   }
 
+  OperandList operator()(const CountLoads& c) const {
+    if (c.rows < 1 || c.topk < 1 || c.experts < 1) return bad("dimensions must be positive");
+    return {{{"indices", "R", c.rows, c.topk, Shape::matrix, Type::i32}, vector_of("loads", "A", c.experts)}, ""};
+  }
+
+  OperandList operator()(const MoveBias& m) const {
+    if (m.rows < 1 || m.experts < 1) return bad("dimensions must be positive");
+    return {{{"loads", "R", m.rows, m.experts}, {"bias", "A", m.rows, m.experts}}, ""};
+  }
+
   OperandList operator()(const SortTokens& s) const {
     if (s.rows < 1 || s.topk < 1 || s.experts < 1) return bad("dimensions must be positive");
-    return {{{"indices", "R", s.rows, s.topk, Shape::matrix, Type::i32},
-             vector_of("offsets", "W", s.experts + 1, Type::i32),
-             {"positions", "W", s.rows, s.topk, Shape::matrix, Type::i32}},
-            ""};
+    if (s.local > 0 && (s.capacity < 1 || s.each > 0)) return bad("rows of some experts need a capacity");
+    OperandList list{{{"indices", "R", s.rows, s.topk, Shape::matrix, Type::i32}}, ""};
+    if (s.each == 0) list.operands.push_back(vector_of("offsets", "W", s.experts_here() + 1, Type::i32));
+    list.operands.push_back({"positions", "W", s.rows, s.topk, Shape::matrix, Type::i32});
+    return list;
   }
 
   OperandList operator()(const Permute& p) const {
     if (p.tokens < 1 || p.copies < 1 || p.cols < 1) return bad("dimensions must be positive");
     if (p.pass != Pass::forward && p.pass != Pass::backward) return bad("it has a way there and a way back");
+    if (p.capacity != 0 && p.capacity < p.rows) return bad("capacity must be at least rows");
     const bool is_forward = p.pass == Pass::forward;
     const OperandSpec positions{"positions", "R", p.tokens, p.copies, Shape::matrix, Type::i32},
         x{"x", is_forward ? "R" : "WA", p.tokens, p.x_cols()},
-        rows{"rows", is_forward ? "W" : "R", p.tokens * p.copies, p.cols};
+        rows{"rows", is_forward ? "W" : "R", p.matrix_rows(), p.cols};
     if (is_forward) return {{positions, x, rows}, ""};
     return {{positions, rows, x}, ""};
   }
@@ -315,16 +332,20 @@ struct ListOperands {
     if (s.capacity < s.rows) return bad("capacity must be at least rows");
     if (s.pass != Pass::forward && s.pass != Pass::backward) return bad("it has a way there and a way back");
     const bool is_forward = s.pass == Pass::forward;
-    return {{vector_of("all", "R", s.ranks * (s.experts + 1), Type::i32),
-             {is_forward ? "received" : "sorted", "R", s.capacity, s.cols},
-             {is_forward ? "sorted" : "received", "W", s.capacity, s.cols}},
-            ""};
+    if (s.each > 0 && s.rows != s.experts * s.each) return bad("rows must be those of all experts");
+    OperandList list{{{is_forward ? "received" : "sorted", "R", s.capacity, s.cols},
+                      {is_forward ? "sorted" : "received", "W", s.capacity, s.cols}},
+                     ""};
+    if (s.each == 0)
+      list.operands.insert(list.operands.begin(), vector_of("all", "R", s.ranks * (s.experts + 1), Type::i32));
+    return list;
   }
 
   OperandList operator()(const GroupedGemm& g) const {
     if (g.groups < 1 || g.rows < 1 || g.n < 1 || g.k < 1) return bad("dimensions must be positive");
     if (g.pass == Pass::backward) return bad("its gradients are two products");
     if (g.capacity != 0 && g.capacity < g.rows) return bad("capacity must be at least rows");
+    if (g.equal && (g.capacity != 0 || g.rows % g.groups != 0)) return bad("groups must have equally many rows");
     const OperandSpec offsets = vector_of("offsets", "R", g.groups + 1, Type::i32);
     const auto rows = [&](const char* name, const char* modes, std::int64_t cols) {
       return OperandSpec{name, modes, g.matrix_rows(), cols};
@@ -332,11 +353,15 @@ struct ListOperands {
     const auto weights = [&](const char* name, const char* modes) {
       return OperandSpec{name, modes, g.groups * g.n, g.k};
     };
+    OperandList list;
     if (g.pass == Pass::forward)
-      return {{rows("x", "R", g.k), weights("weights", "R"), offsets, rows("y", "W", g.n)}, ""};
-    if (g.pass == Pass::dgrad)
-      return {{rows("dy", "R", g.n), weights("weights", "R"), offsets, rows("dx", "W", g.k)}, ""};
-    return {{rows("dy", "R", g.n), rows("x", "R", g.k), offsets, weights("dweights", "A")}, ""};
+      list.operands = {rows("x", "R", g.k), weights("weights", "R"), offsets, rows("y", "W", g.n)};
+    else if (g.pass == Pass::dgrad)
+      list.operands = {rows("dy", "R", g.n), weights("weights", "R"), offsets, rows("dx", "W", g.k)};
+    else
+      list.operands = {rows("dy", "R", g.n), rows("x", "R", g.k), offsets, weights("dweights", "A")};
+    if (g.equal) list.operands.erase(list.operands.begin() + 2);
+    return list;
   }
 
   OperandList operator()(const WeightedActivation& w) const {
@@ -455,8 +480,8 @@ struct ListOperands {
     if (c.reduction != Reduction::sum && !rule.reduces())
       return bad(std::string("the reduction is ") + name_of(c.reduction) + ", and nothing is reduced");
     if (rule.one_buffer) return {{vector_of("buffer", "A", c.elements)}, ""};
-    if (rule.by_rows) {
-      if (c.experts < 1 || c.cols < 1 || c.capacity < 1) return bad("dimensions must be positive");
+    if (c.by_rows()) {
+      if (c.cols < 1 || c.capacity < 1) return bad("dimensions must be positive");
       if (c.experts % group_size != 0) return bad("every member must have equally many experts");
       if (c.elements % c.cols != 0 || c.capacity % c.cols != 0) return bad("buffers must be whole rows");
       const bool is_dispatch = c.kind == CollectiveKind::dispatch;

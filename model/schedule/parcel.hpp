@@ -38,7 +38,7 @@ inline Parcel parcel_of(const CollectiveRule& rule, int phase, std::int64_t elem
 inline std::vector<CollectiveKind> kinds_of_equal_slices() {
   std::vector<CollectiveKind> kinds;
   for (const CollectiveKind kind : values_of<CollectiveKind>())
-    if (!rule_of(kind).by_rows) kinds.push_back(kind);
+    if (!rule_of(kind).of_rows) kinds.push_back(kind);
   return kinds;
 }
 

@@ -124,15 +124,15 @@ CollectiveRule rule_of(CollectiveKind kind) {
     case CollectiveKind::all_to_all:
       return {.name = "all_to_all", .phases = 1, .phase = {exchange}};
     case CollectiveKind::dispatch:
-      return {.name = "dispatch", .by_rows = true, .phases = 1, .phase = {exchange}};
+      return {.name = "dispatch", .of_rows = true, .phases = 1, .phase = {exchange}};
     case CollectiveKind::combine:
-      return {.name = "combine", .by_rows = true, .phases = 1, .phase = {exchange}};
+      return {.name = "combine", .of_rows = true, .phases = 1, .phase = {exchange}};
   }
   return {};
 }
 
 CollectiveKind like_equal_slices(CollectiveKind kind) {
-  return rule_of(kind).by_rows ? CollectiveKind::all_to_all : kind;
+  return rule_of(kind).of_rows ? CollectiveKind::all_to_all : kind;
 }
 
 const char* name_of(CollectiveKind kind) { return rule_of(kind).name; }
@@ -198,19 +198,27 @@ std::string describe(const Work& work) {
                  },
                  [](const Route& r) {
                    return std::string(name_of(r.pass)) + " rows " + std::to_string(r.rows) + " " +
-                          std::to_string(r.topk) + " of " + std::to_string(r.experts) + " experts " + name_of(r.score);
+                          std::to_string(r.topk) + " of " + std::to_string(r.experts) + " experts " + name_of(r.score) +
+                          (r.biased ? " +bias" : "");
                  },
                  [](const BalanceLoss& b) {
                    return std::string(name_of(b.pass)) + " rows " + std::to_string(b.rows) + " " +
                           std::to_string(b.topk) + " of " + std::to_string(b.experts) + " experts in " +
                           std::to_string(b.sequences) + " sequences";
                  },
+                 [](const CountLoads& c) {
+                   return dims(c.rows, c.topk) + " of " + std::to_string(c.experts) + " experts";
+                 },
+                 [](const MoveBias& m) { return dims(m.rows, m.experts); },
                  [](const SortTokens& s) {
-                   return dims(s.rows, s.topk) + " to " + std::to_string(s.experts) + " experts";
+                   return dims(s.rows, s.topk) + " to " +
+                          (s.local > 0 ? std::to_string(s.local) + " of " : std::string()) + std::to_string(s.experts) +
+                          " experts" + (s.each > 0 ? ", each " + std::to_string(s.each) : "");
                  },
                  [](const Permute& p) {
                    return std::string(name_of(p.pass)) + " " + dims(p.tokens, p.cols) + " by " +
-                          std::to_string(p.copies) + (p.apart ? " apart" : "");
+                          std::to_string(p.copies) + (p.apart ? " apart" : "") +
+                          (p.rows > 0 ? " in " + std::to_string(p.rows) + " rows" : "");
                  },
                  [](const CountRows& c) {
                    return std::to_string(c.local) + " of " + std::to_string(c.experts) + " experts from " +

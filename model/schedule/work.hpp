@@ -479,9 +479,10 @@ struct AdamW {
 //                 element type (bf16: in f32, rounded once), so results do not depend on timing. Or the maximum.
 // all_reduce:     whole buffer A.                  Sum in rank order, or the maximum.
 // all_to_all:     whole buffer R, whole buffer W.  Slice j of rank i becomes slice i of rank j.
-// dispatch:       rows R, offsets R, received W.   An all-to-all whose slices are as long as `offsets` says: rows of
+// dispatch:       rows R, (offsets R), received W. An all-to-all whose slices are as long as `offsets` says: rows of
 //                 experts, sorted by expert, go to the ranks that have the experts, and lie there by rank (see Rows).
-// combine:        received R, offsets R, rows W.   The way back.
+//                 Without `experts` slices are equal, and there is no operand `offsets`.
+// combine:        received R, (offsets R), rows W. The way back.
 enum class CollectiveKind : std::uint8_t { all_gather, reduce_scatter, all_reduce, all_to_all, dispatch, combine };
 const char* name_of(CollectiveKind kind);  // "all_gather", …
 // Returns the kind that moves as many bytes between the same members: all_to_all of dispatch and combine.
@@ -503,7 +504,7 @@ struct CollectiveRule {
   const char* name = "?";
   bool gives_shard = false, gets_shard = false;
   bool one_buffer = false;  // input and result are one operand, A
-  bool by_rows = false;     // data says how much goes where: dispatch and combine
+  bool of_rows = false;     // it moves rows of experts: dispatch and combine
   int phases = 0;
   std::array<CollectivePhase, 2> phase = {};
 
@@ -524,13 +525,14 @@ struct Collective {
   std::uint32_t communicator = 0;        // index into Schedule::communicators
   std::int64_t elements = 0;             // elements of the whole buffer; divisible by the group size unless all_reduce
   Reduction reduction = Reduction::sum;  // max only for kinds that reduce
-  // For dispatch and combine, whose `elements` are those of a member's rows of `cols` elements, sorted by expert.
-  // Member m has as many of the `experts` as every other, from m · experts / members on, and room for `capacity`
-  // elements of the rows of all members that go there, by member and then by expert. offsets[members, experts + 1] i32:
-  // the first of each member's rows of each expert, then all.
+  // For dispatch and combine, whose `elements` are those of a member's rows of `cols` elements, sorted by expert. With
+  // `experts` data says how much goes where: member m has as many of the `experts` as every other, from m · experts /
+  // members on, and room for `capacity` elements of the rows of all members that go there, by member and then by
+  // expert. offsets[members, experts + 1] i32: the first of each member's rows of each expert, then all.
   std::int64_t experts = 0, cols = 0, capacity = 0;
   std::int64_t copies = 0;  // rows that a token has, of which some may go to one member
 
+  bool by_rows() const { return rule_of(kind).of_rows && experts > 0; }
   static constexpr std::array kFields = {"kind",    "communicator", "elements", "reduction",
                                          "experts", "cols",         "capacity", "copies"};
   bool operator==(const Collective&) const = default;
@@ -550,17 +552,18 @@ struct PointToPoint {
   bool operator==(const PointToPoint&) const = default;
 };
 
-using Work =
-    std::variant<Gemm, Attention, AttentionProduct, Softmax, AttentionMerge, SplitHeads, PackKv, JoinQkv, Rope,
-                 LatentHeads, LayerNorm, RmsNorm, Elementwise, Dropout, Route, BalanceLoss, SortTokens, Permute,
-                 CountRows, SortByExpert, GroupedGemm, WeightedActivation, GateRows, Embedding, CrossEntropy,
-                 VocabStats, Fill, Cast, ScaledCast, LocalReduce, SumSquares, AdamW, Collective, PointToPoint>;
+using Work = std::variant<Gemm, Attention, AttentionProduct, Softmax, AttentionMerge, SplitHeads, PackKv, JoinQkv, Rope,
+                          LatentHeads, LayerNorm, RmsNorm, Elementwise, Dropout, Route, BalanceLoss, CountLoads,
+                          MoveBias, SortTokens, Permute, CountRows, SortByExpert, GroupedGemm, WeightedActivation,
+                          GateRows, Embedding, CrossEntropy, VocabStats, Fill, Cast, ScaledCast, LocalReduce,
+                          SumSquares, AdamW, Collective, PointToPoint>;
 
 // A work of the router or of experts.
 template <class W>
-concept OfExperts = std::is_same_v<W, Route> || std::is_same_v<W, BalanceLoss> || std::is_same_v<W, SortTokens> ||
-    std::is_same_v<W, Permute> || std::is_same_v<W, CountRows> || std::is_same_v<W, SortByExpert> ||
-    std::is_same_v<W, GroupedGemm> || std::is_same_v<W, WeightedActivation> || std::is_same_v<W, GateRows>;
+concept OfExperts = std::is_same_v<W, Route> || std::is_same_v<W, BalanceLoss> || std::is_same_v<W, CountLoads> ||
+    std::is_same_v<W, MoveBias> || std::is_same_v<W, SortTokens> || std::is_same_v<W, Permute> ||
+    std::is_same_v<W, CountRows> || std::is_same_v<W, SortByExpert> || std::is_same_v<W, GroupedGemm> ||
+    std::is_same_v<W, WeightedActivation> || std::is_same_v<W, GateRows>;
 inline bool is_of_experts(const Work& work) {
   return std::visit([]<class W>(const W&) { return OfExperts<W>; }, work);
 }

@@ -245,7 +245,7 @@ class Tracer {
     const CollectiveRule rule = rule_of(work.kind);
     std::vector<Runs> given;
     for (std::size_t m = 0; m < group.members.size(); ++m) given.push_back(read(group.members[m], instance(m), 0));
-    if (rule.by_rows) return exchange_rows(group, index, step, work, given);
+    if (work.by_rows()) return exchange_rows(group, index, step, work, given);
     const std::int64_t elements = rule.gets_shard ? work.elements / members : work.elements;
     std::vector<Runs> got(given.size(), {{elements, 0, Run::kUniform}});
     for (int phase = 0; phase < rule.phases; ++phase) {

@@ -165,7 +165,7 @@ class KernelClock {
   template <class W>
   static double elements_of(const W& work) {
     if constexpr (std::is_same_v<W, Permute>)
-      return double(work.tokens * work.copies) * double(work.cols);
+      return double(work.sorted_rows()) * double(work.cols);
     else if constexpr (requires { work.all_rows(); })  // a norm
       return double(work.all_rows()) * double(work.cols);
     else if constexpr (requires { work.cols; })
@@ -176,7 +176,9 @@ class KernelClock {
       return double(work.rows) * double(work.experts);
     else if constexpr (std::is_same_v<W, CountRows>)
       return double(work.ranks) * double(work.experts);
-    else if constexpr (std::is_same_v<W, SortTokens>)
+    else if constexpr (std::is_same_v<W, MoveBias>)
+      return double(work.rows) * double(work.experts);
+    else if constexpr (std::is_same_v<W, SortTokens> || std::is_same_v<W, CountLoads>)
       return double(work.rows) * double(work.topk);
     else if constexpr (std::is_same_v<W, AttentionMerge>)
       return double(work.batch * work.tokens * work.heads * work.head_dim);

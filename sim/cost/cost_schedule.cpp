@@ -57,7 +57,7 @@ CollectiveCost group_cost(const Accelerator& accelerator, const Framework& frame
   double card_bytes = 0;
   if (const auto* c = std::get_if<Collective>(&operation.work)) {
     const double element_bytes = double(bytes_of(dtype));
-    time = rule_of(c->kind).by_rows
+    time = rule_of(c->kind).of_rows
                ? token_exchange_time(accelerator, framework, *c, element_bytes,
                                      schedule.communicators[c->communicator].transport, span)
                : collective_time(accelerator, framework, c->kind, double(c->elements) * element_bytes, span);
@@ -103,15 +103,21 @@ HostCosts host_costs(const Schedule& schedule, const Framework& framework) {
   host.part = from_us(framework.part_us.value);
   host.waits_for_messages = framework.host_waits_for_messages;
   // Megatron-LM copies the counts of rows to the host in the forward pass, and waits for them before it starts the
-  // exchange (core/transformer/moe/token_dispatcher.py, cuda_sync_point "before_ep_alltoall"); the gradient's exchange
-  // has the same counts.
-  std::map<TensorId, OpId> counts;  // offsets of all ranks → the operation that counts by them
+  // exchange (core/transformer/moe/token_dispatcher.py, cuda_sync_point "before_ep_alltoall"), and with gathered tokens
+  // before it permutes them (dispatch_postprocess()); the gradient's rows have the same counts. Padded rows have none.
+  std::map<TensorId, OpId> counts;  // what says where rows go → the operation that counts
   for (OpId id = 0; id < schedule.operations.size(); ++id) {
     const Operation& operation = schedule.operations[id];
+    if (operation.phase != Phase::forward) continue;
     if (std::holds_alternative<CountRows>(operation.work)) counts[operation.accesses.front().view.tensor] = id;
-    const auto* rows = std::get_if<Collective>(&operation.work);
-    if (rows == nullptr || rows->kind != CollectiveKind::dispatch || operation.phase != Phase::forward) continue;
-    host.waits_before[id] = counts.at(operation.accesses[1].view.tensor);
+    if (const auto* sort = std::get_if<SortTokens>(&operation.work); sort != nullptr && sort->local > 0)
+      counts[operation.accesses.back().view.tensor] = id;
+    if (const auto* rows = std::get_if<Collective>(&operation.work);
+        rows != nullptr && rows->kind == CollectiveKind::dispatch && rows->by_rows())
+      host.waits_before[id] = counts.at(operation.accesses[1].view.tensor);
+    if (const auto* rows = std::get_if<Permute>(&operation.work);
+        rows != nullptr && rows->pass == Pass::forward && rows->capacity > 0 && !rows->apart)
+      host.waits_before[id] = counts.at(operation.accesses.front().view.tensor);
   }
   return host;
 }

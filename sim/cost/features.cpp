@@ -151,12 +151,17 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
           [&](const BalanceLoss& b) -> WorkCost {
             return {std::string("balance_loss") + suffix(b.pass), row_wise(b.rows, b.experts), DemandClass::vector};
           },
+          [&](const CountLoads& c) -> WorkCost {
+            return {"count_loads", {1, double(c.experts), double(c.rows * c.topk)}, DemandClass::vector};
+          },
+          [&](const MoveBias& m) -> WorkCost {
+            return {"move_bias", streaming(m.rows * m.experts), DemandClass::vector};
+          },
           [&](const SortTokens& s) -> WorkCost {
             return {"sort_tokens", {1, double(s.experts), double(s.rows * s.topk)}, DemandClass::vector};
           },
           [&](const Permute& p) -> WorkCost {
-            return {std::string("permute") + suffix(p.pass), row_wise(p.tokens * p.copies, p.cols),
-                    DemandClass::memory};
+            return {std::string("permute") + suffix(p.pass), row_wise(p.sorted_rows(), p.cols), DemandClass::memory};
           },
           [&](const CountRows& c) -> WorkCost {
             return {"count_rows", row_wise(c.ranks, c.local), DemandClass::memory};

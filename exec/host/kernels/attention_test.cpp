@@ -13,13 +13,15 @@ struct Forward {
 
 // Softmax attention computed directly, in the order of the definition.
 Forward naive(const Attention& work, const Matrix<double>& qkv) {
-  const std::int64_t hidden = work.heads * work.head_dim, kv = work.kv_heads * work.head_dim;
-  Forward result{Matrix<double>(work.batch * work.seq, hidden), Matrix<double>(work.batch * work.heads, work.seq)};
+  const std::int64_t hidden = work.heads * work.head_dim, kv = work.kv_heads * work.head_dim,
+                     width = work.width_of_values();
+  Forward result{Matrix<double>(work.batch * work.seq, work.out_cols()),
+                 Matrix<double>(work.batch * work.heads, work.seq)};
   for (std::int64_t batch = 0; batch < work.batch; ++batch) {
     for (std::int64_t head = 0; head < work.heads; ++head) {
       for (std::int64_t query = 0; query < work.seq; ++query) {
         const std::int64_t row = batch * work.seq, col = head * work.head_dim;
-        const std::int64_t kv_col = head / (work.heads / work.kv_heads) * work.head_dim;
+        const std::int64_t kv_head = head / (work.heads / work.kv_heads), kv_col = kv_head * work.head_dim;
         const std::int64_t seen = work.causal ? query + 1 : work.seq;
         std::vector<double> p(static_cast<std::size_t>(seen));
         double sum = 0;
@@ -28,15 +30,15 @@ Forward naive(const Attention& work, const Matrix<double>& qkv) {
           for (std::int64_t d = 0; d < work.head_dim; ++d) {
             dot += qkv.at(row + query, col + d) * qkv.at(row + key, hidden + kv_col + d);
           }
-          p[key] = std::exp(dot / std::sqrt(static_cast<double>(work.head_dim)));
+          p[key] = std::exp(work.score_scale * dot / std::sqrt(static_cast<double>(work.head_dim)));
           sum += p[key];
         }
         result.lse.at(batch * work.heads + head, query) = std::log(sum);
-        for (std::int64_t d = 0; d < work.head_dim; ++d) {
+        for (std::int64_t d = 0; d < width; ++d) {
           double value = 0;
           for (std::int64_t key = 0; key < seen; ++key)
-            value += p[key] / sum * qkv.at(row + key, hidden + kv + kv_col + d);
-          result.out.at(row + query, col + d) = value;
+            value += p[key] / sum * qkv.at(row + key, hidden + kv + kv_head * width + d);
+          result.out.at(row + query, head * width + d) = value;
         }
       }
     }
@@ -52,8 +54,7 @@ struct AttentionRun {
 // Runs forward and gradient with gaps between rows; outputs start as NaN.
 template <class T>
 AttentionRun<T> run_both(Attention work) {
-  const std::int64_t tokens = work.batch * work.seq, hidden = work.heads * work.head_dim;
-  const std::int64_t qkv = hidden + 2 * work.kv_heads * work.head_dim;
+  const std::int64_t tokens = work.batch * work.seq, hidden = work.out_cols(), qkv = work.qkv_cols();
   AttentionRun<T> r{random_matrix<T>(tokens, qkv, 1, 2), Matrix<T>(tokens, hidden, 3),
                     Matrix<T>(work.batch * work.heads, work.seq, 1), random_matrix<T>(tokens, hidden, 2, 1),
                     Matrix<T>(tokens, qkv, 4)};
@@ -64,12 +65,24 @@ AttentionRun<T> run_both(Attention work) {
   return r;
 }
 
+Attention with_values(Attention work, std::int64_t value_dim, double score_scale) {
+  work.value_dim = value_dim;
+  work.score_scale = score_scale;
+  return work;
+}
+
 const std::vector<Attention> kShapes{
-    {Pass::forward, 2, 3, 3, 5, 3, true},    {Pass::forward, 1, 2, 2, 5, 4, false},
-    {Pass::forward, 2, 6, 2, 5, 3, true},    {Pass::forward, 1, 3, 1, 67, 4, true},
-    {Pass::forward, 1, 1, 1, 67, 5, true},   {Pass::forward, 1, 1, 1, 67, 5, false},
-    {Pass::forward, 1, 2, 2, 64, 8, true},   {Pass::forward, 1, 1, 1, 1, 1, true},
+    {Pass::forward, 2, 3, 3, 5, 3, true},
+    {Pass::forward, 1, 2, 2, 5, 4, false},
+    {Pass::forward, 2, 6, 2, 5, 3, true},
+    {Pass::forward, 1, 3, 1, 67, 4, true},
+    {Pass::forward, 1, 1, 1, 67, 5, true},
+    {Pass::forward, 1, 1, 1, 67, 5, false},
+    {Pass::forward, 1, 2, 2, 64, 8, true},
+    {Pass::forward, 1, 1, 1, 1, 1, true},
     {Pass::forward, 1, 1, 1, 130, 33, true},
+    with_values({Pass::forward, 2, 3, 3, 5, 6, true}, 4, 1.5),
+    with_values({Pass::forward, 1, 4, 2, 67, 3, false}, 5, 1),
 };
 
 }  // namespace
@@ -86,7 +99,8 @@ TEST_CASE("attention agrees with its definition", "[kernels]") {
 }
 
 TEST_CASE("attention dgrad agrees with finite differences", "[kernels]") {
-  for (const Attention& work : {kShapes[0], kShapes[1], kShapes[2], Attention{Pass::forward, 1, 2, 1, 67, 3, true}}) {
+  for (const Attention& work :
+       {kShapes[0], kShapes[1], kShapes[2], kShapes[9], kShapes[10], Attention{Pass::forward, 1, 2, 1, 67, 3, true}}) {
     CAPTURE(work.seq, work.head_dim, work.causal);
     AttentionRun<double> r = run_both<double>(work);
     Matrix<double> out(r.out.rows, r.out.cols), lse(r.lse.rows, r.lse.cols);

@@ -22,12 +22,17 @@ std::int64_t checked(std::int32_t index, std::int64_t end, const char* what) {
   return index;
 }
 
+[[noreturn]] void throw_no_room(std::int64_t rows, std::int64_t capacity) {
+  throw runtime_failure("experts of this rank get " + std::to_string(rows) +
+                        " rows, and moe_expert_rank_capacity_factor leaves room for " + std::to_string(capacity));
+}
+
 // First row of each group, and behind the last its end.
 struct Groups {
-  const Operand& offsets;
-  std::int64_t rows;
+  const Operand* offsets;  // null: all groups have `each`
+  std::int64_t rows, each = 0;
   std::int64_t at(std::int64_t group) const {
-    return checked(row_of<std::int32_t>(offsets, 0)[group], rows + 1, "offset");
+    return offsets == nullptr ? group * each : checked(row_of<std::int32_t>(*offsets, 0)[group], rows + 1, "offset");
   }
   std::int64_t size(std::int64_t group) const {
     const std::int64_t begin = at(group), end = at(group + 1);
@@ -38,8 +43,8 @@ struct Groups {
 
 template <class T>
 void grouped_gemm(const GroupedGemm& work, std::span<const Operand> operands) {
-  const Operand &a = operands[0], &b = operands[1], &c = operands[3];
-  const Groups groups{operands[2], work.matrix_rows()};
+  const Operand &a = operands[0], &b = operands[1], &c = operands.back();
+  const Groups groups{work.equal ? nullptr : &operands[2], work.matrix_rows(), work.rows / work.groups};
   for (std::int64_t g = 0; g < work.groups; ++g) {
     const std::int64_t first = groups.at(g), rows = groups.size(g);
     if (rows == 0) continue;
@@ -56,11 +61,20 @@ void grouped_gemm(const GroupedGemm& work, std::span<const Operand> operands) {
   }
 }
 
+// Returns the row of a copy, or -1.
+std::int64_t row_of_copy(const Permute& work, const Operand& positions, std::int64_t token, std::int64_t copy) {
+  const std::int32_t at = row_of<std::int32_t>(positions, token)[copy];
+  return at == -1 && work.rows > 0 ? -1 : checked(at, work.matrix_rows(), "position");
+}
+
 template <class T>
 void copy_to_rows(const Permute& work, const Operand& positions, const Operand& x, const Operand& rows) {
+  if (work.padded)
+    for (std::int64_t row = 0; row < work.matrix_rows(); ++row) std::fill_n(row_of<T>(rows, row), work.cols, T(0));
   for (std::int64_t token = 0; token < work.tokens; ++token)
     for (std::int64_t j = 0; j < work.copies; ++j) {
-      const std::int64_t at = checked(row_of<std::int32_t>(positions, token)[j], work.tokens * work.copies, "position");
+      const std::int64_t at = row_of_copy(work, positions, token, j);
+      if (at < 0) continue;
       std::copy_n(row_of<T>(x, token) + (work.apart ? j * work.cols : 0), work.cols, row_of<T>(rows, at));
     }
 }
@@ -68,19 +82,23 @@ void copy_to_rows(const Permute& work, const Operand& positions, const Operand& 
 // Copies of a token are added up in the order of their experts.
 template <class T>
 void sum_to_tokens(const Permute& work, const Operand& positions, const Operand& rows, const Operand& x) {
-  const bool adds = x.mode == AccessMode::accumulate;
-  for (std::int64_t token = 0; token < work.tokens; ++token)
+  for (std::int64_t token = 0; token < work.tokens; ++token) {
+    bool adds = x.mode == AccessMode::accumulate;
+    if (!adds && work.rows > 0) std::fill_n(row_of<T>(x, token), work.x_cols(), T(0));
     for (std::int64_t j = 0; j < work.copies; ++j) {
-      const std::int64_t at = checked(row_of<std::int32_t>(positions, token)[j], work.tokens * work.copies, "position");
+      const std::int64_t at = row_of_copy(work, positions, token, j);
+      if (at < 0) continue;
       const T* from = row_of<T>(rows, at);
       T* to = row_of<T>(x, token) + (work.apart ? j * work.cols : 0);
-      if (!adds && (j == 0 || work.apart))
+      if (!adds)
         std::copy_n(from, work.cols, to);
       else
         for_simd<T>(work.cols, [&](std::int64_t i, std::int64_t count) {
           store<T>(to + i, count, load(to + i, count) + load(from + i, count));
         });
+      if (!work.apart) adds = true;
     }
+  }
 }
 
 // The activation without its factor is dense MLPs' own, row by row.
@@ -96,7 +114,7 @@ void weighted_activation(const WeightedActivation& work, std::span<const Operand
   const bool is_forward = work.pass == Pass::forward;
   std::int64_t rows = work.rows;
   if (work.capacity > 0) {
-    rows = Groups{operands.front(), work.capacity}.at(work.groups);
+    rows = Groups{&operands.front(), work.capacity}.at(work.groups);
     operands = operands.subspan(1);
   }
   const Operand &x = operands[is_forward ? 0 : 1], &p = operands[is_forward ? 1 : 2];
@@ -164,6 +182,14 @@ struct Chunk {
 template <class Work, class Visit>
 void for_each_chunk(const Work& work, const Operand& all, const Visit& visit) {
   const std::int64_t first = work.first.value();
+  if constexpr (requires { work.each; })
+    if (work.each > 0) {
+      for (std::int64_t expert = 0; expert < work.local; ++expert)
+        for (std::int64_t rank = 0; rank < work.ranks; ++rank)
+          visit(expert,
+                Chunk{work.each, (rank * work.local + expert) * work.each, (expert * work.ranks + rank) * work.each});
+      return;
+    }
   const auto begin = [&](std::int64_t rank, std::int64_t expert) -> std::int64_t {
     const std::int32_t* offsets = static_cast<const std::int32_t*>(all.data) + rank * (work.experts + 1);
     return checked(offsets[expert], std::int64_t{1} << 31, "offset");
@@ -192,10 +218,7 @@ void run_kernel(const CountRows& work, std::span<const Operand> operands) {
   assert(operands.size() == 2 && operands[0].rows * operands[0].cols == work.ranks * (work.experts + 1));
   std::int64_t rows = 0;
   for_each_chunk(work, operands[0], [&](std::int64_t, const Chunk& chunk) { rows += chunk.rows; });
-  if (rows > work.capacity)
-    throw runtime_failure("experts of this rank get " + std::to_string(rows) +
-                          " rows, and moe_expert_rank_capacity_factor leaves room for " +
-                          std::to_string(work.capacity));
+  if (rows > work.capacity) throw_no_room(rows, work.capacity);
   auto* offsets = static_cast<std::int32_t*>(operands[1].data);
   std::fill_n(offsets, work.local + 1, 0);
   for_each_chunk(work, operands[0], [&](std::int64_t expert, const Chunk& chunk) {
@@ -205,8 +228,9 @@ void run_kernel(const CountRows& work, std::span<const Operand> operands) {
 
 void run_kernel(const SortByExpert& work, std::span<const Operand> operands) {
   const bool is_forward = work.pass == Pass::forward;
-  const Operand &received = operands[is_forward ? 1 : 2], &sorted = operands[is_forward ? 2 : 1];
-  assert(operands.size() == 3 && have_one_dtype(operands.subspan(1)));
+  const std::size_t at = work.each > 0 ? 0 : 1;
+  const Operand &received = operands[is_forward ? at : at + 1], &sorted = operands[is_forward ? at + 1 : at];
+  assert(operands.size() == at + 2 && have_one_dtype(operands.subspan(at)));
   assert(has_shape(received, work.capacity, work.cols) && has_shape(sorted, work.capacity, work.cols));
   with_compute_type(received.dtype, [&](auto type) {
     using T = decltype(type);
@@ -222,11 +246,13 @@ void run_kernel(const SortByExpert& work, std::span<const Operand> operands) {
 }
 
 void run_kernel(const SortTokens& work, std::span<const Operand> operands) {
-  assert(operands.size() == 3 && has_shape(operands[0], work.rows, work.topk));
-  assert(has_shape(operands[1], 1, work.experts + 1) && has_shape(operands[2], work.rows, work.topk));
-  std::int32_t* offsets = row_of<std::int32_t>(operands[1], 0);
+  const std::int64_t here = work.experts_here(), first = work.local > 0 ? work.first.value() : 0;
+  assert(operands.size() == (work.each > 0 ? 2u : 3u) && has_shape(operands[0], work.rows, work.topk));
+  assert(work.each > 0 || has_shape(operands[1], 1, here + 1));
+  assert(has_shape(operands.back(), work.rows, work.topk));
+  // Which of the experts here it is; outside [0, here): none of them.
   const auto expert = [&](std::int64_t row, std::int64_t j) {
-    return checked(row_of<std::int32_t>(operands[0], row)[j], work.experts, "index");
+    return checked(row_of<std::int32_t>(operands[0], row)[j], work.experts, "index") - first;
   };
   const auto for_each = [&](auto visit) {
     for (std::int64_t row = 0; row < work.rows; ++row)
@@ -234,20 +260,34 @@ void run_kernel(const SortTokens& work, std::span<const Operand> operands) {
   };
   // Checked before anything is written.
   for_each(expert);
-  std::fill_n(offsets, work.experts + 1, 0);
-  for_each([&](std::int64_t row, std::int64_t j) { ++offsets[expert(row, j) + 1]; });
-  for (std::int64_t e = 0; e < work.experts; ++e) offsets[e + 1] += offsets[e];
-  std::int32_t* next = thread_scratch<std::int32_t>(work.experts);
-  std::copy_n(offsets, work.experts, next);
-  for_each(
-      [&](std::int64_t row, std::int64_t j) { row_of<std::int32_t>(operands[2], row)[j] = next[expert(row, j)]++; });
+  std::int32_t* begin = thread_scratch<std::int32_t>(here + 1);
+  std::fill_n(begin, here + 1, 0);
+  for_each([&](std::int64_t row, std::int64_t j) {
+    if (const std::int64_t e = expert(row, j); e >= 0 && e < here) ++begin[e + 1];
+  });
+  if (work.each > 0) {
+    for (std::int64_t e = 0; e < here; ++e)
+      if (begin[e + 1] > work.each)
+        throw runtime_failure("expert " + std::to_string(e) + " gets " + std::to_string(begin[e + 1]) +
+                              " rows, and moe_expert_capacity_factor leaves room for " + std::to_string(work.each) +
+                              ": no token is dropped");
+    for (std::int64_t e = 0; e <= here; ++e) begin[e] = static_cast<std::int32_t>(e * work.each);
+  } else {
+    for (std::int64_t e = 0; e < here; ++e) begin[e + 1] += begin[e];
+    if (work.local > 0 && begin[here] > work.capacity) throw_no_room(begin[here], work.capacity);
+    std::copy_n(begin, here + 1, row_of<std::int32_t>(operands[1], 0));
+  }
+  for_each([&](std::int64_t row, std::int64_t j) {
+    const std::int64_t e = expert(row, j);
+    row_of<std::int32_t>(operands.back(), row)[j] = e >= 0 && e < here ? begin[e]++ : -1;
+  });
 }
 
 void run_kernel(const Permute& work, std::span<const Operand> operands) {
   const bool is_forward = work.pass == Pass::forward;
   const Operand &x = operands[is_forward ? 1 : 2], &rows = operands[is_forward ? 2 : 1];
   assert(operands.size() == 3 && has_shape(operands[0], work.tokens, work.copies));
-  assert(has_shape(x, work.tokens, work.x_cols()) && has_shape(rows, work.tokens * work.copies, work.cols));
+  assert(has_shape(x, work.tokens, work.x_cols()) && has_shape(rows, work.matrix_rows(), work.cols));
   with_compute_type(x.dtype, [&](auto type) {
     using T = decltype(type);
     if (is_forward)
@@ -258,9 +298,10 @@ void run_kernel(const Permute& work, std::span<const Operand> operands) {
 }
 
 void run_kernel(const GroupedGemm& work, std::span<const Operand> operands) {
-  assert(operands.size() == 4 && has_shape(operands[2], 1, work.groups + 1));
-  assert(operands[0].dtype == operands[3].dtype && operands[1].dtype == operands[3].dtype);
-  with_compute_type(operands[3].dtype, [&](auto type) { grouped_gemm<decltype(type)>(work, operands); });
+  assert(work.equal ? operands.size() == 3 : operands.size() == 4 && has_shape(operands[2], 1, work.groups + 1));
+  const Dtype type_of_all = operands.back().dtype;
+  assert(operands[0].dtype == type_of_all && operands[1].dtype == type_of_all);
+  with_compute_type(type_of_all, [&](auto type) { grouped_gemm<decltype(type)>(work, operands); });
 }
 
 void run_kernel(const WeightedActivation& work, std::span<const Operand> operands) {

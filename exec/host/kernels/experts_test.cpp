@@ -104,6 +104,41 @@ TEST_CASE("the router chooses and weighs experts by its definition", "[kernels]"
   CHECK(run_forward({Pass::forward, 2, 5, 2}, equal).indices.data == std::vector<std::int32_t>{0, 1, 0, 1});
 }
 
+TEST_CASE("a bias decides who is chosen, and moves against loads", "[kernels]") {
+  for (Route work : routes()) {
+    if (work.score == RouterScore::softmax || work.experts == 1) continue;
+    INFO(describe(work));
+    work.biased = true;
+    Matrix<double> logits = random_matrix<double>(work.rows, work.experts, 3), bias(1, work.experts);
+    Matrix<double> probabilities(work.rows, work.topk), loads = constant_matrix<double>(1, work.experts, 0);
+    Integers indices(work.rows, work.topk);
+    for (std::int64_t e = 0; e < work.experts; ++e) bias.at(0, e) = e < work.experts / 2 ? 0 : 9;
+    run(work, {logits.operand(), bias.operand(), indices.write(), probabilities.write()});
+    run(CountLoads{work.rows, work.topk, work.experts}, {indices.operand(), loads.accumulate()});
+    double all = 0, chosen_half = 0;
+    for (std::int64_t e = 0; e < work.experts; ++e) all += loads.at(0, e);
+    for (std::int64_t e = work.experts / 2; e < work.experts; ++e) chosen_half += loads.at(0, e);
+    CHECK(all == double(work.rows * work.topk));
+    CHECK(chosen_half == all);
+    for (std::int64_t row = 0; row < work.rows; ++row) {
+      double sum = 0, of_scores = 0;
+      for (std::int64_t j = 0; j < work.topk; ++j) {
+        sum += probabilities.at(row, j);
+        of_scores += 1 / (1 + std::exp(-logits.at(row, indices.at(row, j))));
+      }
+      CHECK(sum == Approx(work.scaling * (work.topk > 1 ? 1 : of_scores)));
+    }
+  }
+  Matrix<double> loads(2, 4), bias = constant_matrix<double>(2, 4, 1);
+  loads.data = {1, 2, 3, 2, 0, 0, 0, 4};
+  run(MoveBias{2, 4, 0.25}, {loads.operand(), bias.accumulate()});
+  CHECK(bias.data == std::vector<double>{1.25, 1, 0.75, 1, 1.25, 1.25, 1.25, 0.75});
+  Integers wrong(1, 2);
+  wrong.data = {1, 4};
+  Matrix<double> row = constant_matrix<double>(1, 4, 0);
+  CHECK_THROWS_AS(run(CountLoads{1, 2, 4}, {wrong.operand(), row.accumulate()}), Error);
+}
+
 TEST_CASE("the router's gradient is the slope of the probabilities and of the z-loss", "[kernels]") {
   for (Route work : routes()) {
     INFO(describe(work) << ", z " << work.z_scale);
@@ -207,6 +242,47 @@ TEST_CASE("tokens are sorted by expert, those of one expert by row, and come bac
   CHECK_THROWS_AS(run(Permute{Pass::forward, 4, 2, 6}, {sorted.positions.operand(), x.operand(), rows.write()}), Error);
 }
 
+TEST_CASE("copies for some experts alone, and padded rows", "[kernels]") {
+  Integers indices(4, 2), positions(4, 2);
+  indices.data = {1, 3, 0, 3, 1, 3, 0, 1};
+  Matrix<double> x = random_matrix<double>(4, 3, 1, 2);
+  Integers offsets(1, 3);
+  SortTokens some{4, 2, 4};
+  some.local = 2, some.capacity = 6, some.first = 1;
+  run(some, {indices.operand(), offsets.write(), positions.write()});
+  CHECK(offsets.data == std::vector<std::int32_t>{0, 3, 3});
+  CHECK(positions.data == std::vector<std::int32_t>{0, -1, -1, -1, 1, -1, -1, 2});
+  Permute move{Pass::forward, 4, 2, 3};
+  move.rows = 4, move.capacity = 6;
+  Matrix<double> rows = constant_matrix<double>(6, 3, 7.0), sums(4, 3);
+  run(move, {positions.operand(), x.operand(), rows.write()});
+  CHECK(rows.at(1, 2) == x.at(2, 2));
+  CHECK(rows.at(3, 0) == 7);
+  move.pass = Pass::backward;
+  run(move, {positions.operand(), rows.operand(), sums.write()});
+  for (std::int64_t token = 0; token < 4; ++token) CHECK(sums.at(token, 1) == (token == 1 ? 0 : x.at(token, 1)));
+  some.capacity = 2;
+  CHECK_THROWS_AS(run(some, {indices.operand(), offsets.write(), positions.write()}), Error);
+
+  SortTokens padded{4, 2, 4, 3};
+  run(padded, {indices.operand(), positions.write()});
+  CHECK(positions.data == std::vector<std::int32_t>{3, 9, 0, 10, 4, 11, 1, 5});
+  Permute pad{Pass::forward, 4, 2, 3};
+  pad.rows = 12, pad.padded = true;
+  Matrix<double> all = constant_matrix<double>(12, 3, 7.0);
+  run(pad, {positions.operand(), x.operand(), all.write()});
+  CHECK(all.at(10, 1) == x.at(1, 1));
+  for (const std::int64_t empty : {2, 6, 7, 8}) CHECK(all.at(empty, 1) == 0);
+  padded.each = 2;
+  CHECK_THROWS_AS(run(padded, {indices.operand(), positions.write()}), Error);
+  // Two ranks with two experts each send two rows for each expert.
+  SortByExpert sort{Pass::forward, 2, 4, 2, 8, 8, 1, 2, false, 2};
+  Matrix<double> received(8, 1), sorted(8, 1);
+  for (std::int64_t row = 0; row < 8; ++row) received.at(row, 0) = double(row);
+  run(sort, {received.operand(), sorted.write()});
+  CHECK(sorted.data == std::vector<double>{0, 1, 4, 5, 2, 3, 6, 7});
+}
+
 TEST_CASE("grouped products are a product a group", "[kernels]") {
   host::prepare_blas();
   const std::int64_t groups = 4, rows = 9, n = 5, k = 3;
@@ -233,6 +309,14 @@ TEST_CASE("grouped products are a product a group", "[kernels]") {
     CHECK(max_difference(dx, edx) < 1e-14);
     CHECK(max_difference(dw, edw) < 1e-14);
   }
+  Matrix<double> equal = random_matrix<double>(8, k, 1), both = random_matrix<double>(4 * n, k, 2), there(8, n),
+                 here(8, n);
+  offsets.data = {0, 2, 4, 6, 8};
+  GroupedGemm pairs{Pass::forward, 4, 8, n, k};
+  run(pairs, {equal.operand(), both.operand(), offsets.operand(), there.write()});
+  pairs.equal = true;
+  run(pairs, {equal.operand(), both.operand(), here.write()});
+  CHECK(max_difference(here, there) == 0);
   offsets.data = {0, 2, 1, 8, 9};
   Matrix<double> x = random_matrix<double>(rows, k, 1), w = random_matrix<double>(groups * n, k, 2), y(rows, n);
   CHECK_THROWS_AS(

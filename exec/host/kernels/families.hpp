@@ -24,7 +24,9 @@ void run_kernel(const Dropout& work, std::span<const Operand> operands);
 void run_kernel(const Elementwise& work, std::span<const Operand> operands);
 void run_kernel(const Route& work, std::span<const Operand> operands);
 void run_kernel(const BalanceLoss& work, std::span<const Operand> operands);
+void run_kernel(const MoveBias& work, std::span<const Operand> operands);
 // These throw Error(runtime) for an index, position or offset outside its range: who reads one may be a wrong schedule.
+void run_kernel(const CountLoads& work, std::span<const Operand> operands);
 void run_kernel(const SortTokens& work, std::span<const Operand> operands);
 void run_kernel(const Permute& work, std::span<const Operand> operands);
 // Throws where more rows come than there is room for, too.

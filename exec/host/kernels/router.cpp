@@ -21,6 +21,10 @@ T sigmoid_of(T x) {
   return T(1) / (T(1) + std::exp(-x));
 }
 
+[[noreturn]] void throw_outside(std::int32_t expert, std::int64_t experts) {
+  throw runtime_failure("router: expert " + std::to_string(expert) + " of " + std::to_string(experts));
+}
+
 // Softmax of x in `to`; returns log Σ exp x.
 template <class T>
 T softmax(const T* x, std::int64_t n, T* to) {
@@ -51,8 +55,9 @@ class Router {
  public:
   explicit Router(const Route& work) : work_(work), values_(static_cast<std::size_t>(work.experts)) {}
 
-  void forward(const T* logits, std::int32_t* indices, T* probabilities) {
-    choose(logits);
+  // `bias` may be null.
+  void forward(const T* logits, const T* bias, std::int32_t* indices, T* probabilities) {
+    choose(logits, bias);
     std::copy(chosen_.begin(), chosen_.end(), indices);
     const std::size_t k = chosen_.size();
     for (std::size_t j = 0; j < k; ++j) probabilities[j] = score_[j];
@@ -73,8 +78,7 @@ class Router {
     std::vector<std::int32_t> chosen(static_cast<std::size_t>(k));
     for (std::int64_t j = 0; j < k; ++j) {
       const std::int32_t e = row_of<std::int32_t>(indices, row)[j];
-      if (e < 0 || e >= experts)
-        throw runtime_failure("router: expert " + std::to_string(e) + " of " + std::to_string(experts));
+      if (e < 0 || e >= experts) throw_outside(e, experts);
       chosen[std::size_t(j)] = e;
       score[std::size_t(j)] = logits[e];
     }
@@ -115,20 +119,22 @@ class Router {
 
  private:
   // Sets chosen_, and score_ to what probabilities are made of.
-  void choose(const T* logits) {
+  void choose(const T* logits, const T* bias) {
     std::copy_n(logits, work_.experts, values_.begin());
     if (work_.score == RouterScore::sigmoid)
       for (T& value : values_) value = sigmoid_of(value);
     else if (work_.pre_softmax)
       softmax(logits, work_.experts, values_.data());
+    ranked_ = values_;
+    for (std::size_t e = 0; bias != nullptr && e < ranked_.size(); ++e) ranked_[e] += bias[e];
     const auto any = [](std::size_t) { return true; };
     if (work_.groups == 0) {
-      largest(values_, work_.topk, any, chosen_);
+      largest(ranked_, work_.topk, any, chosen_);
     } else {
       const std::int64_t size = work_.experts / work_.groups, best = work_.topk / work_.group_topk;
       std::vector<T> of_group(static_cast<std::size_t>(work_.groups));
       for (std::int64_t g = 0; g < work_.groups; ++g) {
-        std::vector<T> members(values_.begin() + g * size, values_.begin() + (g + 1) * size);
+        std::vector<T> members(ranked_.begin() + g * size, ranked_.begin() + (g + 1) * size);
         std::partial_sort(members.begin(), members.begin() + best, members.end(), std::greater<T>());
         of_group[std::size_t(g)] = std::accumulate(members.begin(), members.begin() + best, T(0));
       }
@@ -137,14 +143,14 @@ class Router {
       const auto is_in = [&](std::size_t e) {
         return std::binary_search(groups.begin(), groups.end(), static_cast<std::int32_t>(std::int64_t(e) / size));
       };
-      largest(values_, work_.topk, is_in, chosen_);
+      largest(ranked_, work_.topk, is_in, chosen_);
     }
     score_.clear();
     for (const std::int32_t e : chosen_) score_.push_back(values_[std::size_t(e)]);
   }
 
   const Route& work_;
-  std::vector<T> values_, score_;
+  std::vector<T> values_, ranked_, score_;  // ranked_: what experts are chosen by
   std::vector<std::int32_t> chosen_;
 };
 
@@ -200,16 +206,19 @@ void balance_backward(const BalanceLoss& work, const Operand& logits, const Oper
 
 void run_kernel(const Route& work, std::span<const Operand> operands) {
   const bool is_forward = work.pass == Pass::forward;
-  assert(operands.size() == (is_forward ? 3u : 4u) && has_shape(operands[0], work.rows, work.experts));
-  assert(has_shape(operands[1], work.rows, work.topk) && operands[1].dtype == Dtype::i32);
-  assert(has_shape(operands[2], work.rows, work.topk) && operands[2].dtype == operands[0].dtype);
+  const std::size_t at = work.indices_at();
+  assert(operands.size() == at + (is_forward ? 2 : 3) && has_shape(operands[0], work.rows, work.experts));
+  assert(at == 1 || (elements_of(operands[1]) == work.experts && operands[1].dtype == operands[0].dtype));
+  assert(has_shape(operands[at], work.rows, work.topk) && operands[at].dtype == Dtype::i32);
+  assert(has_shape(operands[at + 1], work.rows, work.topk) && operands[at + 1].dtype == operands[0].dtype);
   with_compute_type(operands[0].dtype, [&](auto type) {
     using T = decltype(type);
     Router<T> router(work);
     for (std::int64_t row = 0; row < work.rows; ++row) {
       const T* logits = row_of<T>(operands[0], row);
       if (is_forward)
-        router.forward(logits, row_of<std::int32_t>(operands[1], row), row_of<T>(operands[2], row));
+        router.forward(logits, at > 1 ? data_of<T>(operands[1]) : nullptr, row_of<std::int32_t>(operands[at], row),
+                       row_of<T>(operands[at + 1], row));
       else
         router.backward(logits, operands[1], row, row_of<T>(operands[2], row), row_of<T>(operands[3], row));
     }
@@ -226,6 +235,36 @@ void run_kernel(const BalanceLoss& work, std::span<const Operand> operands) {
       count<T>(work, operands[0], operands[1]);
     else
       balance_backward<T>(work, operands[0], operands[1], operands[2]);
+  });
+}
+
+void run_kernel(const CountLoads& work, std::span<const Operand> operands) {
+  assert(operands.size() == 2 && has_shape(operands[0], work.rows, work.topk) && operands[0].dtype == Dtype::i32);
+  assert(elements_of(operands[1]) == work.experts);
+  with_compute_type(operands[1].dtype, [&](auto type) {
+    using T = decltype(type);
+    T* loads = data_of<T>(operands[1]);
+    for (std::int64_t row = 0; row < work.rows; ++row)
+      for (std::int64_t j = 0; j < work.topk; ++j) {
+        const std::int32_t e = row_of<std::int32_t>(operands[0], row)[j];
+        if (e < 0 || e >= work.experts) throw_outside(e, work.experts);
+        loads[e] += T(1);
+      }
+  });
+}
+
+void run_kernel(const MoveBias& work, std::span<const Operand> operands) {
+  assert(operands.size() == 2 && have_one_dtype(operands) && has_shape(operands[0], work.rows, work.experts));
+  assert(has_shape(operands[1], work.rows, work.experts));
+  with_compute_type(operands[0].dtype, [&](auto type) {
+    using T = decltype(type);
+    for (std::int64_t row = 0; row < work.rows; ++row) {
+      const T* loads = row_of<T>(operands[0], row);
+      T* bias = row_of<T>(operands[1], row);
+      const T mean = std::accumulate(loads, loads + work.experts, T(0)) / static_cast<T>(work.experts);
+      for (std::int64_t e = 0; e < work.experts; ++e)
+        bias[e] += static_cast<T>(work.rate) * static_cast<T>((mean > loads[e]) - (mean < loads[e]));
+    }
   });
 }
 
