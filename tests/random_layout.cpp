@@ -448,19 +448,22 @@ class Generator {
       std::int64_t ranks = 1;  // that share the experts
       for (const std::int64_t some : {6, 5, 4, 3, 2})
         if (ranks == 1 && count % some == 0 && tp_ * cp_ * dp_ % some == 0) ranks = some;
+      bool shared_beside = false;
       if (pairs_ || ranks == 1) {
         overlap_.set("overlap_moe_expert_parallel_comm", pairs_);
         overlap_.set("delay_wgrad_compute", pairs_ && coin());
         overlap_.set("ep_overlap_early_attn_memory_release", pairs_ && coin());
       } else {
         overlap_.set("overlap_dispatch_backward_with_experts_wgrad", coin());
-        overlap_.set("moe_shared_expert_overlap", coin());
+        shared_beside = coin();
+        overlap_.set("moe_shared_expert_overlap", shared_beside);
       }
       parallel_.set("expert_model_parallel_size", ranks);
       const std::int64_t cut = others_.one_of<std::int64_t>({1, 2, 3, tp_});
       parallel_.set("expert_tensor_parallel_size",
                     width % cut == 0 && tp_ * cp_ * dp_ % (ranks * cut) == 0 ? cut : std::int64_t{1});
-      const std::string dispatcher = others_.one_of({"alltoall", "allgather", ranks > 1 ? "flex" : "alltoall"}),
+      const std::string dispatcher = others_.one_of({"alltoall", pairs_ || shared_beside ? "alltoall" : "allgather",
+                                                     ranks > 1 ? "flex" : "alltoall"}),
                         backend = others_.one_of({"deepep", "hybridep"});
       const bool pads = dispatcher != "allgather" && (dispatcher != "flex" || backend != "deepep") && coin();
       parallel_.set("moe_token_dispatcher_type", dispatcher);

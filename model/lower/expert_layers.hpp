@@ -52,7 +52,7 @@ class ExpertLayers {
   void shared_down(const View& x);
   void shared_up_backward(const View& x);
   void shared_down_backward(const View& dy, const View& x);
-  bool shared_is_beside() const { return model_.has_shared() && shape_.shared_expert != 0; }
+  bool shared_is_beside() const { return model_.has_shared() && shape_.shared_expert != 0 && exchanges(); }
   void router_backward(const View& x, const View& dx);
   void shared_activation(Pass pass);
   GroupedGemm product(Pass pass, std::int64_t n, std::int64_t k) const {

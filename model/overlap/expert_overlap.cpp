@@ -95,8 +95,8 @@ void add_gates_of_early_release(const Scenario& scenario, Gates& gates) {
 }
 
 bool can_pair(const Parallel& p) {
-  return p.expert_model_parallel_size > 1 && p.moe_token_dispatcher_type != TokenDispatcher::allgather &&
-         p.context_parallel_size == 1 && !p.shards_gradients() && p.pipeline_model_parallel_size == 1;
+  return p.expert_model_parallel_size > 1 && !p.gathers_tokens_for_experts() && p.context_parallel_size == 1 &&
+         !p.shards_gradients() && p.pipeline_model_parallel_size == 1;
 }
 
 void turn_pairs_on(Overlap& overlap) { overlap.overlap_moe_expert_parallel_comm = true; }

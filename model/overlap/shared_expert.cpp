@@ -44,6 +44,14 @@ void rewrite(Lowered& lowered, const Scenario&, const Gates&) {
 void add_gates(const Scenario& scenario, Gates& gates) {
   const bool asked = scenario.overlap.moe_shared_expert_overlap;
   gates.above_one(kKnob, asked, "expert_model_parallel_size", scenario.parallel.expert_model_parallel_size);
+  const TokenDispatcher dispatcher = scenario.parallel.moe_token_dispatcher_type;
+  gates.add({.knob = kKnob,
+             .needs = "moe_token_dispatcher_type alltoall or flex",
+             .kind = GateKind::error,
+             .source = megatron("core/transformer/transformer_config.py:1820"),
+             .asked = asked && scenario.parallel.expert_model_parallel_size > 1,
+             .open = dispatcher != TokenDispatcher::allgather,
+             .got = std::string("\"") + name_of(dispatcher) + "\""});
   gates.add({.knob = kKnob,
              .needs = "moe_shared_expert_intermediate_size above 0",
              .source = megatron("core/transformer/moe/moe_layer.py:352"),
@@ -55,13 +63,14 @@ void add_gates(const Scenario& scenario, Gates& gates) {
 }  // namespace
 
 OverlapMode moe_shared_expert_overlap_mode() {
-  return {.name = kKnob,
-          .meaning = "the shared expert computes on a lane of its own while rows of experts are on the way",
-          .knob = kKnob,
-          .on = &Overlap::moe_shared_expert_overlap,
-          .applies = [](const Parallel& p) { return p.expert_model_parallel_size > 1; },
-          .gates = add_gates,
-          .rewrite = rewrite};
+  return {
+      .name = kKnob,
+      .meaning = "the shared expert computes on a lane of its own while rows of experts are on the way",
+      .knob = kKnob,
+      .on = &Overlap::moe_shared_expert_overlap,
+      .applies = [](const Parallel& p) { return p.expert_model_parallel_size > 1 && !p.gathers_tokens_for_experts(); },
+      .gates = add_gates,
+      .rewrite = rewrite};
 }
 
 }  // namespace stretto
