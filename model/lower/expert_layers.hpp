@@ -45,7 +45,7 @@ class ExpertLayers {
   void add_shared();
   Route route(Pass pass) const;
   BalanceLoss balance(Pass pass) const;
-  void shared_forward(const View& x);
+  void shared_forward(const View& x, bool is_again = false);
   void shared_backward(const View& dy, const View& x);
   void router_backward(const View& x, const View& dx);
   void shared_activation(Pass pass);
