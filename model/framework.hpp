@@ -24,7 +24,8 @@ struct Framework {
   // Host time to issue an operation, and additionally a communication; before each micro-batch of a stage; and after a
   // step, when the host has waited for the device.
   Quantity issue_us, collective_issue_us, micro_batch_us, step_us;
-  Quantity part_us;  // and before each part of a layer that a schedule issues by itself
+  Quantity part_us;       // and before each part of a layer that a schedule issues by itself
+  Quantity recompute_us;  // and before each module of a layer that is computed again (Recompute::Module)
   bool host_waits_for_messages = false;  // the host waits for pipeline messages before it issues anything else
   FrameworkMemory memory = {};
 };

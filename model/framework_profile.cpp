@@ -56,6 +56,7 @@ FrameworkProfile read_framework_profile(const std::string& path) {
   time("micro_batch_us", f.micro_batch_us);
   time("step_us", f.step_us);
   time("part_us", f.part_us);
+  time("recompute_us", f.recompute_us);
   if (host.has("max_connections"))
     profile.max_connections = read_quantity(host.section("max_connections"), {.min = 1, .max = 32});
   f.host_waits_for_messages = value_or<bool>(host, "waits_for_messages", f.host_waits_for_messages);

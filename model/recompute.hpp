@@ -1,5 +1,7 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "model/transformer.hpp"
 
@@ -10,7 +12,7 @@ namespace stretto {
 struct Recompute {
   enum class Granularity : std::uint8_t {
     none,
-    selective,     // the attention core (Korthikanti et al., arXiv 2205.05198)
+    selective,     // parts of a layer: `modules`
     selective_op,  // all but attention's output and every second matrix product (torchtitan's selective_ac_option "op")
     full,          // everything but the input of a layer, or of a group of layers
   };
@@ -18,13 +20,30 @@ struct Recompute {
     uniform,  // every layer, in groups of num_layers; only the input of a group's first layer is kept
     block,    // the first num_layers layers, each by itself
   };
+  // Parts of a layer that `selective` computes again just before the backward pass needs them (recompute_modules).
+  enum class Module : std::uint8_t {
+    core_attn,       // the attention core (Korthikanti et al., arXiv 2205.05198)
+    mla_up_proj,     // latent attention's products up and the heads made of them: q, k and v are not kept
+    layernorm,       // norms before latent attention and before experts; others are a part of the product behind them
+    moe_act,         // experts' activation
+    mlp,             // a dense MLP but its input
+    shared_experts,  // a shared expert but its input
+  };
   Granularity granularity = Granularity::none;
   Method method = Method::uniform;
   std::int64_t num_layers = 1;
-  // A recomputed layer repeats its whole forward pass except the addition that writes its output, even where the
-  // backward pass does not need the result, as frameworks do that checkpoint a layer as a function.
+  // A recomputed layer, `mlp` or `shared_experts` repeats its whole forward pass except the addition that writes its
+  // output, even where the backward pass does not need the result, as frameworks do that checkpoint it as a function.
   bool whole_layers = false;
+  std::vector<Module> modules = {Module::core_attn};
 
+  bool repeats(Module module) const {
+    return granularity == Granularity::selective && std::count(modules.begin(), modules.end(), module) > 0;
+  }
+  // Returns whether weight gradients read what is computed again.
+  bool repeats_inputs() const {
+    return repeats_layers() || (granularity == Granularity::selective && modules != std::vector{Module::core_attn});
+  }
   bool is_full(std::int64_t layer) const {
     return granularity == Granularity::full && (method == Method::uniform || layer < num_layers);
   }
@@ -37,6 +56,7 @@ struct Recompute {
 // Megatron-LM's spellings: "none", "selective", "selective_op", "full"; "uniform", "block".
 const char* name_of(Recompute::Granularity granularity);
 const char* name_of(Recompute::Method method);
+const char* name_of(Recompute::Module module);  // "core_attn", …
 
 // Returns the recomputed FLOPs of a step per sequence, for layers that are cut `tp` times. They are counted as in
 // Flops::hardware, and the caller adds them to it.

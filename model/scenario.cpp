@@ -6,6 +6,7 @@
 
 #include "base/data_folder.hpp"
 #include "base/read_file.hpp"
+#include "base/values_of.hpp"
 #include "model/framework_profile.hpp"
 #include "model/overlap/gates.hpp"
 #include "model/scenario/given_keys.hpp"
@@ -207,6 +208,10 @@ Scenario scenario_of(TomlTable file_root, const std::string& file) {
   scenario.cluster = read_cluster(std::move(cluster), by_default);
   scenario.overlap = read_overlap(std::move(overlap), scenario.parallel);
   scenario.training = read_training(std::move(training), scenario.parallel, scenario.model);
+  if (ExpertLoads& loads = scenario.training.expert_loads; loads.kind == ExpertLoads::Kind::measured) {
+    loads.file = resolved(loads.file, folder);
+    read_measured(loads, scenario.model.experts.num_moe_experts);
+  }
   check_pipeline(parallel, scenario);
   for (const char* section : {"parallel", "overlap", "training"})
     for (const std::string& key : section_of(root, section).default_keys()) scenario.by_profile.push_back(key);
@@ -218,6 +223,10 @@ Scenario scenario_of(TomlTable file_root, const std::string& file) {
 }
 
 }  // namespace
+
+const char* name_of(GraphModule module) {
+  return name_in({"full_iteration", "attn", "mlp", "moe_router", "moe_preprocess"}, module);
+}
 
 Dtype Training::compute_dtype() const {
   return precision == "fp64" ? Dtype::f64 : precision == "bf16" ? Dtype::bf16 : Dtype::f32;

@@ -1,10 +1,12 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "model/expert_loads.hpp"
 #include "model/framework.hpp"
 #include "model/layout.hpp"
 #include "model/recompute.hpp"
@@ -102,6 +104,11 @@ struct Overlap {
   bool operator==(const Overlap&) const = default;
 };
 
+// Parts of a step that a framework captures as CUDA graphs (Megatron-LM's cuda_graph_modules): its host launches one
+// graph in place of neighbouring kernels. full_iteration: all of a step (its cuda_graph_impl).
+enum class GraphModule : std::uint8_t { full_iteration, attn, mlp, moe_router, moe_preprocess };
+const char* name_of(GraphModule module);  // "full_iteration", …
+
 struct Training {
   std::int64_t micro_batch_size = 1;   // sequences
   std::int64_t global_batch_size = 1;  // sequences; micro-batches per rank = global / (micro · dp)
@@ -129,7 +136,12 @@ struct Training {
   std::int64_t checkpoint_interval = 0;  // steps; 0 = only at the end
   bool enable_cuda_graph = true;         // on a GPU: steps after the first are launched as one
   bool cudnn_attention_dropout = true;   // on a GPU: attention's dropout by cuDNN's own masks, where it has plans
-  double timeout_s = 60;                 // no progress on a rank for this long is an error on all ranks
+  std::vector<GraphModule> cuda_graph_modules;  // in predictions of a profile whose host issues kernels
+  bool captures(GraphModule module) const {
+    return std::count(cuda_graph_modules.begin(), cuda_graph_modules.end(), module) > 0;
+  }
+  ExpertLoads expert_loads;  // in predictions
+  double timeout_s = 60;     // no progress on a rank for this long is an error on all ranks
 };
 
 // Rows of the table of `stretto compare`.

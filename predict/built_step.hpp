@@ -24,7 +24,7 @@ class BuiltStep {
   // Returns the cost of every operation on the platform. Throws Error(input) naming the cost key that the platform file
   // lacks.
   sim::Costs costs(const sim::Platform& platform, const Framework& framework) const {
-    return sim::cost_schedule(verified_.schedule, platform, cluster_, 1, framework);
+    return sim::cost_schedule(verified_.schedule, platform, cluster_, 1, framework, training_);
   }
   // Simulates the schedule; `costs` must be costs of this schedule.
   sim::SimResult simulate(const sim::Costs& costs, const sim::SimOptions& options = {}) const {

@@ -32,6 +32,8 @@ std::vector<Constant> constants_of(sim::Accelerator& a, Framework& f) {
   constants.insert(constants.end(), {{"host.issue_us", &f.issue_us},
                                      {"host.collective_issue_us", &f.collective_issue_us},
                                      {"host.micro_batch_us", &f.micro_batch_us},
+                                     {"host.part_us", &f.part_us},
+                                     {"host.recompute_us", &f.recompute_us},
                                      {"host.step_us", &f.step_us}});
   return constants;
 }

@@ -50,8 +50,9 @@ std::int64_t repeated_kv_bytes(const Schedule& schedule) {
 
 class Role {
  public:
-  Role(const Schedule& schedule, const RolePlan& plan, std::int64_t rank, const FrameworkMemory& memory)
-      : schedule_(schedule), plan_(plan), memory_(memory), program_(bind(schedule, rank)) {
+  Role(const Schedule& schedule, const RolePlan& plan, std::int64_t rank, const FrameworkMemory& memory,
+       double most_rows)
+      : schedule_(schedule), plan_(plan), memory_(memory), most_rows_(most_rows), program_(bind(schedule, rank)) {
     parts_.push_back({"freed as soon as nobody reads it", 0, "exact", "lives of buffers in the order of the host"});
     tensor_of_.resize(schedule.storages.size());
     for (const Tensor& tensor : schedule.tensors)
@@ -173,7 +174,9 @@ class Role {
         continue;
       }
       // A framework allocates the rows that come, where the schedule leaves room for more.
-      add(storage.filled_bytes(), start_of(life.first), end_of(life.last), 0);
+      const std::int64_t rows = std::llround(double(storage.filled_bytes()) * most_rows_);
+      add(storage.filled > 0 ? std::min(storage.bytes(), rows) : storage.bytes(), start_of(life.first),
+          end_of(life.last), 0);
       if (const auto kept = memory_.kept.find(tensor); kept != memory_.kept.end()) {
         const std::int64_t bytes = bytes_of(double(storage.elements), kept->second);
         add(bytes, start_of(life.first), end_of(life.last), part("kept beside " + tensor, kept->second.source));
@@ -345,6 +348,7 @@ class Role {
   const Schedule& schedule_;
   const RolePlan& plan_;
   const FrameworkMemory& memory_;
+  const double most_rows_;
   const BoundProgram program_;
   std::vector<std::string> tensor_of_;  // [storage]
   std::vector<BesidePlan> parts_;       // the first: the schedule's own tensors
@@ -358,8 +362,8 @@ class Role {
 }  // namespace
 
 RoleMemory role_memory(const Schedule& schedule, const RolePlan& plan, std::int64_t rank, const FrameworkMemory& memory,
-                       std::int64_t limit_bytes) {
-  return Role(schedule, plan, rank, memory).run(limit_bytes);
+                       std::int64_t limit_bytes, double most_rows) {
+  return Role(schedule, plan, rank, memory, most_rows).run(limit_bytes);
 }
 
 }  // namespace stretto::predict

@@ -22,8 +22,9 @@ struct RoleMemory {
 // Simulates how the framework allocates and frees the tensors of `rank` over two steps in host issue order: those of
 // the schedule with the types of the profile, as long as an operation reads them, and the further tensors that its
 // kernels keep. `limit_bytes`: the most that the allocator may hold. `plan` belongs to the rank's role;
-// `memory.is_known` must be true.
+// `memory.is_known` must be true. The rank gets `most_rows` times the rows of experts that it gets when all experts
+// have equally many.
 RoleMemory role_memory(const Schedule& schedule, const RolePlan& plan, std::int64_t rank, const FrameworkMemory& memory,
-                       std::int64_t limit_bytes);
+                       std::int64_t limit_bytes, double most_rows = 1);
 
 }  // namespace stretto::predict

@@ -109,8 +109,9 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
                              by_framework.userbuffers->source.origin});
   for (std::size_t role = 0; role < first_rank.size(); ++role) {
     MemoryUse& use = memory.roles[role];
-    RoleMemory taken = role_memory(schedule, plan.roles[role], first_rank[role], by_framework,
-                                   memory.device_bytes - memory.reserved_bytes());
+    RoleMemory taken =
+        role_memory(schedule, plan.roles[role], first_rank[role], by_framework,
+                    memory.device_bytes - memory.reserved_bytes(), sim::most_rows(schedule, training.expert_loads));
     use.by_framework = std::move(taken.parts);
     use.held = taken.held_bytes;
   }
@@ -143,7 +144,8 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
   step.schedule = build_schedule(scenario, free_memory_bytes());
   const Schedule& schedule = step.schedule;
   // Costs come before the slow work, because they report missing numbers of the platform.
-  const sim::Costs costs = sim::cost_schedule(schedule, platform, scenario.cluster, 1, scenario.framework);
+  const sim::Costs costs =
+      sim::cost_schedule(schedule, platform, scenario.cluster, 1, scenario.framework, scenario.training);
   VerifiedSchedule verified = plan_and_verify(std::move(step.schedule));
   step.schedule = std::move(verified.schedule);
   step.plan = std::move(verified.plan);
@@ -170,6 +172,11 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
   p.exposed = exposed_parts(schedule, b, platform);
   p.memory = memory_of(schedule, step.plan, platform, scenario.training, scenario.framework);
   p.notes = schedule.notes;
+  if (const double most = sim::most_rows(schedule, scenario.training.expert_loads); most != 1)
+    p.notes.push_back(
+        fmt::format("moe_expert_loads {}: the rank with most rows of experts gets {:.2f} times the mean, and "
+                    "its group waits for it; times and memory are of this rank",
+                    name_of(scenario.training.expert_loads.kind), most));
   if (!p.throughput.doubt.empty()) p.notes.push_back(p.throughput.doubt);
   if (is_zero_bubble(scenario.parallel.pipeline_schedule) && !scenario.overlap.overlap_p2p_comm)
     p.notes.push_back(std::string("pipeline_schedule \"") + name_of(scenario.parallel.pipeline_schedule) +

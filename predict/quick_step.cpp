@@ -26,7 +26,7 @@ const VerifiedSchedule& QuickStep::built(std::int64_t micro_batches) const {
 
 sim::Costs QuickStep::costs_of(const Schedule& schedule, const sim::Platform& platform,
                                const Framework& framework) const {
-  return sim::cost_schedule(schedule, platform, scenario_.cluster, 1, framework);
+  return sim::cost_schedule(schedule, platform, scenario_.cluster, 1, framework, scenario_.training);
 }
 
 sim::Costs QuickStep::costs(const sim::Platform& platform, const Framework& framework) const {

@@ -134,6 +134,50 @@ TEST_CASE("messages beside compute run under a framework whose process waits for
   CHECK(step_of() <= batched);
 }
 
+TEST_CASE("a host launches a CUDA graph in place of the kernels that it captures", "[sim][moepredict]") {
+  const Scenario scenario = parse_scenario(
+      "platform = \"h100-sxm\"\nprofile = \"megatron-bridge-moe\"\n[model]\npreset = \"qwen3-30b-a3b\"\n"
+      "num_layers = 2\n[parallel]\ndata_parallel_size = 8\nexpert_model_parallel_size = 8\n[training]\n"
+      "global_batch_size = 16\n",
+      "s");
+  const Schedule schedule = build_schedule(scenario);
+  const auto host_of = [&](const std::vector<GraphModule>& modules) {
+    Training training = scenario.training;
+    training.cuda_graph_modules = modules;
+    return cost_schedule(schedule, read_platform(scenario.platform), scenario.cluster, 1, scenario.framework, training)
+        .host;
+  };
+  // Returns the host's time for the block.
+  const auto of = [&](const HostCosts& host, const std::string& name) {
+    Picoseconds sum = 0;
+    for (const Block& block : schedule.blocks)
+      if (block.name == name)
+        for (const OpId id : block.ops) sum += host.issue[id];
+    return sum;
+  };
+  const Picoseconds launch = from_us(2 * scenario.framework.issue_us.value);
+  const HostCosts none = host_of({}), router = host_of({GraphModule::moe_router}),
+                  all = host_of({GraphModule::attn, GraphModule::moe_router, GraphModule::moe_preprocess}),
+                  whole = host_of({GraphModule::full_iteration});
+  for (const char* block : {"layer.forward", "layer.backward"}) {
+    INFO(block);
+    CHECK(of(router, block) < of(none, block));
+    CHECK(of(all, block) < of(router, block));
+    CHECK(of(whole, block) == 0);
+  }
+  // One graph from the layer's begin to the dispatch of rows.
+  Picoseconds before = 0;
+  for (const Block& block : schedule.blocks)
+    if (block.name == "layer.forward")
+      for (const OpId id : block.ops) {
+        if (schedule.operations[id].name == "experts.dispatch.fprop") break;
+        before += all.issue[id];
+      }
+  CHECK(before == launch);
+  CHECK(none.waits_before.size() == 1);
+  CHECK(whole.waits_before.empty());
+}
+
 TEST_CASE("played calls are as simulated ones, with a host of any speed", "[sim]") {
   const Scenario scenario = pipeline();
   const Schedule schedule = build_schedule(scenario);

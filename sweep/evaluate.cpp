@@ -113,7 +113,7 @@ void evaluate(Point& point, const Scenario& scenario, const sim::Platform& platf
   for (const std::int64_t count : predict::telling_micro_batches(scenario)) {
     const Scenario few = predict::with_micro_batches(scenario, count);
     const Schedule schedule = build_schedule(few, free_memory_bytes());
-    const sim::Costs costs = sim::cost_schedule(schedule, platform, few.cluster, 1, few.framework);
+    const sim::Costs costs = sim::cost_schedule(schedule, platform, few.cluster, 1, few.framework, few.training);
     BoundStep bound = bind_step(schedule);
     point.bound_ms = least_step_ms(scenario, bound, count, costs);
     if (const double limit = limit_ms(); point.bound_ms > limit) {

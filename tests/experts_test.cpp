@@ -123,6 +123,18 @@ TEST_CASE("experts: every layout and mode equals the single rank", "[serial][exp
   check_what_goes_with(single, of_kind(kind));
 }
 
+TEST_CASE("experts: modules that are computed again give what a single rank trains", "[serial][experts][moepredict]") {
+  using Module = Recompute::Module;
+  const int kind = GENERATE(0, 1);
+  SingleRank single(2, change);
+  INFO("kind " << kind);
+  // Of kind 1 one layer has experts, whose activations have one buffer in any case.
+  check_recomputed(
+      single, of_kind(kind),
+      {{Module::moe_act}, {Module::layernorm, Module::core_attn}, {Module::moe_act, Module::shared_experts}},
+      kind == 0);
+}
+
 TEST_CASE("experts that ranks share, and whole experts beside cut layers, equal the single rank", "[serial][experts]") {
   struct Case {
     Layout layout;
@@ -366,6 +378,14 @@ TEST_CASE("keys of experts are checked, and what is not modelled is refused by i
         {"num_moe_experts = 4\n[parallel]\ntensor_model_parallel_size = 2\n", "sequence_parallel"}})
     CHECK_THAT(refusal(text), Contains(says));
   CHECK_THAT(refusal("num_moe_experts = 4\n", {"model.add_bias_linear=true"}), Contains("biases of experts"));
+  const std::string selective = "training.recompute_granularity=selective";
+  CHECK_THAT(refusal("num_moe_experts = 4\n", {selective, "training.recompute_modules=[\"moe\"]"}),
+             Contains("sends the rows of experts again"));
+  CHECK_THAT(refusal("num_moe_experts = 4\n", {selective, "training.recompute_modules=mla_up_proj"}),
+             Contains("multi_latent_attention = true"));
+  CHECK_THAT(refusal("", {selective, "training.recompute_modules=moe_act"}), Contains("num_moe_experts with"));
+  CHECK_THAT(refusal("num_moe_experts = 4\n", {"training.recompute_modules=moe_act"}),
+             Contains("\"selective\" as well"));
   CHECK_THAT(refusal("num_moe_experts = 4\n", {"training.recompute_granularity=selective_op"}),
              Contains("not modelled for experts yet"));
   CHECK_THAT(

@@ -137,6 +137,8 @@ Keys closing(const Gate& gate) {
       {"data_parallel_sharding_strategy from optim_grads on", {"parallel.data_parallel_sharding_strategy=optim"}},
       {"precision = bf16", {"training.precision=fp32"}},
       {"recompute_granularity none", {"training.recompute_granularity=full"}},
+      {"recompute_modules without shared_experts",
+       {"training.recompute_granularity=selective", "training.recompute_modules=shared_experts"}},
       {"moe_token_dispatcher_type alltoall or flex", {"parallel.moe_token_dispatcher_type=allgather"}},
       {"virtual_pipeline_model_parallel_size above 1 with several stages",
        {"parallel.pipeline_model_parallel_size=4", "overlap.overlap_p2p_comm=true"}},

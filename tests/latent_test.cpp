@@ -84,6 +84,16 @@ TEST_CASE("multi-latent attention: every layout and mode equals the single rank"
   check_what_goes_with(single, of_latent(kind));
 }
 
+TEST_CASE("latent attention that is computed again gives what a single rank trains", "[serial][latent][moepredict]") {
+  using Module = Recompute::Module;
+  const int kind = GENERATE(0, 1);
+  SingleRank single(2, change);
+  INFO("kind " << kind);
+  check_recomputed(single, of_latent(kind),
+                   {{Module::mla_up_proj}, {Module::layernorm, Module::mla_up_proj, Module::core_attn, Module::mlp}},
+                   true);
+}
+
 TEST_CASE("FLOPs of a step with multi-latent attention are those of its products", "[latent]") {
   for (const int kind : {0, 1}) {
     const Scenario scenario = in_latent_layout({}, "plain", kind);

@@ -66,6 +66,7 @@ class Generator {
     compare();
     latent();
     experts();
+    recompute_modules();
     for (Section* section : {&model_, &parallel_, &overlap_, &training_}) draw_others(*section);
     std::string text;
     for (const Section* section : {&model_, &cluster_, &parallel_, &overlap_, &training_, &compare_})
@@ -315,6 +316,7 @@ class Generator {
                                            : draw_.one_of({"none", "selective_op", "selective", "full", "full"});
     training_.set("recompute_granularity", granularity);
     recomputes_by_op_ = granularity == std::string("selective_op");
+    recomputes_modules_ = granularity == std::string("selective") && !zero_bubble_;
     if (granularity != std::string("full")) return;
     training_.set("recompute_whole_layers", draw_.coin());
     training_.set("recompute_method", draw_.one_of({"uniform", "block"}));
@@ -424,6 +426,7 @@ class Generator {
     if (has_biases_ || (tp_ > 1 && !sequence_parallel_) || zero_bubble_ || recomputes_by_op_ || rounds_ ||
         (!pairs_ && coin()))
       return;
+    has_experts_ = true;
     const std::int64_t groups = pairs_ ? 0 : others_.one_of<std::int64_t>({0, 0, 2, 3}),
                        count = pairs_       ? dp_ * others_.between(1, 2)
                                : groups > 0 ? groups * 2
@@ -484,6 +487,21 @@ class Generator {
     }
   }
 
+  void recompute_modules() {
+    if (!recomputes_modules_ || others_.coin()) return;
+    std::vector<std::string> modules = {others_.one_of({"core_attn", "mlp", "layernorm"})};
+    const auto add = [&](const char* module, bool may) {
+      if (may && others_.coin()) modules.emplace_back(module);
+    };
+    add("mlp", true);
+    add("layernorm", true);
+    add("mla_up_proj", is_latent_);
+    add("moe_act", has_experts_);
+    add("shared_experts", has_experts_);
+    training_.set("recompute_modules", modules);
+    training_.set("recompute_whole_layers", others_.coin());
+  }
+
   void compare() {
     compare_.set("modes", std::vector<std::string>{"plain"});
     compare_.set("ranks", std::vector<std::int64_t>{pp_ * tp_ * cp_ * draw_.between(1, 2)});
@@ -510,7 +528,8 @@ class Generator {
   bool pairs_ = false;          // overlap_moe_expert_parallel_comm
   bool has_instances_ = false;  // the optimizer may have instances
   bool is_bf16_ = false;
-  bool has_biases_ = true, recomputes_by_op_ = false, is_latent_ = false;
+  bool has_biases_ = true, recomputes_by_op_ = false, recomputes_modules_ = false, is_latent_ = false;
+  bool has_experts_ = false;
   bool sequence_parallel_ = false;
   bool scatters_ = false;
   bool zero_bubble_ = false, is_dual_ = false;
@@ -557,6 +576,9 @@ std::vector<std::string> keys_not_drawn() {
       "cluster.bind_cores_to_rank",
       // Files, and the timeout for a hang.
       "training.data", "training.load", "training.checkpoint_dir", "training.checkpoint_interval", "training.timeout_s",
+      "training.moe_expert_loads_file",
+      // Acts only in predictions on published GPUs.
+      "training.cuda_graph_modules", "training.cuda_graph_scope",
       // Frozen runs have nothing to compare with; frozen_base_test.cpp has layouts of its own.
       "training.frozen_base",
       // Other spellings (scenario_test.cpp reads each).

@@ -11,6 +11,7 @@ namespace {
 
 using Granularity = Recompute::Granularity;
 using Method = Recompute::Method;
+using Module = Recompute::Module;
 
 Scenario scenario_of(const Layout& layout, const Recompute& recompute, bool llama, const std::string& mode = "plain") {
   Scenario scenario = layout_scenario(layout, mode, llama, "fp32", 2);
@@ -20,17 +21,23 @@ Scenario scenario_of(const Layout& layout, const Recompute& recompute, bool llam
 }
 
 const Recompute kSettings[] = {
-    {Granularity::selective, Method::uniform, 1}, {Granularity::selective_op, Method::uniform, 1},
-    {Granularity::full, Method::uniform, 1},      {Granularity::full, Method::uniform, 2},
-    {Granularity::full, Method::uniform, 5},      {Granularity::full, Method::block, 1},
+    {Granularity::selective, Method::uniform, 1},
+    {Granularity::selective_op, Method::uniform, 1},
+    {Granularity::full, Method::uniform, 1},
+    {Granularity::full, Method::uniform, 2},
+    {Granularity::full, Method::uniform, 5},
+    {Granularity::full, Method::block, 1},
     {Granularity::full, Method::block, 3},
+    {Granularity::selective, Method::uniform, 1, false, {Module::mlp}},
+    {Granularity::selective, Method::uniform, 1, true, {Module::core_attn, Module::mlp}},
 };
 
 std::string text(const Recompute& r) {
   return std::string(r.granularity == Granularity::full        ? "full"
                      : r.granularity == Granularity::selective ? "selective"
                                                                : "selective_op") +
-         (r.method == Method::block ? " block " : " uniform ") + std::to_string(r.num_layers);
+         (r.method == Method::block ? " block " : " uniform ") + std::to_string(r.num_layers) +
+         (r.repeats(Module::mlp) ? " mlp" : "");
 }
 
 // Returns 2·m·n·k of GEMMs and the executed FLOPs of attention, for one rank's step.

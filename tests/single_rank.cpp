@@ -106,4 +106,23 @@ void check_what_goes_with(SingleRank& single, const ScenarioOf& scenario_of) {
     }
 }
 
+void check_recomputed(SingleRank& single, const ScenarioOf& scenario_of,
+                      const std::vector<std::vector<Recompute::Module>>& lists, bool saves) {
+  Cases cases;
+  for (const Layout& layout : {Layout{1, 1}, Layout{1, 2, true}, Layout{2, 1, false, 2}})
+    for (const auto& modules : lists)
+      for (const bool whole_layers : {false, true}) {
+        if (!cases.takes_next()) continue;
+        Scenario scenario = scenario_of(layout, "plain");
+        const std::int64_t kept = plan_memory(build_schedule(scenario)).peak_bytes();
+        scenario.training.recompute = {Recompute::Granularity::selective, Recompute::Method::uniform, 1, whole_layers,
+                                       modules};
+        INFO(layout.text() << ", recomputes " << name_of(modules.front()) << " and " << modules.size() - 1 << " more"
+                           << (whole_layers ? ", whole functions" : ""));
+        single.check(scenario);
+        const std::int64_t needed = plan_memory(build_schedule(scenario)).peak_bytes();
+        CHECK((saves ? needed < kept : needed <= kept));
+      }
+}
+
 }  // namespace stretto::testing

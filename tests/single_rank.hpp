@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tests/training.hpp"
 
@@ -44,5 +45,10 @@ void check_every_mode(SingleRank& single, std::span<const Layout> layouts, const
 // Checks threads, both kinds of recomputation with and without whole layers and fusions, shards of units with and
 // without their overlap, and that bf16 has about the loss of a single rank.
 void check_what_goes_with(SingleRank& single, const ScenarioOf& scenario_of);
+
+// Checks lists of modules that are computed again, with and without whole functions, and that plans need no more
+// memory, and less where `saves`.
+void check_recomputed(SingleRank& single, const ScenarioOf& scenario_of,
+                      const std::vector<std::vector<Recompute::Module>>& lists, bool saves);
 
 }  // namespace stretto::testing

@@ -208,7 +208,7 @@ int check_few(std::uint64_t seed) {
     of = what_if(seed);
     of.scenario = predict::with_micro_batches(of.scenario, of.scenario.num_microbatches() * 8);
     const auto costs_of = [&](const Schedule& schedule) {
-      return sim::cost_schedule(schedule, of.platform, of.scenario.cluster, 1, of.scenario.framework);
+      return sim::cost_schedule(schedule, of.platform, of.scenario.cluster, 1, of.scenario.framework, of.scenario.training);
     };
     whole = build_schedule(of.scenario);
     result = sim::simulate(whole, bind_step(whole), costs_of(whole));

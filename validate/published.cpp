@@ -11,6 +11,7 @@
 #include "base/csv.hpp"
 #include "base/data_folder.hpp"
 #include "base/read_file.hpp"
+#include "base/values_of.hpp"
 #include "model/scenario/keys.hpp"
 #include "sim/accelerator/numbers.hpp"
 #include "validate/published_scenario.hpp"
@@ -55,13 +56,47 @@ enum Column : std::size_t {
   kDispatcher,
   kExpertOverlap,
   kRouting,
+  kDelayWgrad,
+  kSharedOverlap,
+  kCudaGraph,
   kColumns
 };
-constexpr std::array<const char*, kColumns> kNames = {
-    "id",     "source",    "gpu",        "gpus",       "model",       "layers", "hidden",    "heads",  "kv_heads",
-    "vocab",  "seq_len",   "gbs",        "mbs",        "tp",          "pp",     "vp_chunks", "cp",     "ep",
-    "dp",     "precision", "recompute",  "framework",  "step_time_s", "task",   "cluster",   "caveat", "overlap_notes",
-    "hbm_gb", "hbm_of",    "moe_layers", "dispatcher", "ov_ep_a2a",   "routing"};
+constexpr std::array<const char*, kColumns> kNames = {"id",
+                                                      "source",
+                                                      "gpu",
+                                                      "gpus",
+                                                      "model",
+                                                      "layers",
+                                                      "hidden",
+                                                      "heads",
+                                                      "kv_heads",
+                                                      "vocab",
+                                                      "seq_len",
+                                                      "gbs",
+                                                      "mbs",
+                                                      "tp",
+                                                      "pp",
+                                                      "vp_chunks",
+                                                      "cp",
+                                                      "ep",
+                                                      "dp",
+                                                      "precision",
+                                                      "recompute",
+                                                      "framework",
+                                                      "step_time_s",
+                                                      "task",
+                                                      "cluster",
+                                                      "caveat",
+                                                      "overlap_notes",
+                                                      "hbm_gb",
+                                                      "hbm_of",
+                                                      "moe_layers",
+                                                      "dispatcher",
+                                                      "ov_ep_a2a",
+                                                      "routing",
+                                                      "ov_delay_wgrad",
+                                                      "ov_shared_expert",
+                                                      "cuda_graph"};
 
 // Plausible measured steps, in seconds, and networks of a node, in Gb/s.
 constexpr double kShortest = 1e-6, kLongest = 1e7;
@@ -290,9 +325,39 @@ class Reader {
     return model != run_.columns.end() && model->second.find(key + " = ") != std::string::npos;
   }
 
+  // Turns a mode on, where there is one of this name.
+  void turn_on(const char* key) {
+    for (const ScenarioKey& row : scenario_keys_of("overlap"))
+      if (row.name == std::string_view(key)) {
+        run_.columns["overlap"] += fmt::format("{} = true\n", key);
+        return;
+      }
+    throw NotModelled{fmt::format("{} is not modelled", key)};
+  }
+
+  // The modules of CUDA graphs, or none.
+  void read_graphs() {
+    Words cell(text(kCudaGraph));
+    std::string modules;
+    for (const GraphModule module : values_of<GraphModule>())
+      if (cell.take({folded(name_of(module))}))
+        modules += fmt::format("{}\"{}\"", modules.empty() ? "" : ", ", name_of(module));
+    for (const char* other : {"transformerengine", "local", "none", "false", "off"}) cell.take({other});
+    if (cell.has_more())
+      throw row_.error(at_[kCudaGraph], "none, full_iteration, or some of attn, mlp, moe_router and moe_preprocess");
+    if (modules.empty()) {
+      if (text(kCudaGraph).empty()) step_.assumptions.push_back("no CUDA graphs");
+      return;
+    }
+    run_.columns["training"] += fmt::format("cuda_graph_modules = [{}]\n", modules);
+    if (modules != "\"full_iteration\"" || run_.ep <= 1) return;
+    run_.columns["parallel"] += "moe_expert_rank_capacity_factor = 1.5\n";
+    step_.assumptions.push_back("room for 1.5 times the mean number of rows");
+  }
+
   // The dispatcher and its overlap, from columns of their own or from the notes.
   void read_experts() {
-    for (const Column column : {kDispatcher, kExpertOverlap, kRouting}) {
+    for (const Column column : {kDispatcher, kExpertOverlap, kRouting, kDelayWgrad, kSharedOverlap}) {
       const std::set<std::string> means =
           understood(std::string(kNames[column]) + " " + text(column), words_.techniques);
       if (!text(column).empty()) techniques_.insert(means.begin(), means.end());
@@ -302,18 +367,27 @@ class Reader {
       run_.dispatcher = has("deepep") ? "deepep" : "hybridep";
     else if (!has("alltoall") && run_.ep > 1)
       step_.assumptions.push_back("the all-to-all dispatcher");
-    run_.pairs_passes = has("ep_overlap");
+    if (has("ep_overlap")) turn_on("overlap_moe_expert_parallel_comm");
+    if (has("delay_wgrad")) turn_on("delay_wgrad_compute");
+    if (has("shared_overlap")) turn_on("moe_shared_expert_overlap");
     if (has("natural"))
-      step_.assumptions.push_back("natural routing predicted with equal loads");
+      step_.assumptions.push_back("natural routing as a power law");
     else if (!has("forced") && run_.ep > 1)
       step_.assumptions.push_back("equal loads of experts");
+    if (has("natural") || has("forced"))
+      run_.columns["training"] += fmt::format("moe_expert_loads = \"{}\"\n", has("natural") ? "natural" : "forced");
+    read_graphs();
   }
 
   void read_recomputation() {
     std::set<std::string> means = all_of(kRecompute, words_.recomputations);
     run_.sequence_parallel = means.erase("sequence_parallel") > 0;
     if (means.erase("by_framework") > 0) means.insert(run_.framework.selective_op ? "op" : "selective");
-    if (means.size() > 1) throw row_.error(at_[kRecompute], "one kind of recomputation");
+    for (const auto module : values_of<Recompute::Module>())
+      if (means.erase(name_of(module)) > 0) run_.recompute_modules.emplace_back(name_of(module));
+    if (!run_.recompute_modules.empty() && means.empty()) run_.recompute = "selective";
+    if (means.size() + (run_.recompute_modules.empty() ? 0 : 1) > 1)
+      throw row_.error(at_[kRecompute], "one kind of recomputation");
     if (!means.empty()) run_.recompute = *means.begin();
   }
 

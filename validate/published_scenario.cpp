@@ -37,7 +37,6 @@ class Writer {
     begin("parallel");
     write_layout();
     begin("overlap");
-    if (r_.pairs_passes) out_ += "overlap_moe_expert_parallel_comm = true\n";
     begin("training");
     write_training();
     return out_;
@@ -91,10 +90,25 @@ class Writer {
     if (r_.pp > 1 && r_.layers % pieces != 0 && (r_.layers + 2) % pieces == 0) {
       out_ += "account_for_embedding_in_pipeline_split = true\naccount_for_loss_in_pipeline_split = true\n";
       assume("embedding and head counted as layers");
+    } else if (r_.pp > 1 && r_.layers % pieces != 0 && r_.layers > pieces) {
+      write_uneven_chunks(pieces);
     }
     if (r_.has_experts) write_ranks_of_experts();
     if (r_.sequence_parallel) out_ += "sequence_parallel = true\n";
     if (r_.hybrid_shard && dp > kGpusOfNode) set("num_distributed_optimizer_instances", dp / kGpusOfNode);
+  }
+
+  // All model chunks have as many layers but the last, and where that would leave it less than none the first, as
+  // Megatron-Bridge's recipes of DeepSeek-V3 cut 61 layers (recipes/deepseek/h100/deepseek_v3.py).
+  void write_uneven_chunks(std::int64_t pieces) {
+    const std::int64_t each = (r_.layers + pieces - 1) / pieces,
+                       first = r_.layers > each * (pieces - 1) ? each : each - 1;
+    const std::int64_t last = r_.layers - first - each * (pieces - 2);
+    if (last < 0) return;
+    const auto layers = [](std::int64_t count) { return std::string(static_cast<std::size_t>(count), 't'); };
+    out_ += fmt::format("pipeline_model_parallel_layout = \"E{}|({}|)*{}{}L\"\n", layers(first), layers(each),
+                        pieces - 2, layers(last));
+    assume("the last model chunk has fewest layers");
   }
 
   void write_ranks_of_experts() {
@@ -123,6 +137,9 @@ class Writer {
     const std::string& what = r_.recompute;
     if (what == "full") out_ += "recompute_granularity = \"full\"\n";
     if (what == "selective") out_ += "recompute_granularity = \"selective\"\n";
+    for (std::size_t i = 0; i < r_.recompute_modules.size(); ++i)
+      out_ += fmt::format("{}\"{}\"{}", i == 0 ? "recompute_modules = [" : ", ", r_.recompute_modules[i],
+                          i + 1 == r_.recompute_modules.size() ? "]\n" : "");
     if (what == "op") out_ += "recompute_granularity = \"selective_op\"\n";
     if (what == "layer") {
       out_ += "recompute_granularity = \"full\"\nrecompute_method = \"block\"\n";

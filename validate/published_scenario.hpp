@@ -17,10 +17,10 @@ struct PublishedRun {
   std::int64_t moe_layers = 0;  // the last of the layers that have experts; 0: as the model says
   bool has_experts = false;
   std::string dispatcher;      // "deepep", "hybridep"; "": NCCL's messages
-  bool pairs_passes = false;   // overlap_moe_expert_parallel_comm
   bool sizes_by_name = false;  // the row has no sizes, but its model's name determines them
   // Name of an entry of [[recompute]]; "" where the row has none.
   std::string recompute;
+  std::vector<std::string> recompute_modules = {};  // empty: the scenario's default
   bool sequence_parallel = false, hybrid_shard = false;
   std::string task;
   PublishedWords::Framework framework;

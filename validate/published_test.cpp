@@ -136,7 +136,9 @@ TEST_CASE("words of published rows are understood in any case, and a row with ot
       {{{"recompute", "No recompute"}}, "[training]", ""},
       {{{"recompute", "3 s"}}, "", "recompute: expected one of "},
       {{{"recompute", "full+selective"}}, "", "recompute: expected one kind of recomputation"},
-      {{{"recompute", "mlp"}}, "", "recompute_modules"},
+      {{{"recompute", "mlp+core_attn"}}, "recompute_modules = [\"core_attn\", \"mlp\"]", ""},
+      {{{"recompute", "full+mlp"}}, "", "recompute: expected one kind of recomputation"},
+      {{{"recompute", "moe"}}, "", "all of a layer's experts"},
       {{{"precision", "BF16-mixed"}}, "[training]", ""},
       {{{"precision", "N/A"}, {"mbs", "n/a"}, {"cp", "-"}, {"kv_heads", "NA"}}, "micro_batch_size = 1", ""},
       {{{"precision", "fp32"}}, "", "fp32 compute"},
@@ -189,6 +191,36 @@ TEST_CASE("words of published rows are understood in any case, and a row with ot
   CHECK(refused(names + "caf\xE9\n").find("steps.csv:2: expected UTF-8 text") != std::string::npos);
   CHECK(refused("id;source;gpu\n").find("not by semicolons") != std::string::npos);
   CHECK(refused("id,source,gpus\n").find("steps.csv:1: expected a column \"gpu\"") != std::string::npos);
+}
+
+TEST_CASE("columns of experts turn modes on, and skip a row whose mode is not modelled", "[compare][moepredict]") {
+  const TempDir dir;
+  const std::string names =
+      "id,source,gpu,gpus,model,layers,hidden,heads,kv_heads,ffn,vocab,seq_len,gbs,mbs,tp,pp,vp_chunks,cp,ep,dp,"
+      "precision,recompute,framework,step_time_s,caveat,task,cluster,overlap_notes,dispatcher,ov_ep_a2a,routing,"
+      "ov_delay_wgrad,ov_shared_expert,cuda_graph,hbm_gb\n";
+  const std::string row =
+      "q,x,H100,16,Qwen3-30B-A3B,48,2048,32,4,6144,151936,4096,32,1,1,1,,1,16,16,bf16,,Megatron-Bridge,1,,pretrain,c,,";
+  const std::vector<PublishedStep> steps = read_published(
+      dir.write("steps.csv", names + row + "hybridep,true,forced,false,no,\"moe_router, moe_preprocess\",62\n" + row +
+                                 "alltoall,false,natural,,,none,\n" + row + "alltoall,,,,,some,\n" + row +
+                                 "hybridep,,forced,,,full_iteration,\n" + row + "alltoall,true,,true,,,\n" + row +
+                                 "alltoall,,,,true,,\n"));
+  REQUIRE(steps.size() == 6);
+  const Scenario scoped = parse_scenario(steps[0].scenario_text, "s");
+  CHECK(scoped.overlap.overlap_moe_expert_parallel_comm);
+  CHECK(scoped.training.cuda_graph_modules == std::vector{GraphModule::moe_router, GraphModule::moe_preprocess});
+  CHECK(scoped.training.expert_loads.kind == ExpertLoads::Kind::forced);
+  CHECK(steps[0].hbm_GiB == 62);
+  const Scenario natural = parse_scenario(steps[1].scenario_text, "s");
+  CHECK(natural.training.cuda_graph_modules.empty());
+  CHECK(natural.training.expert_loads.kind == ExpertLoads::Kind::natural);
+  CHECK(steps[2].skipped.find("cuda_graph: expected none, full_iteration") != std::string::npos);
+  CHECK(parse_scenario(steps[3].scenario_text, "s").training.captures(GraphModule::full_iteration));
+  // Each of the two is modelled, or its rows are skipped by its name.
+  for (const auto& [step, key] :
+       {std::pair{&steps[4], "delay_wgrad_compute"}, {&steps[5], "moe_shared_expert_overlap"}})
+    CHECK((step->skipped + step->scenario_text).find(key) != std::string::npos);
 }
 
 TEST_CASE("every word that ships has a meaning, and every profile and platform that it means is there", "[compare]") {

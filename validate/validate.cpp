@@ -34,7 +34,9 @@ bool reduce(sim::Accelerator& a, Framework& f, Fitted fitted) {
   f.collective_in_step_us.reset();
   a.gemm_sustained.value = 1;
   a.collective_in_step_us.value = 0;
-  for (Quantity* host : {&f.issue_us, &f.collective_issue_us, &f.micro_batch_us, &f.step_us}) host->value = 0;
+  for (Quantity* host :
+       {&f.issue_us, &f.collective_issue_us, &f.micro_batch_us, &f.step_us, &f.part_us, &f.recompute_us})
+    host->value = 0;
   return true;
 }
 

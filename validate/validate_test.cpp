@@ -159,21 +159,24 @@ TEST_CASE("published steps of each model are predicted as docs/validate.md says"
                            << step.published.skipped);
     CHECK(step.published.skipped.empty());
     ++modelled;
-    const double bound = step.published.id.ends_with("megascale-256")  ? 0.08
-                         : framework == "Megatron-LM 2022"             ? 0.03
-                         : framework.starts_with("Aleph Alpha")        ? 0.15
-                         : framework.starts_with("NeMo")               ? 0.07
-                         : framework.starts_with("torchtitan")         ? 0.12
-                         : framework.starts_with("fms-fsdp")           ? 0.12
-                         : framework.starts_with("Megatron-DeepSpeed") ? 0.22
-                         : step.published.id.starts_with("zb-")        ? 0.08
-                                                                       : 0.06;
+    const double bound = step.published.id.ends_with("megascale-256") ? 0.08
+                         : framework == "Megatron-LM 2022"            ? 0.03
+                         // One micro-batch of small layers waits for its host; on GB200 the host's speed is not known.
+                         : step.published.id.starts_with("moonlight")                             ? 0.35
+                         : step.published.id.ends_with("gb200") && framework == "Megatron-Bridge" ? 0.25
+                         : framework.starts_with("Aleph Alpha")                                   ? 0.15
+                         : framework.starts_with("NeMo")                                          ? 0.07
+                         : framework.starts_with("torchtitan")                                    ? 0.12
+                         : framework.starts_with("fms-fsdp")                                      ? 0.12
+                         : framework.starts_with("Megatron-DeepSpeed")                            ? 0.22
+                         : step.published.id.starts_with("zb-")                                   ? 0.08
+                                                                                                  : 0.06;
     CHECK(std::abs(step.error(Fitted::shipped)) < bound);
     // Its fragmentation exceeds the free memory by 2.5 GiB; whether it set an allocator is not known.
     if (step.published.id != "fms-7b-h100-eager") CHECK_FALSE(step.is_wrongly_over());
     if (step.published.hbm_GiB > 0) CHECK(std::abs(step.memory_error()) < 0.08);
   }
-  CHECK((modelled == 44 || testing::is_fast_suite()));
+  CHECK((modelled == 50 || testing::is_fast_suite()));
 }
 #endif
 

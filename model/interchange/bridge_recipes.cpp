@@ -205,32 +205,30 @@ std::set<std::string> words_of(std::string_view name, std::int64_t& gpus) {
 
 }  // namespace
 
-std::vector<std::string> not_modelled_by_name(std::string_view name) {
-  std::set<std::string> nouns;
-  for (const auto& [word, noun] : kRefusedNames)
-    if (name.find(word) != std::string_view::npos) nouns.insert(noun);
-  return {nouns.begin(), nouns.end()};
-}
-
 std::optional<BridgeRecipe> bridge_recipe(std::string_view name, bool has_peft) {
   std::int64_t asked = 0;
   std::set<std::string> words = words_of(name, asked);
   if (words.contains("finetune")) words.insert(has_peft ? "peft" : "sft");
-  const Row* best = nullptr;
+  std::int64_t gpus_of_best = 0;
   std::size_t most = 0;
-  const auto look = [&](const Row& row) {
-    std::int64_t gpus = row.gpus;
-    const std::set<std::string> own = words_of(row.name, gpus);
+  // Returns whether a recipe is better than those before it.
+  const auto is_better = [&](std::string_view row, std::int64_t gpus) {
+    std::int64_t none = 0;
+    const std::set<std::string> own = words_of(row, none);
     const bool fits = std::includes(words.begin(), words.end(), own.begin(), own.end());
-    const bool is_better =
-        best == nullptr || own.size() > most || (own.size() == most && asked == row.gpus && asked != best->gpus);
-    if (!fits || !is_better) return;
-    best = &row;
+    if (!fits || own.size() < most || (own.size() == most && (asked != gpus || asked == gpus_of_best))) return false;
+    gpus_of_best = gpus;
     most = own.size();
+    return true;
   };
-  for (const Row& row : kRows) look(row);
-  look(kGpt3);
-  if (best == nullptr) return std::nullopt;
+  const Row* best = nullptr;
+  std::optional<BridgeRecipe> with_experts;
+  for (const Row& row : kRows)
+    if (is_better(row.name, row.gpus)) best = &row;
+  if (is_better(kGpt3.name, kGpt3.gpus)) best = &kGpt3;
+  for (BridgeRecipe& recipe : recipes_with_experts())
+    if (is_better(recipe.name, recipe.gpus)) with_experts = std::move(recipe);
+  if (with_experts || best == nullptr) return with_experts;
   BridgeRecipe recipe{best->name, best->gpus, settings_of(*best)};
   if (best == &kGpt3) {
     recipe.settings["model"].update(
@@ -238,6 +236,17 @@ std::optional<BridgeRecipe> bridge_recipe(std::string_view name, bool has_peft) 
     recipe.settings["comm_overlap"]["tp_comm_overlap_cfg"] = {{"fc2_fprop", {{"method", "ring_exchange"}}}};
   }
   return recipe;
+}
+
+std::vector<std::string> not_modelled_by_name(std::string_view name) {
+  const std::optional<BridgeRecipe> recipe = bridge_recipe(name);
+  const bool has_known_experts = recipe && !recipe->preset.empty();
+  std::set<std::string> nouns;
+  for (const auto& [word, noun] : kRefusedNames)
+    if (name.find(word) != std::string_view::npos &&
+        !(has_known_experts && std::string_view(noun).ends_with("experts")))
+      nouns.insert(noun);
+  return {nouns.begin(), nouns.end()};
 }
 
 }  // namespace stretto

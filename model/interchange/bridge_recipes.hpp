@@ -7,13 +7,16 @@
 
 namespace stretto {
 
-// Recipes of Megatron-Bridge that train a dense text model (src/megatron/bridge/recipes at 067f987d, August 2026).
+// Recipes of Megatron-Bridge that train a text model (src/megatron/bridge/recipes at 067f987d, August 2026).
 // Recipes are programs in Python; the table has the settings that a step depends on.
 struct BridgeRecipe {
   std::string name;         // "llama3_8b_pretrain"
   std::int64_t gpus = 1;    // that its name says
   nlohmann::json settings;  // of its ConfigContainer, sections as in YAML; sizes of the model are in model_shapes.hpp
+  std::string preset = {};  // of a model with experts
 };
+// Returns the recipes of models with experts that Stretto has.
+std::vector<BridgeRecipe> recipes_with_experts();
 
 // Returns a recipe by its name, "llama3_8b_pretrain_config" or "llama3_8b_pretrain_2gpu_h100_bf16_config", or by the
 // name of a file of overrides, "quantized_llama3_8b_pretrain_override_example": of several recipes whose words the name

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/toml.hpp"
+#include "base/values_of.hpp"
 #include "model/interchange/megatron.hpp"
 #include "model/interchange/vocabulary.hpp"
 
@@ -193,6 +194,39 @@ std::string Judged::place() const {
   return line > 0 ? fmt::format("{} (line {})", shown, line) : shown;
 }
 
+std::vector<std::pair<std::string, std::string>> Settings::take_recompute_modules(
+    const std::vector<std::string>& modules) {
+  std::vector<std::pair<std::string, std::string>> others;
+  nlohmann::json taken = nlohmann::json::array();
+  const auto take = [&](const char* name) {
+    if (std::find(taken.begin(), taken.end(), name) == taken.end()) taken.push_back(name);
+  };
+  for (const std::string& module : modules) {
+    bool is_known = false;
+    for (const auto known : values_of<Recompute::Module>())
+      if (module == name_of(known)) {
+        is_known = true;
+        take(name_of(known));
+      }
+    if (is_known || module.empty()) continue;
+    if (module == "moe") take(name_of(Recompute::Module::moe_act));
+    others.emplace_back(module, module == "moe"
+                                    ? "of experts their activation alone is computed again, and no rows are sent again"
+                                    : "it is kept, and not computed again");
+  }
+  values["training.recompute_modules"] = std::move(taken);
+  return others;
+}
+
+void Settings::finish_recompute() {
+  const auto modules = values.find("training.recompute_modules");
+  if (is("training.recompute_granularity", "selective") && modules != values.end() && modules->second.empty())
+    values["training.recompute_granularity"] = "none";
+  if (!is("training.recompute_granularity", "full"))
+    for (const char* key : {"training.recompute_method", "training.recompute_num_layers"}) values.erase(key);
+  if (!is("training.recompute_granularity", "selective")) values.erase("training.recompute_modules");
+}
+
 const Json* Settings::find(const std::string& key) const {
   const auto found = values.find(key);
   return found == values.end() ? nullptr : &found->second;
@@ -257,7 +291,7 @@ Translation scenario_of(Settings settings, const ImportOptions& options) {
   const std::map<std::string, std::string> overrides = texts_of(options.overrides);
   refuse(settings, options);
   // Without experts their settings say nothing, and with 0 of them neither.
-  if (settings.whole("model.num_moe_experts", 0) == 0)
+  if (settings.whole("model.num_moe_experts", 0) == 0 && !settings.values.contains("model.preset"))
     std::erase_if(settings.values, [](const auto& one) {
       return one.first.starts_with("model.moe_") || one.first == "model.num_moe_experts" ||
              one.first.starts_with("parallel.moe_") || one.first.starts_with("parallel.expert_") ||

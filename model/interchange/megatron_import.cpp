@@ -166,9 +166,8 @@ class Import {
     } else if (is({"--activations-checkpoint-num-layers"})) {
       if (const auto layers = count(flag)) values["training.recompute_num_layers"] = *layers;
     } else if (name == "--recompute-modules") {
-      for (const std::string& module : flag.values)
-        if (module != "core_attn" && !module.empty())
-          near({flag.name, {module}, flag.line, {}}, "recomputed is attention's core, and not this");
+      for (const auto& [module, effect] : settings_.take_recompute_modules(flag.values))
+        near({flag.name, {module}, flag.line, {}}, effect);
     } else if (name == "--use-rotary-position-embeddings") {
       values["model.position_embedding_type"] = "rope";
     } else if (name == "--position-embedding-type") {
@@ -415,8 +414,7 @@ class Import {
       for (const char* key : {"rotary_base", "rotary_seq_len_interpolation_factor", "use_rope_scaling"})
         values.erase(std::string("model.") + key);
     if (!settings_.is("model.use_rope_scaling", true)) values.erase("model.rope_scaling_factor");
-    if (!settings_.is("training.recompute_granularity", "full"))
-      for (const char* key : {"training.recompute_method", "training.recompute_num_layers"}) values.erase(key);
+    settings_.finish_recompute();
     if (settings_.whole("parallel.tensor_model_parallel_size", 1) <= 1) values["parallel.sequence_parallel"] = false;
     if (settings_.whole("parallel.context_parallel_size", 1) <= 1)
       for (const char* key : {"parallel.cp_comm_type", "parallel.hierarchical_context_parallel_sizes"})

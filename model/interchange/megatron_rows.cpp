@@ -165,6 +165,15 @@ constexpr Special kSpecial[] = {
      }},
     {"training.recompute_num_layers",
      [](S s) -> Json { return is_full(s) ? Json(s.training.recompute.num_layers) : Json(); }},
+    {"training.recompute_modules",
+     [](S s) -> Json {
+       const Recompute& recompute = s.training.recompute;
+       if (recompute.granularity != Recompute::Granularity::selective || recompute.modules == Recompute{}.modules)
+         return {};
+       Json modules = Json::array();
+       for (const auto module : recompute.modules) modules.push_back(name_of(module));
+       return modules;
+     }},
     {"training.lr_decay_iters", [](S s) -> Json { return unless_0(s.training.lr_decay_iters); }},
 };
 

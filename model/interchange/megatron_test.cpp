@@ -89,6 +89,8 @@ TEST_CASE("every key that says how a step is computed is in the table", "[megatr
                                            "training.timeout_s",
                                            "model.encoder_seq_length",
                                            "training.enable_cuda_graph",
+                                           "training.moe_expert_loads",
+                                           "training.moe_expert_loads_exponent",
                                            "training.frozen_base",
                                            "training.cudnn_attention_dropout"};
   const std::vector<std::string> keys = testing::scenario_keys(), others = testing::keys_not_drawn();

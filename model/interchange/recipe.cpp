@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/toml.hpp"
+#include "base/values_of.hpp"
 #include "model/interchange/bridge_recipes.hpp"
 #include "model/interchange/command_line.hpp"
 #include "model/interchange/megatron.hpp"
@@ -64,7 +65,8 @@ const std::vector<Near>& near_keys() {
       {"optimizer_cpu_offload", false, "the optimizer runs on the GPU"},
       {"enable_cuda_graph", false, "the host issues operations one by one"},
       {"external_cuda_graph", false, "the host issues operations one by one"},
-      {"cuda_graph_impl", "none", "the host issues operations one by one"},
+      {"delay_wgrad_compute", false, "weight gradients of experts are part of their backward pass"},
+      {"moe_shared_expert_overlap", false, "a shared expert is not beside the dispatch of rows"},
       {"deterministic_mode", false, "kernels are the fastest ones, not the deterministic ones"},
       {"parallel_attention", false, "the MLP follows attention, and is not beside it"},
       {"use_precision_aware_optimizer", false, "the optimizer's state is in f32"},
@@ -137,9 +139,11 @@ class Recipe {
                            root_["model"].contains("num_layers") && root_["model"].contains("hidden_size");
     if (root_.contains("trainer") || has_sizes) return;
     for (const std::string& noun : not_modelled_by_name(recipe_name())) refuse_here(noun, recipe_name());
-    if (!settings_.refused.empty()) return;
+    // With --set training.precision, a recipe in fp8 is predicted in the precision that it says.
+    if (settings_.refused.size() > settings_.refused.count("fp8")) return;
     std::optional<BridgeRecipe> recipe = bridge_recipe(recipe_name(), root_.contains("peft"));
     if (!recipe) return;
+    if (!recipe->preset.empty()) settings_.values["model.preset"] = recipe->preset;
     // The user's tokenizer replaces the recipe's vocabulary.
     if (root_.contains("tokenizer")) recipe->settings.erase("tokenizer");
     merge(recipe->settings, root_);
@@ -204,8 +208,10 @@ class Recipe {
         continue;
       }
       if (key == "recompute_modules" && value.is_array()) {
+        std::vector<std::string> modules;
         for (const Json& one : value)
-          if (one.is_string() && one != "core_attn") near(here, one, "recomputed is attention's core, and not this");
+          if (one.is_string()) modules.push_back(one);
+        for (const auto& [module, effect] : settings_.take_recompute_modules(modules)) near(here, module, effect);
         continue;
       }
       if (value.is_object() && !is_near(key, here, value)) {
@@ -223,8 +229,12 @@ class Recipe {
   }
 
   bool is_near(const std::string& key, const std::string& path, const Json& value) {
+    // A switch of an overlap mode that a scenario has is taken.
+    const bool is_mode = std::any_of(megatron_rows().begin(), megatron_rows().end(), [&](const MegatronRow& row) {
+      return row.is_switch && row.key == "overlap." + key;
+    });
     for (const Near& one : near_keys())
-      if (key == one.name) {
+      if (key == one.name && !is_mode) {
         const bool is_same =
             value == one.neutral || value.is_null() || (value.is_number() && one.neutral.is_null() && value == 0);
         if (!is_same) near(path, value, one.effect);
@@ -287,6 +297,18 @@ class Recipe {
       take_precision(path, value, word);
     } else if (key == "bf16") {
       if (is_on) values["training.precision"] = "bf16";
+    } else if (key == "moe_router_force_load_balancing") {
+      if (is_on) values["training.moe_expert_loads"] = "forced";
+    } else if (key == "cuda_graph_scope" || key == "cuda_graph_modules") {
+      for (const GraphModule module : values_of<GraphModule>())
+        if (has(name_of(module))) graph_modules_.push_back(name_of(module));
+    } else if (key == "cuda_graph_impl") {
+      has_graphs_ = is_on;
+      if (has("full_iteration")) graph_modules_.push_back(name_of(GraphModule::full_iteration));
+    } else if (key == "pipeline_model_parallel_layout" && has("m")) {
+      std::string without = word;
+      std::erase(without, 'm');
+      values["parallel.pipeline_model_parallel_layout"] = without;
     } else if (key == "num_nodes") {
       nodes_ = value;
     } else if (key == "devices" || key == "num_gpus_per_node" || key == "gpus_per_node") {
@@ -383,15 +405,27 @@ class Recipe {
             "the sizes of the model are those that its name says; the recipe or checkpoint that has them is not here");
     const bool is_whole = has_sizes || is_recipe_ || root_.contains("trainer");
     finish_layout(is_whole);
+    finish_experts();
     finish_gradients(is_whole);
     finish_model();
-    if (!settings_.is("training.recompute_granularity", "full"))
-      for (const char* key : {"training.recompute_method", "training.recompute_num_layers"}) values.erase(key);
+    settings_.finish_recompute();
     if (nodes_.is_number_integer() || devices_.is_number_integer()) {
       settings_.ranks = std::max<std::int64_t>(1, nodes_.is_number_integer() ? nodes_.get<std::int64_t>() : 1) *
                         std::max<std::int64_t>(1, devices_.is_number_integer() ? devices_.get<std::int64_t>() : 8);
       settings_.ranks_from = "num_nodes and devices";
     }
+  }
+
+  // CUDA graphs of parts of a layer, and the profile of models with experts, whose host issues every other kernel.
+  void finish_experts() {
+    const bool has_experts =
+        settings_.values.contains("model.preset") || settings_.whole("model.num_moe_experts", 0) > 0;
+    if (has_experts && !root_.contains("trainer") && settings_.profile == "nemo-dgxc")
+      settings_.profile = "megatron-bridge-moe";
+    if (has_graphs_ && has_experts && !graph_modules_.empty())
+      settings_.values["training.cuda_graph_modules"] = graph_modules_;
+    else if (has_graphs_)
+      near("model.cuda_graph_impl", true, "the host issues operations one by one");
   }
 
   void finish_layout(bool is_whole) {
@@ -499,6 +533,8 @@ class Recipe {
   bool is_fsdp_ = false, has_comm_overlap_ = false, overrides_vocabulary_ = false, is_recipe_ = false, is_apex_ = false;
   std::optional<bool> mixed_reduces_in_fp32_, fsdp_reduces_in_fp32_;
   std::string fsdp_strategy_;
+  bool has_graphs_ = false;
+  std::vector<std::string> graph_modules_;
   Json bucket_mb_;
 };
 

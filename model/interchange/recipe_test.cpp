@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "model/interchange/bridge_recipes.hpp"
 #include "model/interchange/megatron.hpp"
 #include "model/interchange/torchtitan.hpp"
 #include "model/interchange/yaml.hpp"
@@ -252,8 +253,44 @@ TEST_CASE("a script that runs a recipe of Megatron-Bridge has its overrides", "[
                from_recipe("model: {seq_length: 4096}\ntrain: {micro_batch_size: 1}\n", "qwen3_vl_override.yaml");
              }),
              Contains("image encoders are not modelled yet"));
-  CHECK(testing::message_of([&] { from_megatron(script("qwen3_30b_a3b_pretrain"), "run.sh"); }) ==
-        "run.sh: recipes with experts are not modelled yet: --recipe qwen3_30b_a3b_pretrain_config (line 1)");
+  CHECK(testing::message_of([&] { from_megatron(script("gpt_oss_20b_pretrain"), "run.sh"); }) ==
+        "run.sh: recipes with experts are not modelled yet: --recipe gpt_oss_20b_pretrain_config (line 1)");
+}
+
+TEST_CASE("Megatron-Bridge's recipes of experts are taken as they are", "[recipe][moepredict]") {
+  const auto import = [](const std::string& recipe, const std::vector<std::string>& overrides = {}) {
+    ImportOptions options;
+    options.overrides = overrides;
+    return from_megatron("python run_recipe.py --recipe " + recipe + "_config\n", "run.sh", options);
+  };
+  const auto scenario = [&](const std::string& recipe) { return parse_scenario(import(recipe).text, "s"); };
+  const Scenario qwen = scenario("qwen3_30b_a3b_pretrain_16gpu_h100_bf16");
+  CHECK(qwen.parallel.ranks() == 16);
+  CHECK(qwen.parallel.expert_model_parallel_size == 16);
+  CHECK(qwen.parallel.moe_flex_dispatcher_backend == FlexBackend::hybridep);
+  CHECK(qwen.overlap.overlap_moe_expert_parallel_comm);
+  CHECK(qwen.training.cuda_graph_modules == std::vector{GraphModule::moe_router, GraphModule::moe_preprocess});
+  CHECK(qwen.training.expert_loads.kind == ExpertLoads::Kind::forced);
+  CHECK(qwen.framework.name == "megatron-bridge-moe");
+  const Scenario first = scenario("qwen3_30b_a3b_pretrain_8gpu_h100_bf16");
+  CHECK(first.parallel.tensor_model_parallel_size == 4);
+  CHECK(first.training.recompute.granularity == Recompute::Granularity::full);
+  const Scenario deepseek = scenario("deepseek_v3_pretrain_1024gpu_h100_bf16");
+  CHECK(deepseek.parallel.ranks() == 1024);
+  CHECK(deepseek.training.recompute.repeats(Recompute::Module::mla_up_proj));
+  CHECK(deepseek.training.recompute.repeats(Recompute::Module::mlp));
+  CHECK_FALSE(deepseek.training.recompute.repeats(Recompute::Module::core_attn));
+  const std::vector<std::string> notes = import("deepseek_v3_pretrain_1024gpu_h100_bf16").notes;
+  CHECK(std::any_of(notes.begin(), notes.end(), [](const std::string& note) {
+    return note.find("mtp_num_layers") != std::string::npos && note.starts_with("not modelled: ");
+  }));
+  CHECK_THAT(testing::message_of([&] { import("deepseek_v3_pretrain_1024gpu_h100_fp8cs"); }),
+             Contains("fp8 is not modelled yet"));
+  CHECK_NOTHROW(import("deepseek_v3_pretrain_1024gpu_h100_fp8cs", {"training.precision=bf16"}));
+  for (const BridgeRecipe& recipe : recipes_with_experts()) {
+    INFO(recipe.name << ", " << recipe.gpus << " GPUs");
+    CHECK(scenario(recipe.name + "_" + std::to_string(recipe.gpus) + "gpu").parallel.ranks() == recipe.gpus);
+  }
 }
 
 TEST_CASE("a program in Python that calls a recipe is that recipe with its changes", "[recipe]") {

@@ -130,8 +130,6 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
                                    Role role) {
   const Recompute& recompute = shape_.recompute;
   // A shared activation is computed again for each layer by itself.
-  const bool is_shared = (role.is_core && recompute.granularity == Recompute::Granularity::selective) ||
-                         (role.is_light && recompute.granularity == Recompute::Granularity::selective_op);
   const std::int64_t slots = shape_.most_slots();
   const Dtype dtype = role.is_mask ? Dtype::i32 : role.is_statistics ? statistics_type() : dtype_;
   std::vector<TensorPlace> places;
@@ -153,10 +151,10 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
       places.resize(places.size() + static_cast<std::size_t>(slots));
     } else if (!role.passing.empty() && role.passing[static_cast<std::size_t>(layer)]) {
       share(passed, "", BufferKind::workspace);
-    } else if (is_shared || (!is_head_input && recompute.is_full(in_chunk) && !(role.is_input && in_group == 0))) {
+    } else if (role.is_again || (!is_head_input && recompute.is_full(in_chunk) && !(role.is_input && in_group == 0))) {
       // A recomputed activation is used up before the next one is made, whatever the micro-batch.
-      share(recomputed[static_cast<std::size_t>(is_shared ? 0 : in_group)],
-            is_shared ? ".recomputed" : ".recomputed" + std::to_string(in_group), BufferKind::activation);
+      share(recomputed[static_cast<std::size_t>(role.is_again ? 0 : in_group)],
+            role.is_again ? ".recomputed" : ".recomputed" + std::to_string(in_group), BufferKind::activation);
     } else {
       add_places(places, name, dtype, rows * cols, layer, storages);
     }
@@ -232,7 +230,7 @@ View BlockWriter::gradient(const std::string& name, const Expr& layer) const {
 
 View BlockWriter::gathered(const std::string& name, Phase phase, View part) {
   if (!shape_.sequence_parallel) return part;
-  View all = work(phase == Phase::forward ? gathered_ : d_gathered_);
+  View all = work(phase == Phase::forward && suffix_.empty() ? gathered_ : d_gathered_);
   all.cols = all.ld = part.cols;
   collective(name, phase, CollectiveKind::all_gather, all.rows * all.cols, {read(std::move(part)), write(all)});
   return all;

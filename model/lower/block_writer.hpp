@@ -27,6 +27,13 @@ class BlockWriter {
   void begin(const std::string& name, bool weights_apart = false, const std::string& suffix = "");
   BlockId end();
   BlockId end_weights(const std::string& name);
+  // Writes operations of the forward pass into a block of the backward pass, with ".recompute" behind their names.
+  template <class Write>
+  void again(const Write& write) {
+    suffix_ = ".recompute";
+    write();
+    suffix_.clear();
+  }
 
   LaneId set_lane(LaneId lane) { return std::exchange(lane_, lane); }  // of operations that follow; returns the last
   void op(const std::string& name, Phase phase, Work work, std::vector<Access> accesses);
@@ -45,10 +52,9 @@ class BlockWriter {
   // How an activation may be recomputed: layers that recompute it before their backward pass share instances.
   struct Role {
     bool is_input = false;          // the layer's input, kept where a group of recomputed layers begins
-    bool is_core = false;           // what attention keeps for its gradient besides its output
+    bool is_again = false;          // a backward pass computes it again for its own layer
     bool is_statistics = false;     // row statistics, kept in the accumulation type
     bool is_mask = false;           // mask of dropout, i32
-    bool is_light = false;          // Recompute::Granularity::selective_op computes it again
     std::vector<bool> layers = {};  // [layer] that have the activation; empty: all
     // [layer] whose forward pass is the last reader, and which share one instance; empty: none
     std::vector<bool> passing = {};

@@ -10,7 +10,7 @@ std::vector<bool> ContextAttention::layers_passing_qkv(const BlockShape& shape) 
   std::vector<bool> passing;
   for (std::int64_t layer = 0; layer < shape.model.num_layers; ++layer)
     passing.push_back(shape.cp.kinds[shape.kind(layer).context].exchange.exists() &&
-                      shape.recompute.granularity != Recompute::Granularity::selective);
+                      !shape.recompute.repeats(Recompute::Module::core_attn));
   return passing;
 }
 
@@ -30,11 +30,10 @@ ContextAttention::ContextAttention(Schedule& schedule, BlockWriter& writer, cons
       steps_(kind_.ring.size),
       qkv_(shared.qkv) {
   const std::int64_t layers = shape.model.num_layers, all = q_cols_ + kv_cols_;
-  BlockWriter::Role core{.is_core = true};
+  BlockWriter::Role core{.is_again = shape.recompute.repeats(Recompute::Module::core_attn)};
   for (std::int64_t layer = 0; layer < layers; ++layer) core.layers.push_back(shape.kind(layer).context == kind);
-  BlockWriter::Role statistics = core, exchanged = core;
+  BlockWriter::Role statistics = core;
   statistics.is_statistics = true;
-  exchanged.is_core = shape.recompute.granularity == Recompute::Granularity::selective;
   lse_ = w_.recomputable(named(".lse"), shape.micro_batch_size * heads_, rows_ / shape.micro_batch_size, layers,
                          statistics);
   shared.forward.taken = shared.backward.taken = 0;
@@ -45,7 +44,7 @@ ContextAttention::ContextAttention(Schedule& schedule, BlockWriter& writer, cons
     return w_.workspace(name, rows, cols, slots, shared.backward);
   };
   if (exchanges()) {
-    qkv_heads_ = w_.recomputable(named(".qkv"), rows_, all, layers, exchanged);
+    qkv_heads_ = w_.recomputable(named(".qkv"), rows_, all, layers, core);
     out_heads_ = w_.recomputable(named(".out_heads"), rows_, q_cols_, layers, core);
     sent_ = forward(named(".sent"), rows_, all);
     received_out_ = forward(named(".received"), rows_, q_cols_);

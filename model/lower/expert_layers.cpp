@@ -79,7 +79,8 @@ void ExpertLayers::add_experts() {
   sorted_ = kept("experts.in", capacity_, hidden_);
   weights_ = kept("experts.weights", capacity_, 1, statistics);
   mlp_.fc1_out = kept("experts.fc1.out", capacity_, mlp_.fc1);
-  mlp_.act = kept("experts.act", capacity_, mlp_.width);
+  mlp_.act =
+      kept("experts.act", capacity_, mlp_.width, {.is_again = shape_.recompute.repeats(Recompute::Module::moe_act)});
   probabilities_ = workspace("router.probabilities", part, topk_, wide);
   if (gathers()) {
     all_indices_ = workspace("router.all_indices", tokens_, topk_, Dtype::i32);
@@ -126,17 +127,18 @@ void ExpertLayers::add_shared() {
   const std::int64_t tokens = w_.tokens(), part = w_.residual_rows();
   shared_.width = model_.moe_shared_expert_intermediate_size / shape_.tp.size;
   shared_.fc1 = shape_.model.rows_of_fc1(shared_.width);
-  shared_.fc1_out = kept("shared.fc1.out", tokens, shared_.fc1);
-  shared_.act = kept("shared.act", tokens, shared_.width);
+  const BlockWriter::Role again{.is_again = shape_.recompute.repeats(Recompute::Module::shared_experts)};
+  shared_.fc1_out = kept("shared.fc1.out", tokens, shared_.fc1, again);
+  shared_.act = kept("shared.act", tokens, shared_.width, again);
   const bool is_gated = model_.moe_shared_expert_gate;
   if (cuts_tokens()) shared_sum_ = w_.workspace("shared.sum", tokens, hidden_);
-  shared_out_ = is_gated ? kept("shared.out", part, hidden_) : w_.workspace("shared.out", part, hidden_);
+  shared_out_ = is_gated ? kept("shared.out", part, hidden_, again) : w_.workspace("shared.out", part, hidden_);
   shared_.d_act = w_.workspace("d_shared.act", tokens, shared_.width);
   shared_.d_fc1 = w_.workspace("d_shared.fc1", tokens, shared_.fc1);
   d_shared_all_ = w_.workspace("d_shared.in", tokens, hidden_);
   d_shared_part_ = cuts_tokens() ? w_.workspace("d_shared.in.part", part, hidden_) : d_shared_all_;
   if (!is_gated) return;
-  gate_ = kept("shared.gate.out", part, 1);
+  gate_ = kept("shared.gate.out", part, 1, again);
   gated_ = w_.workspace("shared.gated", part, hidden_);
   d_shared_out_ = w_.workspace("d_shared.out", part, hidden_);
   d_gate_ = w_.workspace("d_shared.gate", part, 1);
@@ -393,9 +395,10 @@ void ExpertLayers::shared_up(const View& x) {
   w_.set_lane(lane);
 }
 
-void ExpertLayers::shared_down(const View& x) {
-  const LaneId lane = w_.set_lane(shape_.shared_expert);
+void ExpertLayers::shared_down(const View& x, bool is_again) {
   const bool is_gated = model_.moe_shared_expert_gate;
+  if (is_again && !is_gated && !shape_.recompute.whole_layers) return;
+  const LaneId lane = w_.set_lane(shape_.shared_expert);
   const View out = is_gated ? of_layer(shared_out_) : w_.work(shared_out_);
   const View sum = cuts_tokens() ? w_.work(shared_sum_) : out;
   w_.row_forward("shared.fc2", shared_.width, hidden_, of_layer(shared_.act), sum);
@@ -404,8 +407,9 @@ void ExpertLayers::shared_down(const View& x) {
     const View gate = of_layer(gate_);
     w_.op("shared.gate.fprop", Phase::forward, Gemm{x.rows, 1, hidden_, false, true, false},
           {read(x), read(weight("shared.gate.weight")), write(gate)});
-    w_.op("shared.gated.fprop", Phase::forward, GateRows{Pass::forward, x.rows, hidden_},
-          {read(out), read(gate), write(w_.work(gated_))});
+    if (!is_again)
+      w_.op("shared.gated.fprop", Phase::forward, GateRows{Pass::forward, x.rows, hidden_},
+            {read(out), read(gate), write(w_.work(gated_))});
   }
   w_.set_lane(lane);
 }
@@ -418,6 +422,11 @@ void ExpertLayers::add_to_gradient(const std::string& name, const Work& work, st
 }
 
 void ExpertLayers::shared_down_backward(const View& dy, const View& x) {
+  if (shape_.recompute.repeats(Recompute::Module::shared_experts))
+    w_.again([&] {
+      shared_up(x);
+      shared_down(x, true);
+    });
   const LaneId lane = w_.set_lane(shape_.shared_expert);
   const bool is_gated = model_.moe_shared_expert_gate;
   const View d_out = is_gated ? w_.work(d_shared_out_) : dy;
@@ -492,6 +501,11 @@ View ExpertLayers::backward(const View& dy, const View& x, const View& all, cons
     if (shared_is_beside()) shared_down_backward(dy, x);
   });
   multiply("experts.fc2.dgrad", Pass::dgrad, hidden_, mlp_.width, d_sorted, weight("experts.fc2.weight"), d_act);
+  if (shape_.recompute.repeats(Recompute::Module::moe_act))
+    w_.again([&] {
+      activate("experts.act.fprop", Pass::forward,
+               {read(of_layer(mlp_.fc1_out)), read(of_layer(weights_)), write(of_layer(mlp_.act))});
+    });
   if (!weights_come_late()) fc2_weight_gradient();
   activate(
       "experts.act.dgrad", Pass::dgrad,

@@ -49,7 +49,7 @@ class ExpertLayers {
   // The shared expert up to its activation, and behind it. With a lane of its own the first part is beside dispatch,
   // forward, and the second beside combine; backward the other way round.
   void shared_up(const View& x);
-  void shared_down(const View& x);
+  void shared_down(const View& x, bool is_again = false);
   void shared_up_backward(const View& x);
   void shared_down_backward(const View& dy, const View& x);
   bool shared_is_beside() const { return model_.has_shared() && shape_.shared_expert != 0 && exchanges(); }

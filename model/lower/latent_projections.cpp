@@ -58,22 +58,34 @@ LatentHeads LatentProjections::heads(Pass pass) const {
           model_.yarn};
 }
 
-void LatentProjections::down_and_up(const Path& path, const View& x, const View& y) {
-  const View latent = of_layer(path.latent), normalised = of_layer(path.normalised);
-  const std::string down = path.name + "_down", norm = path.name + "_norm", up = path.name + "_up";
+void LatentProjections::down(const Path& path, const View& x) {
+  const View latent = of_layer(path.latent);
+  const std::string down = path.name + "_down";
   w_.op(down + ".fprop", Phase::forward, Gemm{x.rows, path.down, x.cols, false, true, false},
         {read(x), read(w_.parameter(down + ".weight", Coord::layer)), write(latent)});
-  w_.norm_forward(norm, columns(latent, 0, path.rank), normalised, of_layer(path.stats), Coord::layer);
-  w_.column_forward(up, path.rank, path.up, w_.gathered(up + ".all_gather", Phase::forward, normalised), y);
+  w_.norm_forward(path.name + "_norm", columns(latent, 0, path.rank), of_layer(path.normalised), of_layer(path.stats),
+                  Coord::layer);
+}
+
+void LatentProjections::up(const Path& path, const View& y) {
+  const std::string up = path.name + "_up";
+  w_.column_forward(up, path.rank, path.up, w_.gathered(up + ".all_gather", Phase::forward, of_layer(path.normalised)),
+                    y);
 }
 
 void LatentProjections::forward(const View& x, const View& qkv) {
+  if (model_.q_lora_rank > 0) down(q_, x);
+  down(kv_, x);
+  up_forward(x, qkv);
+}
+
+void LatentProjections::up_forward(const View& x, const View& qkv) {
   const View q = columns(qkv, 0, q_cols_), kv = columns(qkv, q_cols_, qkv.cols - q_cols_);
   if (model_.q_lora_rank > 0)
-    down_and_up(q_, x, q);
+    up(q_, q);
   else
     w_.column_forward("q", x.cols, q_cols_, w_.gathered("q.all_gather", Phase::forward, x), q);
-  down_and_up(kv_, x, w_.work(up_));
+  up(kv_, w_.work(up_));
   View key = columns(of_layer(kv_.latent), kv_.rank, model_.qk_pos_emb_head_dim);
   if (cuts_tokens()) {
     const View part = w_.work(key_part_), all = w_.work(key_);

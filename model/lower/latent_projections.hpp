@@ -16,6 +16,8 @@ class LatentProjections {
 
   // Writes queries, keys and values, turned by their positions, in Attention's layout, from x[R,H], the norm's output.
   void forward(const View& x, const View& qkv);
+  // Writes the part behind the latent vectors' norms, from which q, k and v can be computed again.
+  void up_forward(const View& x, const View& qkv);
   // Writes the backward pass of `d_qkv`, which it changes, and returns the view of the gradient of x: `part`[R,H], or
   // `all`[T,H] where every rank has all tokens.
   View backward(const View& d_qkv, const View& x, const View& all, const View& part);
@@ -29,7 +31,8 @@ class LatentProjections {
     TensorId d_latent = 0, d_normalised = 0, d_part = 0;
   };
   Path add_path(const std::string& name, std::int64_t rank, std::int64_t down, std::int64_t up);
-  void down_and_up(const Path& path, const View& x, const View& y);
+  void down(const Path& path, const View& x);  // and the norm
+  void up(const Path& path, const View& y);
   void up_and_down_backward(const Path& path, const View& dy, const View& x, const Access& dx);
   LatentHeads heads(Pass pass) const;
   View of_layer(TensorId tensor) const { return w_.act(tensor, Coord::layer); }

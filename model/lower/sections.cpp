@@ -61,10 +61,13 @@ std::vector<bool> Sections::layers_with(bool (*has)(const LayerSpec&)) const {
 void Sections::add_layer_activations() {
   const std::int64_t rows = w_.residual_rows(), tokens = w_.tokens(), hidden = model_.hidden_size,
                      layers = model_.num_layers;
-  const BlockWriter::Role light{.is_light = true}, light_statistics{.is_statistics = true, .is_light = true};
+  using Module = Recompute::Module;
+  const bool ln_1_again = selects_ops() || (repeats(Module::layernorm) && model_.latent.any()),
+             ln_2_again = selects_ops() || repeats(model_.experts.any() ? Module::layernorm : Module::mlp);
   kept_.x = w_.recomputable("x", rows, hidden, layers + 1, {.is_input = true});
-  kept_.ln_1 = w_.recomputable("ln_1.out", rows, hidden, layers, light);
-  kept_.ln_1_stats = w_.recomputable("ln_1.stats", rows, w_.norm_stats(), layers, light_statistics);
+  kept_.ln_1 = w_.recomputable("ln_1.out", rows, hidden, layers, {.is_again = ln_1_again});
+  kept_.ln_1_stats =
+      w_.recomputable("ln_1.stats", rows, w_.norm_stats(), layers, {.is_again = ln_1_again, .is_statistics = true});
   if (shape_.cp.size > 1) {
     kept_.qkv = w_.recomputable("qkv.out", tokens, qkv_size_, layers,
                                 {.passing = ContextAttention::layers_passing_qkv(shape_)});
@@ -72,12 +75,12 @@ void Sections::add_layer_activations() {
     for (std::size_t kind = 0; kind < shape_.cp.kinds.size(); ++kind)
       context_.emplace_back(schedule_, w_, shape_, kind, shared);
   } else {
-    kept_.qkv = w_.recomputable("qkv.out", tokens, qkv_size_, layers, {});
+    kept_.qkv = w_.recomputable("qkv.out", tokens, qkv_size_, layers, {.is_again = repeats(Module::mla_up_proj)});
     if (shape_.attention_backend == AttentionBackend::unfused)
       unfused_.emplace(w_, shape_);
     else
       kept_.lse = w_.recomputable("attention.lse", shape_.micro_batch_size * heads_, model_.seq_length, layers,
-                                  {.is_core = true, .is_statistics = true});
+                                  {.is_again = repeats(Module::core_attn), .is_statistics = true});
   }
   if (model_.has_head_norms()) {
     const BlockWriter::Role statistics{.is_statistics = true};
@@ -94,20 +97,21 @@ void Sections::add_layer_activations() {
   };
   // Where W units compute weight gradients, the storage of x_mid also holds the gradient of proj's output, which all
   // layers have.
-  const BlockWriter::Role x_mid{.is_light = makes_x_mid_again()};
+  const BlockWriter::Role x_mid{.is_again = makes_x_mid_again()};
   kept_.x_mid = shape_.weights_in_units ? w_.recomputable("x_mid", rows, hidden, layers, x_mid)
-                                        : of_mlp("x_mid", rows, hidden, x_mid);
-  kept_.ln_2 = of_mlp("ln_2.out", rows, hidden, light);
-  kept_.ln_2_stats = of_mlp("ln_2.stats", rows, w_.norm_stats(), light_statistics);
+                                     : of_mlp("x_mid", rows, hidden, x_mid);
+  kept_.ln_2 = of_mlp("ln_2.out", rows, hidden, {.is_again = ln_2_again});
+  kept_.ln_2_stats = of_mlp("ln_2.stats", rows, w_.norm_stats(), {.is_again = ln_2_again, .is_statistics = true});
   if (!has_dense_mlps()) return;
   with = layers_with([](const LayerSpec& layer) { return layer.mlp == MlpKind::dense; });
   if (has_gate_apart()) {
     kept_.gate = of_mlp("gate.out", tokens, ffn_, {});
-    kept_.up = of_mlp("up.out", tokens, ffn_, light);
+    kept_.up = of_mlp("up.out", tokens, ffn_, {.is_again = true});
   } else {
-    kept_.fc1 = of_mlp("fc1.out", tokens, fc1_size_, {});
+    kept_.fc1 = of_mlp("fc1.out", tokens, fc1_size_, {.is_again = repeats(Module::mlp)});
   }
-  kept_.act = of_mlp(act_ + ".out", tokens, ffn_, {.is_light = !shape_.gelu_fusion});
+  kept_.act =
+      of_mlp(act_ + ".out", tokens, ffn_, {.is_again = repeats(Module::mlp) || (selects_ops() && !shape_.gelu_fusion)});
 }
 
 // A deferred weight gradient needs an instance of its operands for its own micro-batch. Other micro-batches share
@@ -217,9 +221,12 @@ void Sections::row_layer(const std::string& name, std::int64_t in, const View& i
   // Layers of other kinds may have an equal operation with another output.
   const std::string kind = kind_.spec.suffix();
   if (shape_.residual_fusion) return w_.row_forward(name, in, hidden, input, after, before, kind);
-  w_.row_forward(name, in, hidden, input, w_.work(forward_.branch));
-  const View sum = w_.summed(name, Phase::forward, w_.work(forward_.branch), w_.work(forward_.branch_part));
-  w_.residual(addition + kind, name, before, sum, after, site);
+  w_.residual(addition + kind, name, before, row_sum(name, in, input), after, site);
+}
+
+View Sections::row_sum(const std::string& name, std::int64_t in, const View& input) {
+  w_.row_forward(name, in, model_.hidden_size, input, w_.work(forward_.branch));
+  return w_.summed(name, Phase::forward, w_.work(forward_.branch), w_.work(forward_.branch_part));
 }
 
 void Sections::attention_core(const std::string& suffix) {
@@ -275,7 +282,13 @@ void Sections::attention_forward(const View& in, const View& out) {
 
 void Sections::attention_backward(const View& in) {
   const BackwardTransients& d = backward_;
-  if (shape_.recompute.granularity == Recompute::Granularity::selective) attention_core(".recompute");
+  const bool is_latent = kind_.spec.attention == AttentionKind::latent;
+  w_.again([&] {
+    if (repeats(Recompute::Module::layernorm) && is_latent)
+      w_.norm_forward("ln_1", in, of_layer(kept_.ln_1), of_layer(kept_.ln_1_stats), Coord::layer);
+    if (repeats(Recompute::Module::mla_up_proj) && is_latent) latent_->up_forward(of_layer(kept_.ln_1), qkv());
+  });
+  if (repeats(Recompute::Module::core_attn)) attention_core(".recompute");
   w_.row_backward("proj", attended_, model_.hidden_size,
                   branch_gradient("residual_1", "proj", d.d_proj, DropoutSite::residual_1), of_layer(kept_.attention),
                   w_.work(d.d_attention));
@@ -326,22 +339,32 @@ void Sections::up_forward(const View& x) {
 }
 
 void Sections::mlp_forward(const View& in, const View& out) {
-  const View act = of_layer(kept_.act);
   w_.norm_forward("ln_2", in, of_layer(kept_.ln_2), of_layer(kept_.ln_2_stats), Coord::layer);
+  mlp_inner();
+  row_layer("fc2", ffn_, of_layer(kept_.act), "residual_2.fprop", in, out, DropoutSite::residual_2);
+}
+
+void Sections::mlp_inner() {
   const View x = w_.gathered("fc1.all_gather", Phase::forward, of_layer(kept_.ln_2));
   if (has_gate_apart()) {
     w_.column_part_forward("fc1.gate", "fc1", 0, model_.hidden_size, ffn_, x, of_layer(kept_.gate));
     up_forward(x);
   } else {
     w_.column_forward("fc1", model_.hidden_size, fc1_size_, x, of_layer(kept_.fc1),
-                      shape_.gelu_fusion ? std::optional(act) : std::nullopt);
+                      shape_.gelu_fusion ? std::optional(of_layer(kept_.act)) : std::nullopt);
   }
   if (!shape_.gelu_fusion) activation();
-  row_layer("fc2", ffn_, act, "residual_2.fprop", in, out, DropoutSite::residual_2);
 }
 
 void Sections::mlp_backward(const View& in) {
   const BackwardTransients& d = backward_;
+  w_.again([&] {
+    if (repeats(model_.experts.any() ? Recompute::Module::layernorm : Recompute::Module::mlp))
+      w_.norm_forward("ln_2", in, of_layer(kept_.ln_2), of_layer(kept_.ln_2_stats), Coord::layer);
+    if (!repeats(Recompute::Module::mlp)) return;
+    mlp_inner();
+    if (shape_.recompute.whole_layers && !shape_.residual_fusion) row_sum("fc2", ffn_, of_layer(kept_.act));
+  });
   w_.row_backward("fc2", ffn_, model_.hidden_size,
                   branch_gradient("residual_2", "fc2", d.d_fc2, DropoutSite::residual_2), of_layer(kept_.act), d.d_act,
                   shape_.gelu_fusion ? std::optional(of_layer(kept_.fc1)) : std::nullopt,
@@ -370,6 +393,8 @@ void Sections::experts_forward(const View& in, const View& out) {
 
 void Sections::experts_backward(const View& in) {
   const BackwardTransients& d = backward_;
+  if (repeats(Recompute::Module::layernorm))
+    w_.again([&] { w_.norm_forward("ln_2", in, of_layer(kept_.ln_2), of_layer(kept_.ln_2_stats), Coord::layer); });
   // Only a shared expert's weight gradient reads it later.
   const bool is_read_later = w_.drops() || model_.experts.has_shared();
   const View dy = is_read_later ? branch_gradient("residual_2", "fc2", d.d_fc2, DropoutSite::residual_2) : d.d_x;

@@ -94,6 +94,9 @@ class Sections {
   bool selects_ops() const { return shape_.recompute.granularity == Recompute::Granularity::selective_op; }
   std::vector<Access> before_activation() const;
   void activation();
+  bool repeats(Recompute::Module module) const { return shape_.recompute.repeats(module); }
+  void mlp_inner();
+  View row_sum(const std::string& name, std::int64_t in, const View& input);
   void up_forward(const View& x);
   void attention_core(const std::string& suffix);
   Embedding embedding(Pass pass) const;

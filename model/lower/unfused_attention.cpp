@@ -9,13 +9,13 @@ UnfusedAttention::UnfusedAttention(BlockWriter& writer, const BlockShape& shape)
       kv_heads_(shape.model.kv_heads() / shape.tp.size),
       rows_(shape.micro_batch_size * heads_ * shape.model.seq_length) {
   const std::int64_t keys = shape.model.seq_length, layers = shape.model.num_layers;
-  const BlockWriter::Role core{.is_core = true};
+  const BlockWriter::Role core{.is_again = shape.recompute.repeats(Recompute::Module::core_attn)};
   probabilities_ = w_.recomputable("attention.probabilities", rows_, keys, layers, core);
   scores_ = w_.workspace("attention.scores", rows_, keys);
   gradient_ = w_.workspace("d_attention.scores", rows_, keys);
   if (!drops()) return;
   mask_ = w_.recomputable("attention.mask", rows_, dropout(Pass::forward).mask_cols(), layers,
-                          {.is_core = true, .is_mask = true});
+                          {.is_again = core.is_again, .is_mask = true});
   dropped_ = w_.recomputable("attention.dropped", rows_, keys, layers, core);
   d_dropped_ = w_.workspace("d_attention.dropped", rows_, keys);
 }

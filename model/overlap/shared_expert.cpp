@@ -58,6 +58,14 @@ void add_gates(const Scenario& scenario, Gates& gates) {
              .asked = asked,
              .open = scenario.model.experts.has_shared(),
              .why = "the model has no shared expert"});
+  const bool repeats = scenario.training.recompute.repeats(Recompute::Module::shared_experts);
+  gates.add({.knob = kKnob,
+             .needs = "recompute_modules without shared_experts",
+             .kind = GateKind::error,
+             .source = megatron("core/transformer/transformer_config.py:1991"),
+             .asked = asked,
+             .open = !repeats,
+             .got = repeats ? "it" : ""});
 }
 
 }  // namespace

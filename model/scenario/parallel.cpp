@@ -12,28 +12,6 @@ namespace stretto {
 
 namespace {
 
-template <class Enum>
-std::vector<std::string> names_of_all() {
-  std::vector<std::string> names;
-  for (const Enum value : values_of<Enum>()) names.push_back(name_of(value));
-  return names;
-}
-
-template <class Enum>
-Enum named(const std::string& name) {
-  const auto values = values_of<Enum>();
-  return *std::find_if(values.begin(), values.end(), [&](Enum value) { return name == name_of(value); });
-}
-
-// Returns the elements of an array; a single value is an array of one.
-template <class Enum>
-std::vector<Enum> enums_or(TomlTable& table, const char* key, Enum fallback) {
-  std::vector<Enum> values;
-  for (const std::string& name : choices_or(table, key, name_of(fallback), names_of_all<Enum>()))
-    values.push_back(named<Enum>(name));
-  return values;
-}
-
 void read_context_parallel(TomlTable& table, Parallel& parallel) {
   const std::int64_t cp = parallel.context_parallel_size;
   parallel.cp_comm_type = enums_or(table, "cp_comm_type", CpCommType::p2p);
@@ -314,10 +292,11 @@ void check_pipeline(const TomlTable& table, const Scenario& scenario) {
     if (scenario.training.frozen_base)
       throw table.failure("pipeline_schedule", "expected \"1f1b\" with frozen_base" + got +
                                                    "which moves weight gradients, and there are none");
-    if (scenario.training.recompute.repeats_layers())
+    if (scenario.training.recompute.repeats_inputs())
       throw table.failure("pipeline_schedule",
-                          "expected \"1f1b\" with recompute_granularity \"full\" or \"selective_op\"" + got +
-                              "whose weight gradients come after recomputed activations are gone");
+                          "expected \"1f1b\" with recompute_granularity \"full\" or \"selective_op\", or with "
+                          "recompute_modules besides \"core_attn\"" +
+                              got + "whose weight gradients come after recomputed activations are gone");
     if (parallel.shards_gradients() && parallel.reshard_after_forward && parallel.replicas() > 1)
       throw table.failure("pipeline_schedule",
                           "expected \"1f1b\", or data_parallel_sharding_strategy \"optim_grads_params\" with "

@@ -1,9 +1,12 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "base/toml.hpp"
+#include "base/values_of.hpp"
 #include "model/scenario.hpp"
 
 namespace stretto {
@@ -32,6 +35,28 @@ constexpr std::int64_t kMaxLayerCalls = 1 << 22;  // layers × micro-batches of 
 constexpr double kMaxBytes = double(std::int64_t{1} << 60);
 
 inline std::string number(std::int64_t value) { return std::to_string(value); }
+
+template <class Enum>
+std::vector<std::string> names_of_all() {
+  std::vector<std::string> names;
+  for (const Enum value : values_of<Enum>()) names.push_back(name_of(value));
+  return names;
+}
+
+template <class Enum>
+Enum named(const std::string& name) {
+  const auto values = values_of<Enum>();
+  return *std::find_if(values.begin(), values.end(), [&](Enum value) { return name == name_of(value); });
+}
+
+// Returns the elements of an array; a single value is an array of one.
+template <class Enum>
+std::vector<Enum> enums_or(TomlTable& table, const char* key, Enum fallback) {
+  std::vector<Enum> values;
+  for (const std::string& name : choices_or(table, key, name_of(fallback), names_of_all<Enum>()))
+    values.push_back(named<Enum>(name));
+  return values;
+}
 
 // Returns the table of a section, with other frameworks' spellings of its keys declared (docs/scenario.md lists them).
 TomlTable section_of(TomlTable& root, const std::string& name);

@@ -33,8 +33,49 @@ void read_optimizer(const TomlTable& table, KeyReader& keys, Training& training)
                       "less than the " + number(decay) + " iterations that the learning rate decays");
 }
 
-// Reads the three options of recomputation, with Megatron-LM's checks.
-void read_recompute(TomlTable& table, KeyReader& keys, const Transformer& model, const Recompute& recompute) {
+// Reads which parts of a layer are computed again, with Megatron-LM's checks (core/transformer/transformer_config.py).
+void read_recompute_modules(TomlTable& table, const Transformer& model, Recompute& recompute) {
+  const char* key = "recompute_modules";
+  if (!table.has(key)) return;
+  const auto given =
+      table.has_array(key) ? value_or<std::vector<std::string>>(table, key, {}) : std::vector<std::string>{};
+  if (std::count(given.begin(), given.end(), "moe") > 0)
+    throw table.failure(key,
+                        "expected parts of experts (\"moe_act\", \"shared_experts\", \"layernorm\"), got \"moe\", "
+                        "which sends the rows of experts again and is not modelled yet");
+  recompute.modules = enums_or(table, key, Recompute::Module::core_attn);
+  if (recompute.granularity != Recompute::Granularity::selective)
+    throw table.failure(key, std::string("expected recompute_granularity = \"selective\" as well, got \"") +
+                                 name_of(recompute.granularity) + "\"");
+  if (recompute.repeats(Recompute::Module::mla_up_proj) && !model.latent.any())
+    throw table.failure(key, "expected multi_latent_attention = true with \"mla_up_proj\", got none");
+  for (const auto module : {Recompute::Module::moe_act, Recompute::Module::shared_experts})
+    if (recompute.repeats(module) && !model.experts.any())
+      throw table.failure(key, std::string("expected num_moe_experts with \"") + name_of(module) + "\", got none");
+}
+
+// Reads the modules of CUDA graphs, with Megatron-LM's checks (core/transformer/transformer_config.py).
+void read_graphs(TomlTable& table, const Parallel& parallel, Training& training) {
+  const char* key = "cuda_graph_modules";
+  if (!table.has(key)) return;
+  training.cuda_graph_modules = enums_or(table, key, GraphModule::full_iteration);
+  const bool is_whole = training.captures(GraphModule::full_iteration);
+  if (is_whole && training.cuda_graph_modules.size() > 1)
+    throw table.failure(key, "expected \"full_iteration\" alone, got other modules beside it");
+  if (training.captures(GraphModule::moe_preprocess) && !training.captures(GraphModule::moe_router))
+    throw table.failure(key, "expected \"moe_router\" with \"moe_preprocess\", got none");
+  if (!is_whole && training.recompute.granularity == Recompute::Granularity::full)
+    throw table.failure(key, "expected \"full_iteration\" with recompute_granularity = \"full\", got parts of a layer");
+  if (is_whole && parallel.expert_model_parallel_size > 1 && parallel.moe_expert_rank_capacity_factor == 0 &&
+      !parallel.moe_pad_expert_input_to_capacity)
+    throw table.failure(
+        key,
+        "expected moe_expert_rank_capacity_factor or padded rows with \"full_iteration\": without it the host waits "
+        "for the number of rows that come");
+}
+
+// Reads the options of recomputation, with Megatron-LM's checks.
+void read_recompute(TomlTable& table, KeyReader& keys, const Transformer& model, Recompute& recompute) {
   keys.read("recompute_granularity");
   const bool has_method = table.has("recompute_method"), has_layers = table.has("recompute_num_layers");
   if (model.experts.any() && recompute.granularity == Recompute::Granularity::selective_op)
@@ -51,6 +92,7 @@ void read_recompute(TomlTable& table, KeyReader& keys, const Transformer& model,
     throw table.failure(has_method ? "recompute_method" : "recompute_num_layers",
                         std::string("expected recompute_granularity = \"full\" as well, got \"") +
                             name_of(recompute.granularity) + "\"");
+  read_recompute_modules(table, model, recompute);
 }
 
 }  // namespace
@@ -61,6 +103,7 @@ Training read_training(TomlTable table, const Parallel& parallel, const Transfor
   KeyReader keys(table, "training", scenario);
   read_batch(table, keys, parallel, training);
   read_recompute(table, keys, model, training.recompute);
+  read_graphs(table, parallel, training);
   keys.read("attention_backend");
   if (training.attention_backend == AttentionBackend::unfused && parallel.context_parallel_size > 1)
     throw table.failure("attention_backend",
@@ -74,6 +117,12 @@ Training read_training(TomlTable table, const Parallel& parallel, const Transfor
   if (const auto given = table.find<std::string>("precision"); given && !not_modelled(*given).empty())
     throw table.failure("precision", not_modelled(*given));
   keys.read_others();
+  const ExpertLoads& loads = training.expert_loads;
+  if ((loads.kind == ExpertLoads::Kind::measured) == loads.file.empty())
+    throw table.failure(loads.file.empty() ? "moe_expert_loads" : "moe_expert_loads_file",
+                        "expected moe_expert_loads = \"measured\" and a moe_expert_loads_file, got one of them");
+  if (loads.kind == ExpertLoads::Kind::measured && !model.experts.any())
+    throw table.failure("moe_expert_loads", "expected num_moe_experts with \"measured\", got none");
   if (training.checkpoint_interval > 0 && training.checkpoint_dir.empty())
     throw table.failure("checkpoint_interval", "expected a checkpoint_dir as well, got none");
   table.finish();

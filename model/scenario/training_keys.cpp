@@ -57,8 +57,8 @@ std::vector<ScenarioKey> training_keys() {
       {.name = "recompute_granularity",
        .field = [](S s) -> Field { return WordField::of(s.training.recompute.granularity); },
        .also = {"activations_checkpoint_granularity"},
-       .meaning = "activations that the backward pass computes again instead of keeping them: none; the attention "
-                  "core, with what it keeps for the backward pass; norms, activations and every second product, `proj` "
+       .meaning = "activations that the backward pass computes again instead of keeping them: none; those of "
+                  "`recompute_modules`; norms, activations and every second product, `proj` "
                   "and the up half of `fc1` (torchtitan's `selective_ac_option = \"op\"`, which has a product each for "
                   "q, k and v and computes k again; with tensor parallelism the sum behind `proj` is kept instead); "
                   "all of a layer but its input",
@@ -80,9 +80,21 @@ std::vector<ScenarioKey> training_keys() {
        .meaning = "see above",
        .megatron = {"--recompute-num-layers"},
        .record = Record::none},
+      {.name = "recompute_modules",
+       .field = nullptr,
+       .type = "string, or array of strings",
+       .by_default = "`\"core_attn\"`",
+       .range = "`\"core_attn\"`, `\"mla_up_proj\"`, `\"layernorm\"`, `\"moe_act\"`, `\"mlp\"`, "
+                "`\"shared_experts\"`; needs `\"selective\"`",
+       .meaning = "the attention core, with what it keeps for the backward pass; latent attention's products up, and "
+                  "with them q, k and v; norms before latent attention and before experts, which TransformerEngine "
+                  "does not fuse with the product behind; experts' activation; dense MLPs, with their norm where no "
+                  "layer has experts; shared experts. `\"moe\"` is not modelled",
+       .megatron = {.name = "--recompute-modules", .is_list = true},
+       .record = Record::none},
       {.name = "recompute_whole_layers",
        .field = [](S s) -> Field { return &s.training.recompute.whole_layers; },
-       .range = "acts with `\"full\"`",
+       .range = "acts with `\"full\"` and on `\"mlp\"` and `\"shared_experts\"`",
        .meaning = "a recomputed layer repeats its forward pass up to the addition that writes its output, as "
                   "frameworks do that checkpoint a layer as a function; otherwise only what its backward pass needs. "
                   "Megatron-LM and DeepSpeed do the first",
@@ -258,6 +270,48 @@ std::vector<ScenarioKey> training_keys() {
        .field = [](S s) -> Field { return &s.training.enable_cuda_graph; },
        .range = "acts on GPUs",
        .meaning = "steps after the first are launched as a CUDA graph each; otherwise call by call",
+       .megatron = {},
+       .says_how = false,
+       .record = Record::none},
+      {.name = "cuda_graph_modules",
+       .field = nullptr,
+       .also = {"cuda_graph_scope"},
+       .type = "string, or array of strings",
+       .by_default = "none",
+       .range = "`\"full_iteration\"` alone, or `\"attn\"`, `\"mlp\"`, `\"moe_router\"`, `\"moe_preprocess\"`; acts in "
+                "predictions with a profile that has `[host]`",
+       .meaning = "parts of a layer that the framework launches as CUDA graphs: attention; dense MLPs; the norm before "
+                  "experts, the router and the shared expert; what comes before the dispatch of rows. Or the whole "
+                  "step, which needs `moe_expert_rank_capacity_factor` where ranks share experts",
+       .megatron = {},
+       .says_how = false,
+       .record = Record::none},
+      {.name = "moe_expert_loads",
+       .field = [](S s) -> Field { return WordField::of(s.training.expert_loads.kind); },
+       .range = "acts in predictions with `expert_model_parallel_size` above 1",
+       .meaning = "tokens of each expert: equally many; as many as come with routing at random, as in Megatron-LM's "
+                  "benchmarks (`moe_router_force_load_balancing`); by a power law; those of a file. All ranks that "
+                  "share experts wait for the one that has most rows, and memory is for this rank",
+       .megatron = {},
+       .says_how = false,
+       .record = Record::none,
+       .drawn = {"equal", "forced", "natural"}},
+      {.name = "moe_expert_loads_exponent",
+       .field = [](S s) -> Field { return &s.training.expert_loads.exponent; },
+       .bounds = {.min = 0, .max = 4},
+       .range = "acts with `\"natural\"`",
+       .meaning = "of the power law: loads have the density x^-exponent from 1 token to 0.8 of all tokens "
+                  "(ai-dynamo/aiconfigurator)",
+       .megatron = {},
+       .says_how = false,
+       .record = Record::none,
+       .drawn = {1.01, 1.2}},
+      {.name = "moe_expert_loads_file",
+       .field = [](S s) -> Field { return &s.training.expert_loads.file; },
+       .type = "path",
+       .by_default = "none",
+       .range = "with `\"measured\"`",
+       .meaning = "a CSV file with the columns expert, tokens and, for loads of several layers, layer",
        .megatron = {},
        .says_how = false,
        .record = Record::none},

@@ -27,6 +27,31 @@ CollectiveTable table() {
 
 }  // namespace
 
+TEST_CASE("DeepEP sends a token once to a node, and to no more nodes than groups of experts allow",
+          "[sim][moepredict]") {
+  Accelerator a;
+  a.token_exchange.flex_nvlink_GBps.value = 300;
+  a.token_exchange.flex_network_GBps.value = 30;
+  Collective rows{.kind = CollectiveKind::dispatch, .elements = 8 * 1'000'000, .cols = 1000, .copies = 8};
+  const GroupSpan span{.members = 64, .nodes = 8};
+  const auto us = [&](const GroupLimit& limit) {
+    return token_exchange_time(a, {}, rows, 2, TokenTransport::deepep, span, limit).us;
+  };
+  // Two bytes of each of 10^6 elements, to each of the other nodes that a token has experts on.
+  const double of_node = 2 * 1e6 * 7 / 8 / (30 * 1e3), met = 8 * (1 - std::pow(7.0 / 8, 8));
+  CHECK(us({}) == Approx(met * of_node));
+  CHECK(us({8, 4}) == Approx(4 * of_node));
+  CHECK(us({8, 8}) == Approx(met * of_node));
+  CHECK(us({4, 2}) == Approx(4 * of_node));  // each group lies on two nodes
+  // By NCCL all rows go where their experts are.
+  a.network_share.value = a.token_exchange.network_share.value = 1;
+  a.network.GBps.value = 50;
+  a.nvlink.GBps.value = 450;
+  a.domain = a.network_cards = 8;
+  CHECK(token_exchange_time(a, {}, rows, 2, TokenTransport::nccl, span, {8, 4}).us ==
+        Approx(2 * 8e6 * 56 / 64 / (50 * 1e3)));
+}
+
 TEST_CASE("a collective table between sizes and between numbers of GPUs", "[sim]") {
   const CollectiveTable t = table();
   const auto us = [&](std::int64_t gpus, double bytes) { return t.time_us(CollectiveKind::all_reduce, gpus, bytes); };

@@ -26,6 +26,10 @@ bool falls_back(const Framework& framework, const Softmax& softmax) {
 // f32. Assumed by its source (megatron/core/transformer/moe/router.py).
 constexpr int kKernelsOfRouter = 20;
 
+// Heads of latent attention without the fused kernel, which Megatron-LM calls experimental: splits, halves that turn,
+// concatenations and copies. Assumed by its source (core/transformer/multi_latent_attention.py, apply_rotary_pos_emb).
+constexpr int kKernelsOfLatentHeads = 12;
+
 class KernelClock {
  public:
   KernelClock(const Accelerator& accelerator, const Framework& framework, const Schedule& schedule,
@@ -238,6 +242,7 @@ GroupTime all_to_all_across(const Accelerator& a, double bytes, const GroupSpan&
 
 double kernels_of(const Framework& framework, const Operation& operation) {
   if (std::holds_alternative<Route>(operation.work)) return kKernelsOfRouter;
+  if (std::holds_alternative<LatentHeads>(operation.work)) return kKernelsOfLatentHeads;
   // Transformer Engine issues a product a group in a loop of C++.
   constexpr double kOfLoop = 0.15;  // assumed, of what an operation takes that Python issues
   if (const auto* grouped = std::get_if<GroupedGemm>(&operation.work)) return 1 + kOfLoop * double(grouped->groups - 1);
@@ -275,7 +280,8 @@ GroupTime collective_time(const Accelerator& a, const Framework& framework, Coll
 }
 
 GroupTime token_exchange_time(const Accelerator& a, const Framework& framework, const Collective& work,
-                              double element_bytes, TokenTransport transport, const GroupSpan& span) {
+                              double element_bytes, TokenTransport transport, const GroupSpan& span,
+                              const GroupLimit& limit) {
   if (span.members <= 1) return {};
   const TokenExchange& exchange = a.token_exchange;
   const double bytes = double(work.elements) * element_bytes;
@@ -296,9 +302,13 @@ GroupTime token_exchange_time(const Accelerator& a, const Framework& framework, 
   const double copies = double(std::max<std::int64_t>(1, work.copies)), tokens = bytes / copies,
                ranks = double(span.members), nodes = double(span.nodes);
   const auto met = [&](double places) { return places * (1 - std::pow(1 - 1 / places, copies)); };
+  // A group of experts that several nodes share may send a token to each of them.
+  const double most_nodes =
+      limit.groups > 0 ? double(limit.most_groups) * std::max(1.0, nodes / double(limit.groups)) : nodes;
   const double near = tokens * met(ranks) * (ranks - 1) / ranks / (exchange.flex_nvlink_GBps.value * 1e3);
-  const double far =
-      span.nodes > 1 ? tokens * met(nodes) * (nodes - 1) / nodes / (exchange.flex_network_GBps.value * 1e3) : 0;
+  const double far = span.nodes > 1 ? tokens * std::min(met(nodes), most_nodes) * (nodes - 1) / nodes /
+                                          (exchange.flex_network_GBps.value * 1e3)
+                                    : 0;
   const bool scans = transport == TokenTransport::hybridep && work.kind == CollectiveKind::dispatch;
   const double latency = exchange.flex_us.value + (scans ? exchange.hybridep_us.value : 0);
   return {latency + std::max(near, far), latency};

@@ -21,7 +21,8 @@ double kernel_us(const Accelerator& accelerator, const Framework& framework, con
                  const Operation& operation);
 
 // Returns how many kernels the host issues for an operation, or how many would take it as long: one, or more for a
-// softmax that the framework leaves to PyTorch, for a router that is not fused, and for a loop over experts.
+// softmax that the framework leaves to PyTorch, for a router that is not fused, for the heads of latent attention, and
+// for a loop over experts.
 double kernels_of(const Framework& framework, const Operation& operation);
 
 // Returns the time of a group's collective, alone on its links; `bytes` is the size of the whole buffer. A group across
@@ -29,15 +30,21 @@ double kernels_of(const Framework& framework, const Operation& operation);
 // traffic.
 GroupTime collective_time(const Accelerator& accelerator, const Framework& framework, CollectiveKind kind, double bytes,
                           const GroupSpan& span);
-// Returns the time of the copies around a collective of tensor parallelism, where the framework has them (element_bytes
-// tensor_parallel_copy): of each element after a gather, or before a scatter.
 // Returns the time of a dispatch or a combine of rows by the library of `transport`, when all experts have equally
 // many. By NCCL every row goes to the rank of its expert. DeepEP and HybridEP send a token once to each rank, and over
 // the network once to each node, that has any of its experts: of `copies` experts drawn at random, n · (1 − (1 −
-// 1/n)^copies) of n ranks. Probabilities go with the rows: `cols` = 1 takes no time of its own.
+// 1/n)^copies) of n ranks. Probabilities go with the rows: `cols` = 1 takes no time of its own. A router that limits a
+// token to some groups of experts (`most_groups` of `groups`, which lie on the nodes in order; 0: no limit) limits the
+// nodes that it is sent to.
+struct GroupLimit {
+  std::int64_t groups = 0, most_groups = 0;
+};
 GroupTime token_exchange_time(const Accelerator& accelerator, const Framework& framework, const Collective& work,
-                              double element_bytes, TokenTransport transport, const GroupSpan& span);
+                              double element_bytes, TokenTransport transport, const GroupSpan& span,
+                              const GroupLimit& limit = {});
 
+// Returns the time of the copies around a collective of tensor parallelism, where the framework has them (element_bytes
+// tensor_parallel_copy): of each element after a gather, or before a scatter.
 double tensor_parallel_copy_us(const Accelerator& accelerator, const Framework& framework, const Collective& work);
 // Returns the time of a message of a communicator with this span; it crosses nodes when any of the communicator's
 // messages does.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "model/ring.hpp"
@@ -49,7 +51,7 @@ DemandClass class_of(const Work& work) {
 // Returns the cost of an NCCL kernel concurrent with compute. Across nodes its bytes are flows too, in which a network
 // carries as many bytes as fit its time: with concurrent flows of other groups it may take longer than alone.
 CollectiveCost group_cost(const Accelerator& accelerator, const Framework& framework, const Schedule& schedule,
-                          const Operation& operation, const GroupSpan& span) {
+                          const Operation& operation, const GroupSpan& span, const GroupLimit& limit) {
   CollectiveCost cost;
   if (span.members == 1) return cost;
   const Dtype dtype = schedule.dtype_of(operation.accesses.front().view);
@@ -59,7 +61,7 @@ CollectiveCost group_cost(const Accelerator& accelerator, const Framework& frame
     const double element_bytes = double(bytes_of(dtype));
     time = rule_of(c->kind).of_rows
                ? token_exchange_time(accelerator, framework, *c, element_bytes,
-                                     schedule.communicators[c->communicator].transport, span)
+                                     schedule.communicators[c->communicator].transport, span, limit)
                : collective_time(accelerator, framework, c->kind, double(c->elements) * element_bytes, span);
     card_bytes = double(ring_cost(c->kind, dtype, c->elements, span.members).edge_bytes) / double(span.cards());
     if (schedule.communicators[c->communicator].joins_tokens) {
@@ -90,7 +92,80 @@ CollectiveCost group_cost(const Accelerator& accelerator, const Framework& frame
   return cost;
 }
 
-HostCosts host_costs(const Schedule& schedule, const Framework& framework) {
+// Returns whether an operation of a layer's forward or backward pass, named as model/lower names it, is in a CUDA
+// graph.
+bool is_captured(const Operation& operation, const Training& training, bool is_before_experts) {
+  const auto begins = [&](std::initializer_list<std::string_view> names) {
+    return std::any_of(names.begin(), names.end(),
+                       [&](std::string_view name) { return operation.name.starts_with(name); });
+  };
+  if (begins({"ln_2.", "residual_2.", "fc1", "fc2", "gelu.", "swiglu."}))
+    return training.captures(is_before_experts && begins({"ln_2."}) ? GraphModule::moe_router : GraphModule::mlp);
+  if (begins({"router.", "shared."})) return training.captures(GraphModule::moe_router);
+  if (begins({"experts.sort.", "experts.offsets.", "experts.count.", "experts.permute"}))
+    return training.captures(GraphModule::moe_preprocess);
+  return training.captures(GraphModule::attn) && begins({"ln_1.", "qkv.", "q.", "q_", "k_norm", "kv_", "v.", "rope.",
+                                                         "heads.", "shared_key", "attention.", "proj.", "residual_1."});
+}
+
+// Returns whether an operation begins a module that is computed again (model/lower).
+bool begins_recomputation(const Operation& operation, bool has_dense_mlp) {
+  if (!operation.name.ends_with(".recompute")) return false;
+  const std::string_view name(operation.name);
+  for (const char* first :
+       {"ln_1.fprop.", "heads.fprop.", "attention.fprop.", "fc1.fprop.", "shared.fc1.fprop.", "experts.act.fprop."})
+    if (name.starts_with(first)) return true;
+  return name.starts_with("ln_2.fprop.") && !has_dense_mlp;
+}
+
+// A module that is computed again is a function of its own, which saves and restores states and enters autograd again.
+// Whole layers begin one as well.
+void recompute_modules(const Schedule& schedule, const Framework& framework, HostCosts& host) {
+  if (framework.recompute_us.value == 0) return;
+  std::set<OpId> begin;
+  for (const Block& block : schedule.blocks) {
+    if (block.ops.empty()) continue;
+    if (block.name.starts_with("layer.recompute")) {
+      begin.insert(block.ops.front());
+      continue;
+    }
+    const bool has_dense_mlp = std::any_of(block.ops.begin(), block.ops.end(), [&](OpId id) {
+      return schedule.operations[id].name.starts_with("fc1.fprop.recompute");
+    });
+    for (const OpId id : block.ops)
+      if (begins_recomputation(schedule.operations[id], has_dense_mlp)) begin.insert(id);
+  }
+  for (const OpId id : begin) host.issue[id] += from_us(framework.recompute_us.value);
+}
+
+// The host launches one graph in place of neighbouring operations of a block that are captured, which takes it as long
+// as two that Python issues (assumed: copies of inputs, and the launch).
+constexpr double kOperationsOfGraph = 2;
+void launch_graphs(const Schedule& schedule, const Framework& framework, const Training& training, HostCosts& host) {
+  if (training.cuda_graph_modules.empty()) return;
+  const Picoseconds launch = from_us(framework.issue_us.value * kOperationsOfGraph);
+  if (training.captures(GraphModule::full_iteration)) {
+    std::fill(host.issue.begin(), host.issue.end(), 0);
+    host.step += launch;
+    host.micro_batch = host.part = 0;
+    host.waits_for_messages = false;
+    host.waits_before.clear();
+    return;
+  }
+  for (const Block& block : schedule.blocks) {
+    const bool is_before_experts = std::any_of(block.ops.begin(), block.ops.end(), [&](OpId id) {
+      return schedule.operations[id].name.starts_with("router.");
+    });
+    bool was_captured = false;
+    for (const OpId id : block.ops) {
+      const bool is_now = is_captured(schedule.operations[id], training, is_before_experts);
+      if (is_now) host.issue[id] = was_captured ? 0 : launch;
+      was_captured = is_now;
+    }
+  }
+}
+
+HostCosts host_costs(const Schedule& schedule, const Framework& framework, const Training& training) {
   HostCosts host;
   if (framework.issue_us.value == 0 && framework.collective_issue_us.value == 0 &&
       framework.micro_batch_us.value == 0 && framework.step_us.value == 0)
@@ -119,6 +194,8 @@ HostCosts host_costs(const Schedule& schedule, const Framework& framework) {
         rows != nullptr && rows->pass == Pass::forward && rows->capacity > 0 && !rows->apart)
       host.waits_before[id] = counts.at(operation.accesses.front().view.tensor);
   }
+  recompute_modules(schedule, framework, host);
+  launch_graphs(schedule, framework, training, host);
   return host;
 }
 
@@ -132,9 +209,46 @@ void require_types(const Schedule& schedule, const std::string& name, const Acce
                           std::string(name_of(type)));
 }
 
-Costs cost_on_accelerator(const Schedule& schedule, const Accelerator& accelerator, const Framework& framework) {
+}  // namespace
+
+double most_rows(const Schedule& schedule, const ExpertLoads& loads) {
+  const Route* route = nullptr;
+  for (const Operation& operation : schedule.operations)
+    if (const auto* found = std::get_if<Route>(&operation.work)) route = found;
+  for (const Operation& operation : schedule.operations) {
+    const auto* rows = std::get_if<Collective>(&operation.work);
+    if (route == nullptr || rows == nullptr || rows->kind != CollectiveKind::dispatch || !rows->by_rows()) continue;
+    const std::int64_t ranks = schedule.communicators[rows->communicator].size;
+    const double of_rank = double(rows->elements / std::max<std::int64_t>(1, rows->cols));
+    return most_over_mean(loads, route->experts, route->topk, of_rank * double(ranks) / double(route->topk), ranks);
+  }
+  return 1;
+}
+
+namespace {
+
+// Returns the operation as it is on the rank that gets `most` times the rows.
+Operation with_most_rows(Operation operation, double most) {
+  std::visit(
+      [most](auto& work) {
+        if constexpr (requires { work.capacity, work.rows; }) {
+          if (work.capacity > 0) work.rows = std::llround(double(work.rows) * most);
+        } else if constexpr (std::is_same_v<std::decay_t<decltype(work)>, Collective>) {
+          if (work.by_rows()) work.elements = std::llround(double(work.elements) * most);
+        }
+      },
+      operation.work);
+  return operation;
+}
+
+Costs cost_on_accelerator(const Schedule& schedule, const Accelerator& accelerator, const Framework& framework,
+                          const Training& training) {
   Costs costs;
-  costs.host = host_costs(schedule, framework);
+  costs.host = host_costs(schedule, framework, training);
+  const double most = most_rows(schedule, training.expert_loads);
+  GroupLimit limit;
+  for (const Operation& operation : schedule.operations)
+    if (const auto* route = std::get_if<Route>(&operation.work)) limit = {route->groups, route->group_topk};
   costs.cores_per_device = 1;
   costs.sleeps_for_cores = false;
   costs.link_bytes_per_s = accelerator.card_GBps(0) * 1e9;
@@ -143,14 +257,15 @@ Costs cost_on_accelerator(const Schedule& schedule, const Accelerator& accelerat
     spans.push_back(span_of(schedule, communicator, accelerator.domain, accelerator.pod));
     costs.ring_distance.push_back(spans.back().on_node());
   }
-  for (const Operation& operation : schedule.operations) {
+  for (const Operation& equal : schedule.operations) {
+    const Operation& operation = most == 1 ? equal : with_most_rows(equal, most);
     const bool communicates = is_communication(operation.work);
     const Picoseconds alone =
         communicates ? 0 : std::max<Picoseconds>(1, from_us(kernel_us(accelerator, framework, schedule, operation)));
     costs.compute.push_back(communicates ? Demand{} : Demand{alone, 1, class_of(operation.work)});
-    costs.collective.push_back(
-        communicates ? group_cost(accelerator, framework, schedule, operation, spans[communicator_of(operation.work)])
-                     : CollectiveCost{});
+    costs.collective.push_back(communicates ? group_cost(accelerator, framework, schedule, operation,
+                                                         spans[communicator_of(operation.work)], limit)
+                                            : CollectiveCost{});
   }
   return costs;
 }
@@ -158,12 +273,12 @@ Costs cost_on_accelerator(const Schedule& schedule, const Accelerator& accelerat
 }  // namespace
 
 Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cluster& cluster, double core_speed,
-                    const Framework& framework) {
+                    const Framework& framework, const Training& training) {
   if (platform.accelerator && (schedule.placement.ranks_per_device != 1 || cluster.network == Network::nccl))
     throw input_error("platform " + platform.name +
                       ": expected [cluster] ranks_per_device = 1 and network = \"links\" with a published GPU");
   if (platform.accelerator) require_types(schedule, platform.name, *platform.accelerator);
-  if (platform.accelerator) return cost_on_accelerator(schedule, *platform.accelerator, framework);
+  if (platform.accelerator) return cost_on_accelerator(schedule, *platform.accelerator, framework, training);
   Costs costs;
   const std::optional<Gpu>& gpu = platform.gpu;
   costs.cores_per_device = gpu ? 1 : cores_per_device(platform, cluster);
