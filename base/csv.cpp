@@ -70,8 +70,8 @@ double CsvRow::number(std::size_t column, double least, double most) const {
   const std::string_view cell = cells_[column];
   double value = 0;
   const auto [end, problem] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  if (problem != std::errc() || end != cell.data() + cell.size() || !std::isfinite(value) || value <= 0)
-    throw error(column, "a number above 0");
+  if (problem != std::errc() || end != cell.data() + cell.size() || !std::isfinite(value) || (value <= 0 && least > 0))
+    throw error(column, least > 0 ? "a number above 0" : fmt::format("a number from {:g} to {:g}", least, most));
   if (value < least || value > most) throw error(column, fmt::format("a number from {:g} to {:g}", least, most));
   return value;
 }

@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/memory.hpp"
-#include "model/lower/lower.hpp"
+#include "model/acting_overlap.hpp"
 
 namespace stretto {
 namespace {

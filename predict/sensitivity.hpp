@@ -9,8 +9,8 @@
 
 namespace stretto::predict {
 
-// What a step on a published GPU depends on: numbers of its platform and profile, and better machines. All steps are
-// simulated, with interference, network and host; nothing is added up from a critical path.
+// A step on a published GPU depends on numbers of its platform and profile. All steps here are simulated, with
+// interference, network and host; nothing is added up from a critical path.
 
 // The relative change of the step with one number.
 struct Sensitivity {

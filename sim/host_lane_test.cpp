@@ -151,7 +151,7 @@ TEST_CASE("a host launches a CUDA graph in place of the kernels that it captures
   const auto of = [&](const HostCosts& host, const std::string& name) {
     Picoseconds sum = 0;
     for (const Block& block : schedule.blocks)
-      if (block.name == name)
+      if (block.name.starts_with(name))
         for (const OpId id : block.ops) sum += host.issue[id];
     return sum;
   };
@@ -168,13 +168,13 @@ TEST_CASE("a host launches a CUDA graph in place of the kernels that it captures
   // One graph from the layer's begin to the dispatch of rows.
   Picoseconds before = 0;
   for (const Block& block : schedule.blocks)
-    if (block.name == "layer.forward")
+    if (block.name.starts_with("layer.forward"))
       for (const OpId id : block.ops) {
         if (schedule.operations[id].name == "experts.dispatch.fprop") break;
         before += all.issue[id];
       }
   CHECK(before == launch);
-  CHECK(none.waits_before.size() == 1);
+  CHECK_FALSE(none.waits_before.empty());
   CHECK(whole.waits_before.empty());
 }
 

@@ -187,10 +187,11 @@ Space read_space(TomlTable table, const std::vector<std::string>& over, const Sc
                                       [&](const Given& g) { return g.key == one.key; });
     add(std::move(one), !is_again);
   }
-  const bool has_layout = std::any_of(given.begin(), given.end(), [](const Given& one) {
-    return one.key.rfind("parallel.", 0) == 0 && one.key != kDp;
+  // Machines and batches alone ask for the best layout on each.
+  const bool asks_for_layouts = std::all_of(given.begin(), given.end(), [](const Given& one) {
+    return one.key == kGpus || one.key == kPlatform || one.key == kBatch;
   });
-  if (!has_layout)
+  if (asks_for_layouts)
     for (const char* key : {kTp, kPp, kVp, kCp, kEp, kMicroBatch, kRecompute}) {
       if (key == kEp && !scenario.model.experts.any()) continue;
       if (std::none_of(given.begin(), given.end(), [&](const Given& one) { return one.key == key; }))

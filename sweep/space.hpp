@@ -30,8 +30,8 @@ constexpr std::int64_t kMostPoints = 100'000'000;
 // Reads axes: the table [sweep] of a scenario, then `over`, "key=value,value" or "key=legal", which replaces the
 // table's axis of that key. A key of one section may be written without it. "legal" stands for every value that may be
 // legal for the scenario's model on `most_gpus` GPUs of the platform; which combinations are is decided by the
-// scenario's reader. Without any axis of [parallel] these are legal: tensor, pipeline, virtual-pipeline, context and,
-// with experts, expert parallelism, the micro-batch size and recompute_granularity.
+// scenario's reader. Without axes other than gpus, platform and the batch these are legal: tensor, pipeline,
+// virtual-pipeline, context and, with experts, expert parallelism, the micro-batch size and recompute_granularity.
 // Throws Error(input): an unknown key with its nearest spelling, a key twice, no value, "legal" for a key that has no
 // list of values, more than kMostPoints points.
 Space read_space(TomlTable table, const std::vector<std::string>& over, const Scenario& scenario,

@@ -11,7 +11,7 @@ namespace {
 
 Scenario of_gpus() {
   return parse_scenario(
-      "[model]\nnum_layers = 12\nhidden_size = 64\nnum_attention_heads = 6\nseq_length = 64\n"
+      "[model]\nnum_layers = 12\nhidden_size = 48\nnum_attention_heads = 6\nseq_length = 64\n"
       "vocab_size = 256\n[parallel]\ndata_parallel_size = 16\n[training]\nglobal_batch_size = 32\n",
       "s.toml");
 }
@@ -59,7 +59,7 @@ TEST_CASE("a point has all sizes, or none where they do not divide") {
 TEST_CASE("axes that cannot be searched are named") {
   using testing::message_of;
   CHECK(message_of([] {
-          space_of("", {"tensor_parallel_size=2"});
+          space_of("", {"tensor_model_parallel_siz=2"});
         }).find("did you mean \"tensor_model_parallel_size\"") != std::string::npos);
   CHECK(message_of([] { space_of("", {"hidden_size=legal"}); }).find("has no list of its own") != std::string::npos);
   CHECK(message_of([] { space_of("", {"gpus=0"}); }).find("whole number from 1 on") != std::string::npos);

@@ -128,7 +128,7 @@ TEST_CASE("experts: modules that are computed again give what a single rank trai
   const int kind = GENERATE(0, 1);
   SingleRank single(2, change);
   INFO("kind " << kind);
-  // Of kind 1 one layer has experts, whose activations have one buffer in any case.
+  // One layer of kind 1 has experts, whose activations have one buffer in any case.
   check_recomputed(
       single, of_kind(kind),
       {{Module::moe_act}, {Module::layernorm, Module::core_attn}, {Module::moe_act, Module::shared_experts}},

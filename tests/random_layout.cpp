@@ -491,7 +491,7 @@ class Generator {
     if (!recomputes_modules_ || others_.coin()) return;
     std::vector<std::string> modules = {others_.one_of({"core_attn", "mlp", "layernorm"})};
     const auto add = [&](const char* module, bool may) {
-      if (may && others_.coin()) modules.emplace_back(module);
+      if (may && modules.front() != module && others_.coin()) modules.emplace_back(module);
     };
     add("mlp", true);
     add("layernorm", true);

@@ -24,7 +24,8 @@ enum Trait : unsigned {
 };
 
 // Recipes of pretraining in bf16 (src/megatron/bridge/recipes, and of two with one name that of perf_recipes, at
-// 067f987d). All have expert_tensor_parallel_size 1 and overlap_param_gather.
+// 067f987d). All have expert_tensor_parallel_size 1. Recipes
+// without overlap_grad_reduce name overlap_param_gather, which Megatron-LM does not do alone (arguments.py).
 struct Row {
   const char* name;    // without numbers of GPUs, "h100", "bf16" and "_config"
   const char* preset;  // of the model
@@ -155,7 +156,7 @@ Json settings_of(const Row& row) {
   Json settings = {
       {"model", std::move(model)},
       {"train", {{"global_batch_size", row.global_batch_size}, {"micro_batch_size", row.micro_batch_size}}},
-      {"ddp", {{"overlap_grad_reduce", has(kOverlaps)}, {"overlap_param_gather", true}}},
+      {"ddp", {{"overlap_grad_reduce", has(kOverlaps)}, {"overlap_param_gather", has(kOverlaps)}}},
       {"mixed_precision", {{"bf16", true}, {"grad_reduce_in_fp32", !has(kBf16)}}}};
   if (has(kPairs)) settings["comm_overlap"] = {{"overlap_moe_expert_parallel_comm", true}};
   if (has(kDelayed)) settings["comm_overlap"]["delay_wgrad_compute"] = true;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "model/acting_overlap.hpp"
 #include "model/lower/buckets.hpp"
 #include "model/lower/parameter_class.hpp"
 #include "model/scenario.hpp"
@@ -64,21 +65,6 @@ struct Lowered {
   LaneId cp_send = 0, cp_recv = 0;  // lanes round the ring of context parallelism, where there is one
   ExchangedAttention cp_exchanged;  // where the model has such layers
 };
-
-// Returns whether overlap_moe_expert_parallel_comm acts: ranks share experts.
-inline bool overlaps_experts(const Scenario& scenario) {
-  return scenario.overlap.overlap_moe_expert_parallel_comm && scenario.model.experts.any() &&
-         scenario.parallel.expert_model_parallel_size > 1;
-}
-// Returns whether moe_shared_expert_overlap acts.
-inline bool overlaps_shared_expert(const Scenario& scenario) {
-  return scenario.overlap.moe_shared_expert_overlap && scenario.model.experts.has_shared() &&
-         scenario.parallel.expert_model_parallel_size > 1 && !overlaps_experts(scenario);
-}
-// Returns whether delay_wgrad_compute acts.
-inline bool delays_weights(const Scenario& scenario) {
-  return overlaps_experts(scenario) && scenario.overlap.delay_wgrad_compute && !scenario.training.frozen_base;
-}
 
 // Returns the plain schedule of one training step: gradient accumulation over micro-batches, then gradient
 // reduce-scatter, global norm, AdamW on the shard, parameter all-gather. Nothing overlaps (ZeRO-1: Rajbhandari et al.,

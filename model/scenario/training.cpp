@@ -44,6 +44,9 @@ void read_recompute_modules(TomlTable& table, const Transformer& model, Recomput
                         "expected parts of experts (\"moe_act\", \"shared_experts\", \"layernorm\"), got \"moe\", "
                         "which sends the rows of experts again and is not modelled yet");
   recompute.modules = enums_or(table, key, Recompute::Module::core_attn);
+  for (const auto module : recompute.modules)
+    if (std::count(recompute.modules.begin(), recompute.modules.end(), module) > 1)
+      throw table.failure(key, std::string("expected different modules, got \"") + name_of(module) + "\" twice");
   if (recompute.granularity != Recompute::Granularity::selective)
     throw table.failure(key, std::string("expected recompute_granularity = \"selective\" as well, got \"") +
                                  name_of(recompute.granularity) + "\"");

@@ -301,7 +301,7 @@ std::vector<ScenarioKey> training_keys() {
        .bounds = {.min = 0, .max = 4},
        .range = "acts with `\"natural\"`",
        .meaning = "of the power law: loads have the density x^-exponent from 1 token to 0.8 of all tokens "
-                  "(ai-dynamo/aiconfigurator)",
+                  "(ai-dynamo/aiconfigurator, which has 1.01 for served models; the default is fitted to one training)",
        .megatron = {},
        .says_how = false,
        .record = Record::none,

@@ -48,7 +48,7 @@ class Sweep(ProgramTest):
         self.assertEqual(len(value["best"]), 2)
         self.assertLess(best["simulated_micro_batches"], best["micro_batches"] + 1)
         self.assertTrue(all(point["reason"] for point in value["points"] if point["status"] != "predicted"))
-        rows = list(csv.DictReader((self.folder / "points.csv").open()))
+        rows = list(csv.DictReader((self.folder / "points.csv").read_text().splitlines()))
         self.assertEqual(len(rows), len(value["points"]))
         self.assertEqual({row["status"] for row in rows}, {point["status"] for point in value["points"]})
         self.assertIn("</svg>", (self.folder / "page.html").read_text())
@@ -104,7 +104,7 @@ class Sweep(ProgramTest):
         self.assertIn("refused 1 times", done.out)  # a gate: overlap_param_gather needs overlap_grad_reduce
 
     def test_errors(self):
-        self.fails(2, "sweep", self.small, "--over", "tensor_parallel=2", says=['did you mean "'])
+        self.fails(2, "sweep", self.small, "--over", "tensor_model_parallel_siz=2", says=['did you mean "'])
         self.fails(2, "sweep", self.small, "--shard", "3/3", says=["--shard", "3/3"])
         self.fails(2, "sweep", self.small, "--resume", says=["--out"])
         self.fails(2, "sweep", self.small, "--over", "platform=h1000", "--over", "micro_batch_size=1", says=["h1000"])
