@@ -191,7 +191,7 @@ TEST_CASE("experts that ranks share, and whole experts beside cut layers, equal 
       cut(4, {{2, 2, true}, 1, Sharding::no_shard}),
       cut(2, {{2, 2, true}, 2, Sharding::optim, "dp-tp-cp-ep-pp"}),
       cut(2, {{4, 1}, 2, Sharding::optim_grads_params}),
-      cut(2, {{4, 1, false, 2, 3}, 2, Sharding::optim, "tp-cp-dp-ep-pp"}),
+      cut(2, {{4, 1, false, 3, 2}, 2, Sharding::optim, "tp-cp-dp-ep-pp"}),
       gathering(cut(2, {{4, 1}, 2})),
       padded(cut(2, {{4, 1}, 2})),
       {{2, 2, true, 2}, 2, Sharding::optim, "tp-cp-ep-pp-dp"},

@@ -109,6 +109,12 @@ StepSamples probe_steps(const MachineOf& machine_of, int cores, Notebook& notebo
     of.moe_shared_expert_gate = true;
     of.moe_aux_loss_coeff = 0.01;
     experts.push_back(std::make_unique<StepRun>(scenario, machine));
+    if (count > 2) {  // two ranks share the experts: they count rows, and sort those that come
+      Scenario sharing = scenario_of(shape, 2, 1);
+      sharing.model = scenario.model;
+      sharing.parallel.expert_model_parallel_size = 2;
+      context.push_back(std::make_unique<StepRun>(sharing, one_core));
+    }
     scenario.model.swiglu = false;
     of.moe_router_score_function = RouterScore::sigmoid;
     of.moe_router_enable_expert_bias = true;
