@@ -16,29 +16,33 @@ struct Part {
   const BoundProgram* program = nullptr;
   std::span<const TimelineRow> rows;
   std::vector<std::uint32_t> twin;  // [operation] the operation of a later micro-batch, or kNoTwin
+  std::vector<std::size_t> apart;   // [lane] positions between twins; 0: the lane has none
   std::vector<Picoseconds> issued;  // [operation] when the host issued it; empty without a host
 };
 
 // Twins are equally far apart on a lane in a full pipeline: as far as two micro-batches in the middle of the lane are.
-std::vector<std::uint32_t> twins_of(const BoundProgram& program, std::int64_t micro_batches) {
-  std::vector<std::uint32_t> twin(program.ops.size(), kNoTwin);
-  const auto are_twins = [&](const BoundOp& a, const BoundOp& b) {
+void find_twins(Part& part, std::int64_t micro_batches) {
+  const BoundProgram& program = *part.program;
+  part.twin.assign(program.ops.size(), kNoTwin);
+  part.apart.assign(program.lanes.size(), 0);
+  const auto are_twins = [&](std::uint32_t first, std::uint32_t second) {
+    const BoundOp &a = program.ops[first], &b = program.ops[second];
     return a.op == b.op && a.layer == b.layer && a.chunk == b.chunk && a.micro_batch + micro_batches == b.micro_batch;
   };
-  for (const std::vector<std::uint32_t>& lane : program.lanes) {
-    // Operations of equal templates are few lanes' positions apart, so the first distance that most agree on is taken.
+  for (std::size_t l = 0; l < program.lanes.size(); ++l) {
+    const std::vector<std::uint32_t>& lane = program.lanes[l];
     const std::size_t middle = lane.size() / 2;
-    for (std::size_t from : {middle, middle / 2 + middle / 4, middle / 2}) {
+    for (const std::size_t from : {middle, middle / 2 + middle / 4, middle / 2}) {
       if (from >= lane.size()) continue;
       std::size_t to = from + 1;
-      while (to < lane.size() && !are_twins(program.ops[lane[from]], program.ops[lane[to]])) ++to;
+      while (to < lane.size() && !are_twins(lane[from], lane[to])) ++to;
       if (to == lane.size()) continue;
-      for (std::size_t i = 0; i + (to - from) < lane.size(); ++i)
-        if (are_twins(program.ops[lane[i]], program.ops[lane[i + (to - from)]])) twin[lane[i]] = lane[i + (to - from)];
+      part.apart[l] = to - from;
+      for (std::size_t i = 0; i + part.apart[l] < lane.size(); ++i)
+        if (are_twins(lane[i], lane[i + part.apart[l]])) part.twin[lane[i]] = lane[i + part.apart[l]];
       break;
     }
   }
-  return twin;
 }
 
 // Returns when the host issued each operation (HostClock). The host begins with the step; its first operation tells
@@ -86,20 +90,38 @@ void add_others(const Part& part, const std::vector<std::uint32_t>& lane, Picose
   if (last.second >= last.first) others.push_back(last);
 }
 
-bool has_window(const std::vector<Part>& parts, Picoseconds period) {
-  std::vector<std::pair<Picoseconds, Picoseconds>> others;
-  Picoseconds last = 0;
+// Returns whether every lane with twins goes on by one round of them in the window: a lane that stands still there, or
+// ran ahead, is in another state at its end.
+bool all_advance(const std::vector<Part>& parts, Picoseconds begin, Picoseconds end) {
   for (const Part& part : parts)
-    for (const std::vector<std::uint32_t>& lane : part.program->lanes) {
-      add_others(part, lane, period, others);
-      if (!lane.empty()) last = std::max(last, part.rows[lane.back()].end);
+    for (std::size_t l = 0; l < part.apart.size(); ++l) {
+      const std::vector<std::uint32_t>& lane = part.program->lanes[l];
+      const auto ended_by = [&](Picoseconds time) {
+        return std::partition_point(lane.begin(), lane.end(),
+                                    [&](std::uint32_t i) { return part.rows[i].end <= time; }) -
+               lane.begin();
+      };
+      if (part.apart[l] > 0 && ended_by(end) - ended_by(begin) != static_cast<std::ptrdiff_t>(part.apart[l]))
+        return false;
     }
-  if (others.empty()) return false;
+  return true;
+}
+
+// Looks for a window in which only this step is active: behind the end of the step before, and before the next begins.
+bool has_window(const std::vector<Part>& parts, const Timeline& timeline, Picoseconds period) {
+  std::vector<std::pair<Picoseconds, Picoseconds>> others;
+  Picoseconds first = kHorizon;
+  for (const Part& part : parts) {
+    for (const std::vector<std::uint32_t>& lane : part.program->lanes) add_others(part, lane, period, others);
+    for (const TimelineRow& row : part.rows) first = std::min(first, row.ready);
+  }
   std::sort(others.begin(), others.end());
-  others.emplace_back(last, last);
-  Picoseconds free_from = others.front().second;
+  const Picoseconds next_begin = first + (timeline.step_end - timeline.step_begin);
+  others.emplace_back(next_begin, next_begin);
+  Picoseconds free_from = timeline.step_begin;
   for (const auto& [ready, end] : others) {
-    if (ready - free_from >= period) return true;
+    if (std::min(ready, next_begin) - free_from >= period && all_advance(parts, free_from, free_from + period))
+      return true;
     free_from = std::max(free_from, end);
   }
   return false;
@@ -112,8 +134,8 @@ std::optional<Picoseconds> find_round(const SimInputs& inputs, const Timeline& t
   std::size_t first = 0;
   for (std::size_t p = 0; p < inputs.programs.size(); ++p) {
     const BoundProgram& program = inputs.programs[p];
-    Part part{
-        &program, std::span(timeline.rows).subspan(first, program.ops.size()), twins_of(program, micro_batches), {}};
+    Part part{&program, std::span(timeline.rows).subspan(first, program.ops.size()), {}, {}, {}};
+    find_twins(part, micro_batches);
     if (!inputs.costs.host.issue.empty()) part.issued = issue_times(*inputs.flat[p], part.rows);
     first += program.ops.size();
     parts.push_back(std::move(part));
@@ -130,7 +152,7 @@ std::optional<Picoseconds> find_round(const SimInputs& inputs, const Timeline& t
   for (std::uint32_t i = static_cast<std::uint32_t>(of.rows.size()); i-- > 0;) {
     if (of.program->ops[i].op != most || of.twin[i] == kNoTwin) continue;
     const Picoseconds period = of.rows[of.twin[i]].end - of.rows[i].end;
-    if (period > 0 && tried.insert(period).second && has_window(parts, period)) return period;
+    if (period > 0 && tried.insert(period).second && has_window(parts, timeline, period)) return period;
   }
   return std::nullopt;
 }
