@@ -268,6 +268,8 @@ void add_search_options(CLI::App& command, SweepOptions& options) {
   add_html_option(command, options);
 }
 
+constexpr const char* kDenseProfile = "nemo-dgxc";  // of `plan`, where no other is named
+
 // Returns the scenario of `plan` with settings, "section.key=value" each; a later one replaces an earlier one.
 std::string planned_text(const SweepOptions& options, bool is_preset, const std::vector<std::string>& set) {
   std::map<std::string, std::map<std::string, std::string>> sections;  // [section][key] value in TOML
@@ -314,6 +316,12 @@ void plan_command(SweepOptions& options) {
     all.insert(all.end(), further.begin(), further.end());
     return planned_text(options, is_preset, all);
   };
+  // Experts have a framework of their own, which cuts none of them.
+  const Transformer model = parse_scenario(swept.text_of({}), "plan").model;
+  if (model.experts.any()) {
+    if (options.profile == kDenseProfile) options.profile = "megatron-bridge-moe";
+    set.insert(set.begin(), "parallel.expert_tensor_parallel_size=1");
+  }
   swept.text = swept.text_of({});
   swept.read = [&](const std::vector<std::string>& further, const std::string& platform) {
     std::vector<std::string> all = further;
@@ -353,7 +361,7 @@ void add_sweep(CLI::App& app) {
 void add_plan(CLI::App& app) {
   auto options = std::make_shared<SweepOptions>();
   options->platform = "h100-sxm";
-  options->profile = "nemo-dgxc";
+  options->profile = kDenseProfile;
   CLI::App* command = app.add_subcommand("plan", "the best layout of a model on so many GPUs");
   command->add_option("MODEL", options->model, "a preset (`stretto show --presets`), or a config.json")->required();
   command->add_option("--gpus", options->gpus, "number of GPUs")->required()->check(CLI::Range(1, 1 << 24));
@@ -362,7 +370,8 @@ void add_plan(CLI::App& app) {
       ->check(CLI::Range(1, 1 << 24));
   command->add_option("--seq-length", options->sequence, "tokens of a sequence; default: the model's")
       ->check(CLI::Range(1, 1 << 24));
-  command->add_option("--profile", options->profile, "the framework (scenarios/profiles); default: nemo-dgxc");
+  command->add_option("--profile", options->profile,
+                      "the framework (scenarios/profiles); default: nemo-dgxc, with experts megatron-bridge-moe");
   command->add_option("--set", options->set, "override a key (repeatable)")->allow_extra_args(false);
   options->files.add_input(*command, "--platform", options->platform, "platform (docs/platform.md); default: h100-sxm");
   add_search_options(*command, *options);

@@ -50,6 +50,31 @@ bool splits_unevenly(const Parallel& parallel) {
          !parallel.pipeline_model_parallel_layout.empty();
 }
 
+std::vector<std::int64_t> merged(std::vector<std::int64_t> a, const std::vector<std::int64_t>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  std::sort(a.begin(), a.end());
+  a.erase(std::unique(a.begin(), a.end()), a.end());
+  return a;
+}
+
+// The most by which the longest chunk of an uneven split exceeds the mean: beyond that other layouts are faster.
+constexpr double kMostUneven = 1.25;
+
+// Returns a layout ("Ett|ttt|ttL") of layers that the chunks of a pipeline do not divide: the first and the last chunk,
+// which have the embedding and the head too, are short ones. nullopt where it would be too uneven.
+std::optional<std::string> uneven_layout(std::int64_t layers, std::int64_t chunks) {
+  const std::int64_t least = layers / chunks, rest = layers % chunks;
+  if (least == 0 || double(least + 1) * double(chunks) > kMostUneven * double(layers)) return std::nullopt;
+  std::string layout = "E";
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    // Long chunks come from the second on.
+    const bool is_long = chunk > 0 && chunk <= rest;
+    layout += std::string(static_cast<std::size_t>(least + (is_long ? 1 : 0)), 't');
+    layout += chunk + 1 < chunks ? "|" : "L";
+  }
+  return layout;
+}
+
 const ScenarioKey& row_of(const std::string& key) {
   const std::size_t dot = key.find('.');
   return scenario_key(key.substr(0, dot), key.substr(dot + 1));
@@ -74,8 +99,11 @@ std::vector<std::string> legal_values(const std::string& key, const Scenario& sc
   const Transformer& model = scenario.model;
   const std::int64_t domain = platform.accelerator ? std::max<std::int64_t>(platform.accelerator->domain, 1) : gpus;
   if (key == kTp) return texts(divisors({model.num_attention_heads}, std::min({domain, gpus, std::int64_t{64}})));
-  if (key == kPp) return texts(divisors({split_layers(scenario)}, std::min(split_layers(scenario), gpus)));
-  if (key == kVp) return texts(divisors({split_layers(scenario)}, split_layers(scenario) / 2));
+  const std::int64_t layers = split_layers(scenario);
+  // Powers of two may split the layers unevenly (uneven_layout()).
+  if (key == kPp)
+    return texts(merged(divisors({layers}, std::min(layers, gpus)), powers_of_two(std::min(layers, gpus))));
+  if (key == kVp) return texts(merged(divisors({layers}, layers / 2), powers_of_two(layers / 2)));
   if (key == kCp) return texts(powers_of_two(std::min(gpus, model.seq_length / 2)));
   if (key == kEp)
     return texts(model.experts.any() ? divisors({model.experts.num_moe_experts}, gpus) : std::vector<std::int64_t>{1});
@@ -268,7 +296,12 @@ std::optional<PointSettings> settings_of(const Space& space, const std::vector<s
   const std::int64_t at_once = size[kMicroBatch] * size[kDp];
   if (size[kBatch] % at_once != 0) return std::nullopt;
   if (size[kVp] > 1 && size[kPp] == 1) return std::nullopt;
-  if (!splits_unevenly(parallel) && split_layers(scenario) % (size[kPp] * size[kVp]) != 0) return std::nullopt;
+  if (!splits_unevenly(parallel) && split_layers(scenario) % (size[kPp] * size[kVp]) != 0) {
+    const bool counts_more = split_layers(scenario) != scenario.model.num_layers;
+    const auto layout = counts_more ? std::nullopt : uneven_layout(scenario.model.num_layers, size[kPp] * size[kVp]);
+    if (!layout) return std::nullopt;
+    settings.set.push_back("parallel.pipeline_model_parallel_layout=" + *layout);
+  }
   if (!has_batch) settings.set.push_back(fmt::format("{}={}", kBatch, size[kBatch]));
   // Sequence parallelism needs tensor parallelism.
   const bool searches_sequence = std::any_of(space.axes.begin(), space.axes.end(),

@@ -42,7 +42,8 @@ std::string not_searched(const Space& space, const Scenario& scenario);
 
 // Returns the overrides of one point, complete: with the data-parallel size and the global batch, which is the
 // scenario's unless it is an axis. nullopt where sizes do not divide: GPUs by the layout, the batch by ranks and
-// micro-batches, layers by stages. `platform` is set where the platform is an axis.
+// micro-batches, layers by stages (where a split is
+// nearly even, a point has a pipeline_model_parallel_layout). `platform` is set where the platform is an axis.
 struct PointSettings {
   std::vector<std::string> set;
   std::string platform;

@@ -42,7 +42,7 @@ TEST_CASE("without axes every layout that may be legal is searched") {
   const Space space = space_of("");
   CHECK(values_of(space, "parallel.tensor_model_parallel_size") == std::vector<std::string>{"1", "2", "3", "6"});
   CHECK(values_of(space, "parallel.pipeline_model_parallel_size") ==
-        std::vector<std::string>{"1", "2", "3", "4", "6", "12"});
+        std::vector<std::string>{"1", "2", "3", "4", "6", "8", "12"});
   CHECK(values_of(space, "training.recompute_granularity").size() == 4);
   CHECK(values_of(space, "parallel.expert_model_parallel_size").empty());
 }
@@ -54,6 +54,16 @@ TEST_CASE("a point has all sizes, or none where they do not divide") {
   CHECK(std::count(one->set.begin(), one->set.end(), "parallel.data_parallel_size=4") == 1);
   CHECK(std::count(one->set.begin(), one->set.end(), "training.global_batch_size=32") == 1);
   CHECK_FALSE(settings_of(space, {"3", "4"}, of_gpus()));
+  // Twelve layers on eight stages are too uneven, sixty-one on four are not.
+  const Space stages = space_of("", {"pipeline_model_parallel_size=4,8"});
+  CHECK_FALSE(settings_of(stages, {"8"}, of_gpus()));
+  Scenario prime = of_gpus();
+  prime.model.num_layers = 61;
+  const auto uneven = settings_of(stages, {"4"}, prime);
+  REQUIRE(uneven);
+  const std::string layout = "parallel.pipeline_model_parallel_layout=E" + std::string(15, 't') + "|" +
+                             std::string(16, 't') + "|" + std::string(15, 't') + "|" + std::string(15, 't') + "L";
+  CHECK(std::count(uneven->set.begin(), uneven->set.end(), layout) == 1);
 }
 
 TEST_CASE("axes that cannot be searched are named") {
