@@ -24,7 +24,9 @@ std::vector<std::int64_t> telling_micro_batches(const Scenario& scenario) {
   const std::int64_t all = scenario.num_microbatches(), round = round_of(scenario);
   // The pipeline is full after as many micro-batches as it has stages, or two rounds; two rounds repeat each other.
   const std::int64_t stages = scenario.parallel.pipeline_model_parallel_size;
-  const std::int64_t least = round == 1 ? stages + 4 : 4 * round;
+  // DualPipeV needs two micro-batches for each stage.
+  const bool is_apart = is_zero_bubble(scenario.parallel.pipeline_schedule);
+  const std::int64_t least = round == 1 ? (is_apart ? 2 * stages : stages) + 4 : 4 * round;
   std::vector<std::int64_t> counts;
   for (const std::int64_t few : {least, 2 * least})
     if (const std::int64_t count = few + (all - few) % round; count < all && few < all) counts.push_back(count);

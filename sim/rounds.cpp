@@ -20,29 +20,34 @@ struct Part {
   std::vector<Picoseconds> issued;  // [operation] when the host issued it; empty without a host
 };
 
-// Twins are equally far apart on a lane in a full pipeline: as far as two micro-batches in the middle of the lane are.
-void find_twins(Part& part, std::int64_t micro_batches) {
+// Finds the twins, which are equally far apart on a lane in a full pipeline: as far as two micro-batches in the middle
+// of the lane are. Returns false where a lane has operations of micro-batches besides those of its rounds, as weight
+// gradients that are put off to the end: a longer step would have more of them there.
+bool find_twins(Part& part, std::int64_t micro_batches) {
   const BoundProgram& program = *part.program;
   part.twin.assign(program.ops.size(), kNoTwin);
   part.apart.assign(program.lanes.size(), 0);
+  std::int64_t all = 0;
+  for (const BoundOp& op : program.ops) all = std::max<std::int64_t>(all, op.micro_batch + 1);
+  // The first and the last micro-batch may have operations of their own.
+  const std::int64_t begin = (all - micro_batches) / 2, end = begin + micro_batches;
+  if (begin < 1 || end >= all) return false;
   const auto are_twins = [&](std::uint32_t first, std::uint32_t second) {
     const BoundOp &a = program.ops[first], &b = program.ops[second];
     return a.op == b.op && a.layer == b.layer && a.chunk == b.chunk && a.micro_batch + micro_batches == b.micro_batch;
   };
   for (std::size_t l = 0; l < program.lanes.size(); ++l) {
     const std::vector<std::uint32_t>& lane = program.lanes[l];
-    const std::size_t middle = lane.size() / 2;
-    for (const std::size_t from : {middle, middle / 2 + middle / 4, middle / 2}) {
-      if (from >= lane.size()) continue;
-      std::size_t to = from + 1;
-      while (to < lane.size() && !are_twins(lane[from], lane[to])) ++to;
-      if (to == lane.size()) continue;
-      part.apart[l] = to - from;
-      for (std::size_t i = 0; i + part.apart[l] < lane.size(); ++i)
-        if (are_twins(lane[i], lane[i + part.apart[l]])) part.twin[lane[i]] = lane[i + part.apart[l]];
-      break;
-    }
+    const auto apart = static_cast<std::size_t>(std::count_if(lane.begin(), lane.end(), [&](std::uint32_t i) {
+      return program.ops[i].micro_batch >= begin && program.ops[i].micro_batch < end;
+    }));
+    part.apart[l] = apart;
+    bool has_any = apart == 0;
+    for (std::size_t i = 0; apart > 0 && i + apart < lane.size(); ++i)
+      if (are_twins(lane[i], lane[i + apart])) part.twin[lane[i]] = lane[i + apart], has_any = true;
+    if (!has_any) return false;
   }
+  return true;
 }
 
 // Returns when the host issued each operation (HostClock). The host begins with the step; its first operation tells
@@ -135,7 +140,7 @@ std::optional<Picoseconds> find_round(const SimInputs& inputs, const Timeline& t
   for (std::size_t p = 0; p < inputs.programs.size(); ++p) {
     const BoundProgram& program = inputs.programs[p];
     Part part{&program, std::span(timeline.rows).subspan(first, program.ops.size()), {}, {}, {}};
-    find_twins(part, micro_batches);
+    if (!find_twins(part, micro_batches)) return std::nullopt;
     if (!inputs.costs.host.issue.empty()) part.issued = issue_times(*inputs.flat[p], part.rows);
     first += program.ops.size();
     parts.push_back(std::move(part));

@@ -153,7 +153,10 @@ Given given_by(const std::string& over) {
 
 std::vector<std::string> values_in(TomlTable& table, const std::string& key) {
   if (!table.has_array(key)) {
-    if (const auto text = table.find<std::string>(key)) return {*text};
+    try {
+      if (const auto text = table.find<std::string>(key)) return {*text};
+    } catch (const Error&) {
+    }
     throw table.error(key, "a list of values, or \"legal\"");
   }
   // A list has values of one type; the type of the key decides when a point is read.

@@ -152,6 +152,9 @@ Json settings_of(const Row& row) {
         words_of(has(kAttentionGraphs) ? "attn moe_router moe_preprocess" : "moe_router moe_preprocess");
   }
   if (has(kMtp)) model["mtp_num_layers"] = 1;
+  // recipes/qwen/h100/qwen3_moe.py: 94 layers, and the embedding and the head count as one each.
+  if (row.preset == std::string_view("qwen3-235b-a22b"))
+    model["account_for_embedding_in_pipeline_split"] = model["account_for_loss_in_pipeline_split"] = true;
   if (row.layout[0] != '\0') model["pipeline_model_parallel_layout"] = row.layout;
   Json settings = {
       {"model", std::move(model)},

@@ -219,12 +219,6 @@ std::vector<std::pair<std::string, std::string>> Settings::take_recompute_module
 }
 
 void Settings::finish_recompute() {
-  if (is("overlap.overlap_moe_expert_parallel_comm", true) && is("training.recompute_granularity", "selective")) {
-    values["training.recompute_granularity"] = "none";
-    approximated.push_back(
-        {"recompute_modules", 0,
-         "with pairs of passes nothing is computed again: the step is shorter, and takes more memory"});
-  }
   const auto modules = values.find("training.recompute_modules");
   if (is("training.recompute_granularity", "selective") && modules != values.end() && modules->second.empty())
     values["training.recompute_granularity"] = "none";

@@ -289,7 +289,13 @@ TEST_CASE("Megatron-Bridge's recipes of experts are taken as they are", "[recipe
   CHECK_NOTHROW(import("deepseek_v3_pretrain_1024gpu_h100_fp8cs", {"training.precision=bf16"}));
   for (const BridgeRecipe& recipe : recipes_with_experts()) {
     INFO(recipe.name << ", " << recipe.gpus << " GPUs");
-    CHECK(scenario(recipe.name + "_" + std::to_string(recipe.gpus) + "gpu").parallel.ranks() == recipe.gpus);
+    const std::string name = recipe.name + "_" + std::to_string(recipe.gpus) + "gpu";
+    const auto ranks = [&](const char* key) { return recipe.settings.at("model").at(key).get<std::int64_t>(); };
+    if (ranks("expert_model_parallel_size") * ranks("pipeline_model_parallel_size") > recipe.gpus)
+      // Two recipes keep the layout of a larger one, which so few GPUs cannot have.
+      CHECK_THAT(testing::message_of([&] { scenario(name); }), Contains("expert_model_parallel_size: expected"));
+    else
+      CHECK(scenario(name).parallel.ranks() == recipe.gpus);
   }
 }
 

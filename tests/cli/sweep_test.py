@@ -108,7 +108,7 @@ class Sweep(ProgramTest):
         self.fails(2, "sweep", self.small, "--shard", "3/3", says=["--shard", "3/3"])
         self.fails(2, "sweep", self.small, "--resume", says=["--out"])
         self.fails(2, "sweep", self.small, "--over", "platform=h1000", "--over", "micro_batch_size=1", says=["h1000"])
-        self.fails(2, "plan", "llama3-7b", "--gpus", "8", "--global-batch", "8", says=['did you mean "llama3-8b"'])
+        self.fails(2, "plan", "llama3-8", "--gpus", "8", "--global-batch", "8", says=['did you mean "llama3-8b"'])
         self.write("bad.toml", SMALL.replace("micro_batch_size", "micro_batch_sizes"))
         self.fails(2, "sweep", "bad.toml", says=["[sweep]", 'did you mean "micro_batch_size"'])
         self.ok("simulate", "small.toml")  # other commands do not read [sweep]
