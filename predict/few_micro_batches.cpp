@@ -22,11 +22,11 @@ std::int64_t round_of(const Scenario& scenario) {
 
 std::vector<std::int64_t> telling_micro_batches(const Scenario& scenario) {
   const std::int64_t all = scenario.num_microbatches(), round = round_of(scenario);
+  // Chunks in a V have orders that are no repetition of rounds for every number of micro-batches.
+  if (lies_in_v(scenario.parallel.pipeline_schedule)) return {all};
   // The pipeline is full after as many micro-batches as it has stages, or two rounds; two rounds repeat each other.
   const std::int64_t stages = scenario.parallel.pipeline_model_parallel_size;
-  // DualPipeV needs two micro-batches for each stage.
-  const bool is_apart = is_zero_bubble(scenario.parallel.pipeline_schedule);
-  const std::int64_t least = round == 1 ? (is_apart ? 2 * stages : stages) + 4 : 4 * round;
+  const std::int64_t least = round == 1 ? stages + 4 : 4 * round;
   std::vector<std::int64_t> counts;
   for (const std::int64_t few : {least, 2 * least})
     if (const std::int64_t count = few + (all - few) % round; count < all && few < all) counts.push_back(count);

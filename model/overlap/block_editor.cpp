@@ -145,6 +145,8 @@ void BlockEditor::start_behind(const std::string& name, const std::string& other
   lowered_.starts_behind[entries_[find(name)].op] = entries_[find(other)].op;
 }
 
+void BlockEditor::wait_for_all(const std::string& name) { lowered_.waits_for_all.insert(entries_[find(name)].op); }
+
 void BlockEditor::remove(const std::string& name) {
   operation(name);
   const auto at = entries_.begin() + static_cast<std::ptrdiff_t>(find(name));
@@ -202,7 +204,9 @@ std::vector<BlockWait> BlockEditor::waits() const {
       const std::uint32_t j = next - 1;
       --behind[lane_of[j]];
       const bool in_sequence = !entries_[i].is_free && !entries_[j].is_free && !(entries_[i].is_beside && j + 1 == i);
-      if (!in_sequence && !(conflict(extents[i], extents[j]) && conflict(ranges[i], ranges[j]))) continue;
+      if (!in_sequence && !lowered_.waits_for_all.contains(ops[i]) &&
+          !(conflict(extents[i], extents[j]) && conflict(ranges[i], ranges[j])))
+        continue;
       waits.push_back({i, EdgeKind::finish_start, j});
       for (std::size_t l = 0; l < lanes; ++l) known[l] = std::max(known[l], after[j][l]);
     }

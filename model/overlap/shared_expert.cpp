@@ -15,7 +15,8 @@ namespace {
 
 constexpr const char* kKnob = "moe_shared_expert_overlap";
 
-// Sets the shared expert's operations free. The first ones behind dispatch and behind combine start behind those.
+// Sets the shared expert's operations free. The first ones behind dispatch and behind combine start behind those, and
+// the addition of its result waits for all of them (Megatron-LM's wait_stream).
 void set_free(Lowered& lowered, BlockId id) {
   const Schedule& schedule = lowered.schedule;
   BlockEditor block(lowered, id);
@@ -28,6 +29,8 @@ void set_free(Lowered& lowered, BlockId id) {
       direction = exchange->kind;
       before = operation.name;
     }
+    // Nobody else waits for the shared expert's weight gradients.
+    if (operation.name.starts_with("shared.add.")) block.wait_for_all(operation.name);
     if (!operation.name.starts_with("shared.") || operation.name.starts_with("shared.add.")) continue;
     block.set_free(operation.name);
     if (before.empty() || schedule.lanes[operation.lane].kind != LaneKind::compute) continue;
