@@ -24,7 +24,7 @@ std::vector<std::int64_t> telling_micro_batches(const Scenario& scenario);
 
 // Returns the time of the scenario's step from `schedule`, the scenario's with `micro_batches`, and its bound step. The
 // time is exact: the simulated step proves that it repeats itself (sim/rounds.hpp), or is the whole. nullopt where it
-// does not. The schedule need not be verified.
+// does not. The caller has verified the schedule.
 std::optional<Picoseconds> told_step(const Scenario& scenario, const Schedule& schedule, BoundStep step,
                                      std::int64_t micro_batches, const sim::Costs& costs, sim::SimOptions options = {});
 

@@ -9,6 +9,7 @@
 #include "base/memory.hpp"
 #include "model/build_schedule.hpp"
 #include "model/schedule/bound_step.hpp"
+#include "model/verify/verify.hpp"
 #include "predict/few_micro_batches.hpp"
 #include "predict/predict_step.hpp"
 #include "report/throughput.hpp"
@@ -121,11 +122,10 @@ void evaluate(Point& point, const Scenario& scenario, const sim::Platform& platf
       point.reason = fmt::format("at least {}", time_text(point.bound_ms));
       return;
     }
-    if (point.simulated_micro_batches == 0) {
-      const DeviceMemory memory =
-          predict::memory_of(schedule, plan_memory(schedule, bound), platform, few.training, few.framework);
-      if (!fits_by(point, double(memory.predicted_bytes()), double(memory.device_bytes), "needs")) return;
-    }
+    const MemoryPlan plan = plan_memory(schedule, bound);
+    const DeviceMemory memory = predict::memory_of(schedule, plan, platform, few.training, few.framework);
+    if (!fits_by(point, double(memory.predicted_bytes()), double(memory.device_bytes), "needs")) return;
+    require_verified(schedule, &plan);
     point.simulated_micro_batches = count;
     const std::optional<Picoseconds> step = predict::told_step(scenario, schedule, std::move(bound), count, costs);
     if (!step) continue;

@@ -21,8 +21,8 @@ double least_step_ms(const Scenario& scenario, const BoundStep& step, std::int64
                      const sim::Costs& costs);
 
 // Completes a point whose settings read as `scenario`: memory, bound, step. The order is from cheap to dear, and the
-// first reason ends it. `limit_ms()` is asked before the simulation: a bound above it is not simulated. The schedule is
-// not verified. Errors of kind input become Status::refused. Thread-safe.
+// first reason ends it. `limit_ms()` is asked before the simulation: a bound above it is not simulated. A schedule
+// is verified before it is simulated. Errors of kind input become Status::refused. Thread-safe.
 void evaluate(Point& point, const Scenario& scenario, const sim::Platform& platform,
               const std::function<double()>& limit_ms);
 

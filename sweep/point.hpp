@@ -16,6 +16,8 @@ enum class Status : std::uint8_t {
 };
 const char* name_of(Status status);  // "refused", "does not fit", "slower", "predicted"
 
+// One combination of a sweep with all that is known of it. A value type. Times are of one step in its steady period,
+// bytes are of one device.
 struct Point {
   std::string key;               // 16 hexadecimal digits that stand for scenario, platform and settings
   std::vector<std::string> set;  // as --set takes them
