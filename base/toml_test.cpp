@@ -106,6 +106,8 @@ TEST_CASE("syntax errors are one line", "[toml]") {
   CHECK(parse_message("a = 1\r\na = 2\r\n") ==
         "f.toml:2: expected valid TOML, got \"a = 2\": key-value pair: cannot redefine existing integer 'a'");
   CHECK(parse_message("[m\n") == "f.toml:1: expected valid TOML, got \"[m\": table header: expected ']', saw '\\n'");
+  CHECK(parse_message("[=]").find("expected bare key starting character or string delimiter, saw '='") !=
+        std::string::npos);
   CHECK(parse_message("a = \"x") == "f.toml:1: expected valid TOML, got \"a = \"x\": string: encountered end-of-file");
   CHECK(parse_message("a = True\n").find("expected 'true', saw 'T'") != std::string::npos);
   CHECK(parse_message("a = 2024-01-02\n") ==
