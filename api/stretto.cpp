@@ -89,12 +89,12 @@ std::string simulate(const Request& request, const SimulateOptions& options) {
     const predict::Fusions fusions = open_fusions(request, scenario, platform);
     fusions.apply(scenario);
     const auto [sim_options, simulated] = predict::engine_of(options.engine, options.backbone_GBps, platform, scenario);
-    predict::PredictedStep step = predict::predict_step(scenario, simulated, sim_options);
-    if (!fusions.note.empty()) step.prediction.notes.push_back(fusions.note);
-    nlohmann::json json = prediction_json(step.prediction);
+    Prediction step = predict::predict_times(scenario, simulated, sim_options);
+    if (!fusions.note.empty()) step.notes.push_back(fusions.note);
+    nlohmann::json json = prediction_json(step);
     json["modes"] = json["without"] = json["numbers"] = json["machines"] = json["changes"] = nullptr;
     if (options.limits) {
-      const double step_ms = step.prediction.step_ms;
+      const double step_ms = step.step_ms;
       json["numbers"] = predict::sensitivity_json(predict::sensitivities_of(scenario, simulated));
       json["machines"] = predict::machines_json(predict::better_machines(scenario, simulated), step_ms);
       const auto read = [&](const std::vector<std::string>& set) {
@@ -109,8 +109,8 @@ std::string simulate(const Request& request, const SimulateOptions& options) {
     if (options.modes) {
       const std::vector<predict::PredictedMode> modes = predict::predict_modes(scenario, simulated, sim_options);
       json["modes"] = predict::modes_json(modes);
-      json["without"] = predict::knobs_json(
-          predict::predict_without(scenario, simulated, sim_options, step.prediction.step_ms, modes));
+      json["without"] =
+          predict::knobs_json(predict::predict_without(scenario, simulated, sim_options, step.step_ms, modes));
     }
     return json.dump();
   });

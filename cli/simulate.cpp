@@ -173,7 +173,13 @@ void simulate_command(const SimulateOptions& options) {
   const auto [sim_options, simulated] = predict::engine_of(options.engine, options.backbone_GBps, platform, scenario);
   keep_within_free_memory();
   const Patience patience(scenario);
-  predict::PredictedStep step = predict::predict_step(scenario, simulated, sim_options);
+  // Only a trace and a page show every operation of the step.
+  const bool is_shown = !options.trace.empty() || !options.html.empty();
+  predict::PredictedStep step;
+  if (is_shown)
+    step = predict::predict_step(scenario, simulated, sim_options);
+  else
+    step.prediction = predict::predict_times(scenario, simulated, sim_options);
   if (!fusions.note.empty()) step.prediction.notes.push_back(fusions.note);
   const Prediction& p = step.prediction;
   std::cout << about_text(p) << "\n\n"

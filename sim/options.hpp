@@ -24,6 +24,7 @@ struct SimOptions {
   bool stops_when_steady = true;
   // Number of micro-batches of a round, for which SimResult::round is looked for; 0: it is not.
   std::int64_t round_micro_batches = 0;
+  std::int64_t round_from = 0;  // micro-batches before this one have rounds of another kind
 };
 
 }  // namespace stretto::sim

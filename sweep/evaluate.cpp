@@ -127,9 +127,10 @@ void evaluate(Point& point, const Scenario& scenario, const sim::Platform& platf
     if (!fits_by(point, double(memory.predicted_bytes()), double(memory.device_bytes), "needs")) return;
     require_verified(schedule, &plan);
     point.simulated_micro_batches = count;
-    const std::optional<Picoseconds> step = predict::told_step(scenario, schedule, std::move(bound), count, costs);
+    const std::optional<predict::ToldStep> step =
+        predict::told_step(scenario, schedule, std::move(bound), count, costs);
     if (!step) continue;
-    point.step_ms = to_ms(*step);
+    point.step_ms = to_ms(step->step());
     devices = point.gpus / schedule.placement.ranks_per_device;
     peak = predict::peak_of(platform, scenario.cluster, schedule, devices);
     break;

@@ -208,7 +208,8 @@ int check_few(std::uint64_t seed) {
     of = what_if(seed);
     of.scenario = predict::with_micro_batches(of.scenario, of.scenario.num_microbatches() * 8);
     const auto costs_of = [&](const Schedule& schedule) {
-      return sim::cost_schedule(schedule, of.platform, of.scenario.cluster, 1, of.scenario.framework, of.scenario.training);
+      return sim::cost_schedule(schedule, of.platform, of.scenario.cluster, 1, of.scenario.framework,
+                                of.scenario.training);
     };
     whole = build_schedule(of.scenario);
     result = sim::simulate(whole, bind_step(whole), costs_of(whole));
@@ -216,13 +217,20 @@ int check_few(std::uint64_t seed) {
     for (const std::int64_t count : predict::telling_micro_batches(of.scenario)) {
       if (count == of.scenario.num_microbatches()) break;
       const Schedule few = build_schedule(predict::with_micro_batches(of.scenario, count));
-      const std::optional<Picoseconds> step =
+      const std::optional<predict::ToldStep> step =
           predict::told_step(of.scenario, few, bind_step(few), count, costs_of(few));
       if (!step) continue;
       ++told;
       INFO("seed " << seed << ", " << count << " of " << of.scenario.num_microbatches() << " micro-batches\n"
                    << of.text);
-      CHECK(*step == result.step);
+      CHECK(step->step() == result.step);
+      const Breakdown all = mean_breakdown(whole, result.programs, result.timeline), few_say = step->mean();
+      CHECK(few_say.compute == all.compute);
+      CHECK(few_say.core_wait == all.core_wait);
+      CHECK(few_say.exposed == all.exposed);
+      CHECK(few_say.queue_wait == all.queue_wait);
+      CHECK(few_say.bubble == all.bubble);
+      CHECK(few_say.host == all.host);
     }
   } catch (const Error& error) {
     CAPTURE(seed, of.text, error.what());
