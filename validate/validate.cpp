@@ -32,7 +32,9 @@ bool reduce(sim::Accelerator& a, Framework& f, Fitted fitted) {
   if (fitted == Fitted::sourced) return is_changed;
   f.gemm_sustained.reset();
   f.collective_in_step_us.reset();
-  a.gemm_sustained.value = 1;
+  for (Quantity* sustained : {&a.gemm_sustained, &a.fp8.gemm_sustained, &a.fp8_block.gemm_sustained,
+                              &a.mxfp8.gemm_sustained, &a.nvfp4.gemm_sustained})
+    sustained->value = 1;
   a.collective_in_step_us.value = 0;
   for (Quantity* host :
        {&f.issue_us, &f.collective_issue_us, &f.micro_batch_us, &f.step_us, &f.part_us, &f.recompute_us})
