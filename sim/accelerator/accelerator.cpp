@@ -91,7 +91,7 @@ double CastRate::share_at(double count) const {
 namespace {
 
 // Returns the numbers of a low precision; nullptr for others.
-const LowPrecision* low_of(const Accelerator& a, ProductType type) {
+const ProductRate* rate_of(const Accelerator& a, ProductType type) {
   switch (type) {
     case ProductType::fp8:
       return &a.fp8;
@@ -111,12 +111,12 @@ const LowPrecision* low_of(const Accelerator& a, ProductType type) {
 }  // namespace
 
 double Accelerator::peak_TFLOPs_of(ProductType type) const {
-  const LowPrecision* low = low_of(*this, type);
+  const ProductRate* low = rate_of(*this, type);
   return low != nullptr ? low->peak_TFLOPs.value : peak_TFLOPs.value * rule_of(type).of_peak;
 }
 
 double Accelerator::sustained_of(ProductType type) const {
-  const LowPrecision* low = low_of(*this, type);
+  const ProductRate* low = rate_of(*this, type);
   return (low != nullptr ? low->gemm_sustained : gemm_sustained).value;
 }
 

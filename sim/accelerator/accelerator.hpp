@@ -48,7 +48,7 @@ struct TokenExchange {
 
 // Products of a low precision. Their tables are of kernels that add up fast; TransformerEngine asks for split
 // accumulation in the gradients of fp8, which GPUs before Blackwell do outside of their tensor cores.
-struct LowPrecision {
+struct ProductRate {
   Quantity peak_TFLOPs;     // dense; MFU of a step in this precision counts against it
   Quantity gemm_sustained;  // as Accelerator::gemm_sustained
 };
@@ -72,7 +72,7 @@ struct Accelerator {
   Source gemm_source;       // source of the table
   bool gemm_waves = false;  // GemmTable::time_us accounts for whole waves
   Quantity gemm_sustained;  // time in a training step / time in the table, whose measurements do not throttle the clock
-  LowPrecision fp8, fp8_block, mxfp8, nvfp4;
+  ProductRate fp8, fp8_block, mxfp8, nvfp4;
   Quantity split_accumulation;  // time of a product of fp8 with split accumulation / fast accumulation
   CastRate casts;               // of numbers to codes; empty: hbm_share
   // Time of a GEMM / time of an aligned one: where rows of an operand have an odd number of elements, and where they
