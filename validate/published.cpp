@@ -240,6 +240,7 @@ class Reader {
     read_recomputation();
     take_habits();
     step_.profile = run_.profile;
+    step_.precision = precision_;
   }
 
   // Returns all meanings of a cell's words; unknown words are ignored.

@@ -301,6 +301,14 @@ ProductType product_type_of(const Schedule& schedule, const Operation& product) 
   return ProductType::f32;
 }
 
+ProductType lowest_product_type(const Schedule& schedule) {
+  ProductType lowest = product_type_of(schedule.compute_dtype);
+  for (const Operation& operation : schedule.operations)
+    if (const auto* gemm = std::get_if<Gemm>(&operation.work); gemm != nullptr && gemm->has_codes())
+      lowest = std::max(lowest, product_type_of(schedule, operation));
+  return lowest;
+}
+
 double kernels_of(const Framework& framework, const Operation& operation) {
   if (std::holds_alternative<Route>(operation.work)) return kKernelsOfRouter;
   if (std::holds_alternative<LatentHeads>(operation.work)) return kKernelsOfLatentHeads;

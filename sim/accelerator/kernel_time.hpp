@@ -26,6 +26,9 @@ double kernel_us(const Accelerator& accelerator, const Framework& framework, con
 // Returns the kind of a plain product (Gemm), by its factors.
 ProductType product_type_of(const Schedule& schedule, const Operation& product);
 
+// Returns the kind of the products in the schedule's lowest precision, which its peak is that of (docs/mfu.md).
+ProductType lowest_product_type(const Schedule& schedule);
+
 // Returns how many kernels the host issues for an operation, or how many would take it as long: one, or more for a
 // softmax that the framework leaves to PyTorch, for a router that is not fused, for the heads of latent attention, and
 // for a loop over experts.

@@ -217,7 +217,8 @@ TEST_CASE("dropout that keeps its mask moves a byte more of each element", "[sim
 }
 
 TEST_CASE("platforms that ship can be read, and every number has a source", "[sim]") {
-  for (const char* name : {"a100-80gb", "h100-hbm2e-500w", "h100-sxm", "h200-sxm", "b200-sxm", "gb200-nvl72"}) {
+  for (const char* name : {"a100-80gb", "h100-hbm2e-500w", "h100-sxm", "h200-sxm", "b200-sxm", "gb200-nvl72",
+                           "b300-sxm", "gb300-nvl72"}) {
     INFO(name);
     const Platform platform = read_platform(data_file("platforms", name));
     REQUIRE(platform.accelerator);
@@ -234,11 +235,13 @@ TEST_CASE("platforms that ship can be read, and every number has a source", "[si
     for (const double m : a.gemms.grid().m())
       for (const double n : a.gemms.grid().n())
         for (const double k : a.gemms.grid().k())
-          REQUIRE(2 * m * n * k / a.gemms.time_us(m, n, k, 0) * 1e-6 < a.peak_TFLOPs.value * 1.02);
+          for (const ProductType type : values_of<ProductType>())
+            if (a.gemms.has(type))
+              REQUIRE(2 * m * n * k / a.gemms.time_us(m, n, k, 0, type) * 1e-6 < a.peak_TFLOPs_of(type) * 1.02);
   }
   CHECK(message_of([] { data_file("platforms", "h10-sxm"); }) ==
-        "no platform \"h10-sxm\": expected one of a100-80gb, b200-sxm, gb200-nvl72, h100-hbm2e-500w, h100-sxm, "
-        "h200-sxm; did you mean "
+        "no platform \"h10-sxm\": expected one of a100-80gb, b200-sxm, b300-sxm, gb200-nvl72, gb300-nvl72, "
+        "h100-hbm2e-500w, h100-sxm, h200-sxm; did you mean "
         "\"h100-sxm\"?");
 }
 
