@@ -25,6 +25,7 @@
 #include "predict/inputs.hpp"
 #include "predict/knobs.hpp"
 #include "predict/predict_modes.hpp"
+#include "predict/recipes.hpp"
 #include "predict/predict_step.hpp"
 #include "predict/sensitivity.hpp"
 #include "report/prediction.hpp"
@@ -92,7 +93,7 @@ std::string simulate(const Request& request, const SimulateOptions& options) {
     predict::PredictedStep step = predict::predict_step(scenario, simulated, sim_options);
     if (!fusions.note.empty()) step.prediction.notes.push_back(fusions.note);
     nlohmann::json json = prediction_json(step.prediction);
-    json["modes"] = json["without"] = json["numbers"] = json["machines"] = json["changes"] = nullptr;
+    json["modes"] = json["without"] = json["recipes"] = json["numbers"] = json["machines"] = json["changes"] = nullptr;
     if (options.limits) {
       const double step_ms = step.prediction.step_ms;
       json["numbers"] = predict::sensitivity_json(predict::sensitivities_of(scenario, simulated));
@@ -111,6 +112,7 @@ std::string simulate(const Request& request, const SimulateOptions& options) {
       json["modes"] = predict::modes_json(modes);
       json["without"] = predict::knobs_json(
           predict::predict_without(scenario, simulated, sim_options, step.prediction.step_ms, modes));
+      json["recipes"] = predict::recipes_json(predict::predict_recipes(scenario, simulated, sim_options));
     }
     return json.dump();
   });

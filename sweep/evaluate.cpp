@@ -22,6 +22,7 @@ namespace {
 // The least that profiles give an element: weights and gradients in bf16, two moments and a master that takes two
 // bytes more than the weight (store_param_remainders of Megatron-LM's precision-aware optimizer, moments in fp8).
 constexpr double kWeightBytes = 2, kGradientBytes = 2, kOptimizerBytes = 4;
+constexpr double kCodeBytes = 1;  // of a weight in fp8
 
 // Returns [micro-batch] the computation of one lane of a program.
 std::vector<Picoseconds> compute_by_micro_batch(const BoundProgram& program, const std::vector<std::uint32_t>& lane,
@@ -75,7 +76,8 @@ double least_bytes(const Scenario& scenario) {
     (parameter.experts > 0 ? of_experts : dense) += double(parameter.elements());
   const auto bytes_of = [&](double elements, double ranks_apart, double shards) {
     const double own = elements / (ranks_apart * stages);
-    return own * (kWeightBytes / (parallel.shards_parameters() ? shards : 1) +
+    const double weight = scenario.overlap.fp8_param_gather ? kCodeBytes : kWeightBytes;
+    return own * (weight / (parallel.shards_parameters() ? shards : 1) +
                   kGradientBytes / (parallel.shards_gradients() ? shards : 1) +
                   kOptimizerBytes / (parallel.shards_optimizer() ? shards : 1));
   };

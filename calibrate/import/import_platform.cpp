@@ -141,7 +141,7 @@ class Importer {
     if (a.gemms.empty()) return;
     std::vector<sim::GemmTime> times = a.gemms.times();
     for (sim::GemmTime& time : times) {
-      const double bytes = double(bytes_of(time.type)) * (time.m * time.k + time.k * time.n) +
+      const double bytes = sim::rule_of(time.type).bytes * (time.m * time.k + time.k * time.n) +
                            double(bytes_of(Dtype::bf16)) * time.m * time.n;
       const double memory_us = bytes / (a.hbm_share.value * a.hbm_GBps.value * 1e3);
       time.us = std::max(time.us / faster, std::min(time.us, memory_us));
@@ -196,17 +196,25 @@ class Importer {
         add_part("GEMMs", "roofline", "derived");
       return;
     }
-    const bool is_grid =
-        is_gemm_grid(times) && (a.gemms.empty() || reaches(sim::GemmGrid(times, files), a.gemms.grid()));
-    add_part("GEMMs", fmt::format("{} shapes", count_shapes(times)), kYours);
-    if (is_grid || a.gemms.empty()) {
-      a.gemms = sim::GemmTable(times, files);
-      a.gemm_source = source_of(files, {});
-    } else {
-      a.gemms = corrected_gemms(a.gemms, a.gemm_waves ? a.sms : 0, times);
-      a.gemm_source = source_of(files, a.gemm_source);
-      add_part("GEMMs between and beyond these shapes", "scaled as they are", of_base(is_peak_given()));
+    std::map<sim::ProductType, std::vector<sim::GemmTime>> by_type;
+    for (const sim::GemmTime& time : times) by_type[time.type].push_back(time);
+    std::vector<sim::GemmTime> all = a.gemms.times();
+    std::erase_if(all, [&](const sim::GemmTime& time) { return by_type.contains(time.type); });
+    bool keeps_base = !all.empty();
+    for (auto& [type, of_type] : by_type) {
+      add_part("GEMMs" + (by_type.size() > 1 ? " in " + std::string(name_of(type)) : ""),
+               fmt::format("{} shapes", count_shapes(of_type)), kYours);
+      const bool is_base = a.gemms.has(type);
+      if (is_base && !(is_gemm_grid(of_type) && reaches(sim::GemmGrid(of_type, files), a.gemms.grid(type)))) {
+        of_type = corrected_gemms(a.gemms.grid(type), a.gemm_waves ? a.sms : 0, of_type);
+        for (sim::GemmTime& time : of_type) time.type = type;
+        keeps_base = true;
+        add_part("GEMMs between and beyond these shapes", "scaled as they are", of_base(is_peak_given()));
+      }
+      all.insert(all.end(), of_type.begin(), of_type.end());
     }
+    a.gemm_source = source_of(files, keeps_base ? a.gemm_source : Source{});
+    a.gemms = sim::GemmTable(all, files);
   }
 
   // Returns the span in domains, which may be larger than hosts.

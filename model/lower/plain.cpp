@@ -112,6 +112,7 @@ BlockShape shape_of(const Scenario& scenario, const Groups& groups, const std::v
   shape.recompute = scenario.training.recompute;
   shape.attention_backend = scenario.training.attention_backend;
   shape.frozen_base = scenario.training.frozen_base;
+  shape.codes_in_passes = scenario.parallel.shards_parameters() && scenario.parallel.replicas() > 1;
   // Codes are made of a product's result, and no bias gradient is a sum of codes.
   const bool fuses = !shape.low.is_on();
   shape.gelu_fusion = scenario.training.gelu_fusion && !scenario.model.swiglu && fuses;
