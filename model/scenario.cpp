@@ -207,7 +207,11 @@ Scenario scenario_of(TomlTable file_root, const std::string& file) {
   by_default.cuda_device_max_connections = default_connections(profile, platform, scenario.parallel);
   scenario.cluster = read_cluster(std::move(cluster), by_default);
   scenario.overlap = read_overlap(std::move(overlap), scenario.parallel);
-  scenario.training = read_training(std::move(training), scenario.parallel, scenario.model);
+  Training training_by_default;
+  scenario.compute_capability = platform.compute_capability;
+  training_by_default.low_precision.fp8_transposes =
+      platform.compute_capability > 0 && platform.compute_capability < 10;
+  scenario.training = read_training(std::move(training), scenario.parallel, scenario.model, training_by_default);
   if (ExpertLoads& loads = scenario.training.expert_loads; loads.kind == ExpertLoads::Kind::measured) {
     loads.file = resolved(loads.file, folder);
     read_measured(loads, scenario.model.experts.num_moe_experts);

@@ -9,6 +9,7 @@
 #include "model/expert_loads.hpp"
 #include "model/framework.hpp"
 #include "model/layout.hpp"
+#include "model/low_precision.hpp"
 #include "model/recompute.hpp"
 #include "model/schedule/dtype.hpp"
 #include "model/transformer.hpp"
@@ -114,6 +115,7 @@ struct Training {
   std::int64_t global_batch_size = 1;  // sequences; micro-batches per rank = global / (micro · dp)
   std::string precision = "fp32";      // or "fp64", or "bf16" with optimizer, gradients and sums in fp32
   Dtype compute_dtype() const;         // the type that `precision` names
+  LowPrecision low_precision;          // of the layers' linear products
   Recompute recompute;
   AttentionBackend attention_backend = AttentionBackend::fused;
   bool frozen_base = false;                // no parameter is trained: the passes of LoRA without its adapters
@@ -158,6 +160,7 @@ struct Scenario {
   // Path of a platform file, or "" for the calibrated host's default path. A file may name a platform that comes with
   // Stretto.
   std::string platform;
+  double compute_capability = 0;  // of the platform's GPUs: 9.0 for H100; 0: it says none
   // from the profile that the file names; the profile's defaults are in the other fields
   Framework framework;
   std::vector<std::string> by_profile;  // keys that the profile gave and the file did not

@@ -54,6 +54,9 @@ std::unique_ptr<exec::Executor> make_cuda_executor(const VerifiedSchedule& verif
     if (std::holds_alternative<LatentHeads>(operation.work))
       throw input_error(
           "[model] multi_latent_attention: expected false on a GPU, where there are no kernels for it yet");
+  for (const Operation& operation : verified.schedule.operations)
+    if (is_of_low_precision(operation.work))
+      throw input_error("[training] fp8_format: expected none on a GPU, where there are no kernels for codes yet");
   MakeCudaExecutor* make = nullptr;
   try {
     make = reinterpret_cast<MakeCudaExecutor*>(load_module("libstretto_cuda.so", "stretto_make_cuda_executor"));

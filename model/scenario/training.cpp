@@ -100,9 +100,10 @@ void read_recompute(TomlTable& table, KeyReader& keys, const Transformer& model,
 
 }  // namespace
 
-Training read_training(TomlTable table, const Parallel& parallel, const Transformer& model) {
+Training read_training(TomlTable table, const Parallel& parallel, const Transformer& model,
+                       const Training& by_default) {
   Scenario scenario;
-  Training& training = scenario.training;
+  Training& training = scenario.training = by_default;
   KeyReader keys(table, "training", scenario);
   read_batch(table, keys, parallel, training);
   read_recompute(table, keys, model, training.recompute);

@@ -14,7 +14,7 @@ constexpr Bounds kBeta = {.min = 0, .max = 1, .below_max = true};
 }  // namespace
 
 std::vector<ScenarioKey> training_keys() {
-  return {
+  std::vector<ScenarioKey> keys = {
       {.name = "micro_batch_size",
        .field = [](S s) -> Field { return &s.training.micro_batch_size; },
        .bounds = up_to(kMaxMicroBatch),
@@ -333,6 +333,9 @@ std::vector<ScenarioKey> training_keys() {
        .says_how = false,
        .record = Record::none},
   };
+  const std::vector<ScenarioKey> of_low_precision = low_precision_keys();
+  keys.insert(keys.end(), of_low_precision.begin(), of_low_precision.end());
+  return keys;
 }
 
 }  // namespace stretto
