@@ -83,4 +83,7 @@ void with_format(Dtype format, Fn fn) {
 // block, which is exact in f32. numbers[count, cols].
 void decode(const Codes& codes, std::int64_t first, std::int64_t count, float* numbers);
 
+// A Gemm with scalings and without an epilogue, with the operands of work.hpp.
+void gemm_of_codes(const Gemm& work, std::span<const Operand> operands);
+
 }  // namespace stretto::host

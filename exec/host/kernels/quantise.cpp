@@ -10,6 +10,7 @@
 #include "exec/host/kernels/codes.hpp"
 #include "exec/host/kernels/families.hpp"
 #include "exec/host/kernels/magnitude.hpp"
+#include "exec/host/kernels/scratch.hpp"
 
 namespace stretto::host {
 namespace {
@@ -19,42 +20,34 @@ constexpr std::int64_t kStrip = kBlockwise;
 
 // The random words of Quantise, as model/schedule/low_precision_work.hpp specifies them.
 struct RandomWords {
-  const Quantise& work;
-  std::array<std::uint32_t, 2> key;
-  std::uint32_t first_sample, site;
+  std::array<std::uint32_t, 2> key{};
+  std::uint32_t first_sample = 0, first_site = 0;
 
-  // words[cols] of a row of x.
-  void of_row(std::int64_t row, std::uint32_t* words) const {
+  // words[cols] of a row of x, for one of the two copies.
+  void of_row(const Quantise& work, std::int64_t row, std::size_t copy, std::uint32_t* words) const {
+    const std::uint32_t site = first_site + static_cast<std::uint32_t>(copy);
     const SequencePlace token = place_of_row(work.parts, work.seq, work.first_row.value() + row);
     const std::int64_t first = work.first_column.value();
     for (std::int64_t c = 0; c < work.cols;) {
-      const auto four = philox4x32({static_cast<std::uint32_t>((first + c) / 4),
-                                    static_cast<std::uint32_t>(token.position),
-                                    first_sample + static_cast<std::uint32_t>(token.sample), site},
-                                   key);
+      const auto four =
+          philox4x32({static_cast<std::uint32_t>((first + c) / 4), static_cast<std::uint32_t>(token.position),
+                      first_sample + static_cast<std::uint32_t>(token.sample), site},
+                     key);
       for (std::int64_t j = (first + c) % 4; j < 4 && c < work.cols; ++j, ++c)
         words[c] = four[static_cast<std::size_t>(j)];
     }
   }
 };
 
-// One copy of codes. A strip of numbers is cast row by row: factors[c] multiplies column c.
+// Casts a row: factors[c] multiplies column c. Without words to nearest.
 template <class F>
-struct Copy {
-  const RandomWords* random = nullptr;  // nullptr: to nearest
-  std::vector<std::uint32_t> words = {};
-
-  void cast(std::int64_t row, const float* x, const float* factors, std::int64_t cols, std::uint8_t* codes) {
-    if (random == nullptr) {
-      for (std::int64_t c = 0; c < cols; ++c) codes[c] = to_code<F>(x[c] * factors[c]);
-      return;
-    }
-    words.resize(static_cast<std::size_t>(cols));
-    random->of_row(row, words.data());
-    for (std::int64_t c = 0; c < cols; ++c)
-      codes[c] = to_code_stochastically<F>(x[c] * factors[c], words[static_cast<std::size_t>(c)]);
-  }
-};
+void cast_row(const float* x, const float* factors, std::int64_t cols, const std::uint32_t* words,
+              std::uint8_t* codes) {
+  if (words == nullptr)
+    for (std::int64_t c = 0; c < cols; ++c) codes[c] = to_code<F>(x[c] * factors[c]);
+  else
+    for (std::int64_t c = 0; c < cols; ++c) codes[c] = to_code_stochastically<F>(x[c] * factors[c], words[c]);
+}
 
 // A scale of a block, and the factor by which its numbers are multiplied before the cast.
 struct BlockScale {
@@ -86,8 +79,7 @@ void store_rows(const std::uint8_t* codes, std::int64_t first, std::int64_t coun
     if (to.per_byte() == 1)
       std::memcpy(row, from, static_cast<std::size_t>(to.cols));
     else
-      for (std::int64_t c = 0; c < to.cols; c += 2)
-        row[c / 2] = static_cast<std::uint8_t>(from[c] | from[c + 1] << 4);
+      for (std::int64_t c = 0; c < to.cols; c += 2) row[c / 2] = static_cast<std::uint8_t>(from[c] | from[c + 1] << 4);
   }
 }
 
@@ -105,6 +97,24 @@ void store_columns(const std::uint8_t* codes, std::int64_t first, std::int64_t c
           row[(first + r) / 2] = static_cast<std::uint8_t>(from[r * to.rows] | from[(r + 1) * to.rows] << 4);
     }
 }
+
+// Scratch of a thread, kept between calls.
+struct Strip {
+  std::vector<float> x, turned;         // rows of x, and of x after the Hadamard transform
+  std::vector<float> factors;           // for each column
+  std::vector<std::uint8_t> codes;      // one a byte
+  std::vector<std::uint32_t> amaxes;    // bits of the largest magnitude of each column of a block
+  std::vector<std::uint32_t> words[2];  // random words of a row, for each copy
+  void fit(std::int64_t cols, bool hadamard) {
+    const auto all = static_cast<std::size_t>(kStrip * cols), row = static_cast<std::size_t>(cols);
+    if (x.size() < all) x.resize(all);
+    if (hadamard && turned.size() < all) turned.resize(all);
+    if (codes.size() < all) codes.resize(all);
+    for (auto* of_columns : {&amaxes, &words[0], &words[1]})
+      if (of_columns->size() < row) of_columns->resize(row);
+    if (factors.size() < row) factors.resize(row);
+  }
+};
 
 // The operands of the work, by name; absent ones are nullptr.
 struct Operands {
@@ -129,7 +139,8 @@ struct Operands {
 template <class F>
 class Quantiser {
  public:
-  Quantiser(const Quantise& work, const Operands& operands) : work_(work), of_(operands), rule_(rule_of(work.scaling)) {
+  Quantiser(const Quantise& work, const Operands& operands, Strip& strip)
+      : work_(work), of_(operands), rule_(rule_of(work.scaling)), strip_(strip) {
     if (of_.codes) rowwise_ = codes_of(*of_.codes, work.scaling, ScaledAlong::rows, work.rows, work.cols);
     const bool transposed = work.columnwise == ColumnCopy::transposed;
     if (transposed)
@@ -139,28 +150,19 @@ class Quantiser {
     if (of_.key) {
       const auto* words = data_of<const std::int32_t>(*of_.key);
       const auto word = [&](int i) { return static_cast<std::uint32_t>(words[i]); };
-      for (int copy = 0; copy < 2; ++copy)
-        random_.push_back({work, {word(0), word(1)}, word(2),
-                           16 + 2 * static_cast<std::uint32_t>(work.layer) + static_cast<std::uint32_t>(copy)});
-      by_row_.random = &random_[0];
-      by_column_.random = &random_[1];
+      random_ = {{word(0), word(1)}, word(2), 16 + 2 * static_cast<std::uint32_t>(work.layer)};
     }
     if (of_.amax)
       for (int copy = 0; copy < 2; ++copy)
         of_tensor_[copy] = nv_tensor_scale(data_of<float>(*of_.amax)[work.hadamard ? copy : 0]);
-    const auto strip = static_cast<std::size_t>(kStrip * work.cols);
-    x_.resize(strip);
-    if (work.hadamard) turned_.resize(strip);
-    codes_.resize(strip);
-    factors_.resize(static_cast<std::size_t>(work.cols));
-    amaxes_.resize(static_cast<std::size_t>(work.cols));
+    strip_.fit(work.cols, work.hadamard);
   }
 
   void run() {
     for (std::int64_t first = 0; first < work_.rows; first += kStrip) {
       const std::int64_t count = std::min(kStrip, work_.rows - first);
-      read_rows(*of_.x, first, count, x_.data());
-      if (of_.recorded) magnitude_.add(x_.data(), count * work_.cols);
+      read_rows(*of_.x, first, count, strip_.x.data());
+      if (of_.recorded) magnitude_.add(strip_.x.data(), count * work_.cols);
       if (rule_.block == 0)
         by_tensor(first, count);
       else if (rule_.is_square)
@@ -175,15 +177,20 @@ class Quantiser {
   const float* row_of_strip(const std::vector<float>& strip, std::int64_t r) const {
     return strip.data() + r * work_.cols;
   }
-  std::uint8_t* codes_of_strip(std::int64_t r) { return codes_.data() + r * work_.cols; }
+  // Casts row `r` of a strip that begins at row `first` of x; copy 0 is along rows, 1 along columns.
+  void cast(const std::vector<float>& strip, std::int64_t first, std::int64_t r, std::size_t copy) {
+    std::uint32_t* words = nullptr;
+    if (of_.key) random_.of_row(work_, first + r, copy, words = strip_.words[copy].data());
+    cast_row<F>(row_of_strip(strip, r), strip_.factors.data(), work_.cols, words, strip_.codes.data() + r * work_.cols);
+  }
 
   void store_both(std::int64_t first, std::int64_t count) {
-    if (of_.codes) store_rows(codes_.data(), first, count, rowwise_);
+    if (of_.codes) store_rows(strip_.codes.data(), first, count, rowwise_);
     store_columnwise(first, count);
   }
   void store_columnwise(std::int64_t first, std::int64_t count) {
-    if (work_.columnwise == ColumnCopy::plain) store_rows(codes_.data(), first, count, columnwise_);
-    if (work_.columnwise == ColumnCopy::transposed) store_columns(codes_.data(), first, count, columnwise_);
+    if (work_.columnwise == ColumnCopy::plain) store_rows(strip_.codes.data(), first, count, columnwise_);
+    if (work_.columnwise == ColumnCopy::transposed) store_columns(strip_.codes.data(), first, count, columnwise_);
   }
   void put_scale(const Codes& codes, std::int64_t r, std::int64_t c, const BlockScale& scale) const {
     std::memcpy(codes.scale_at(r, c), scale.bytes.data(), static_cast<std::size_t>(rule_.scale_bytes));
@@ -194,9 +201,8 @@ class Quantiser {
   }
 
   void by_tensor(std::int64_t first, std::int64_t count) {
-    std::fill(factors_.begin(), factors_.end(), *data_of<float>(*of_.scale));
-    for (std::int64_t r = 0; r < count; ++r)
-      by_row_.cast(first + r, row_of_strip(x_, r), factors_.data(), work_.cols, codes_of_strip(r));
+    std::fill(strip_.factors.begin(), strip_.factors.end(), *data_of<float>(*of_.scale));
+    for (std::int64_t r = 0; r < count; ++r) cast(strip_.x, first, r, 0);
     store_both(first, count);
   }
 
@@ -206,17 +212,16 @@ class Quantiser {
     for (std::int64_t top = 0; top < count; top += block) {
       for (std::int64_t left = 0; left < work_.cols; left += block) {
         Magnitude magnitude;
-        for (std::int64_t r = top; r < top + block; ++r) magnitude.add(row_of_strip(x_, r) + left, block);
+        for (std::int64_t r = top; r < top + block; ++r) magnitude.add(row_of_strip(strip_.x, r) + left, block);
         const BlockScale scale = scale_of(work_.scaling, magnitude.largest(), F::kMax, of_tensor_[0]);
-        std::fill_n(factors_.begin() + left, block, scale.factor);
+        std::fill_n(strip_.factors.begin() + left, block, scale.factor);
         const bool one_scale = work_.scaling == Scaling::block_128x128;
         for (std::int64_t i = 0; i < (one_scale ? 1 : block); ++i) {
           if (of_.codes) put_scale(rowwise_, first + top + i, left, scale);
           put_column_scale(first + top, left + i, scale);
         }
       }
-      for (std::int64_t r = top; r < top + block; ++r)
-        by_row_.cast(first + r, row_of_strip(x_, r), factors_.data(), work_.cols, codes_of_strip(r));
+      for (std::int64_t r = top; r < top + block; ++r) cast(strip_.x, first, r, 0);
     }
     store_both(first, count);
   }
@@ -226,34 +231,33 @@ class Quantiser {
       for (std::int64_t r = 0; r < count; ++r) {
         for (std::int64_t c = 0; c < work_.cols; c += rule_.block) {
           Magnitude magnitude;
-          magnitude.add(row_of_strip(x_, r) + c, rule_.block);
+          magnitude.add(row_of_strip(strip_.x, r) + c, rule_.block);
           const BlockScale scale = scale_of(work_.scaling, magnitude.largest(), F::kMax, of_tensor_[0]);
-          std::fill_n(factors_.begin() + c, rule_.block, scale.factor);
+          std::fill_n(strip_.factors.begin() + c, rule_.block, scale.factor);
           put_scale(rowwise_, first + r, c, scale);
         }
-        by_row_.cast(first + r, row_of_strip(x_, r), factors_.data(), work_.cols, codes_of_strip(r));
+        cast(strip_.x, first, r, 0);
       }
-      store_rows(codes_.data(), first, count, rowwise_);
+      store_rows(strip_.codes.data(), first, count, rowwise_);
     }
     if (work_.columnwise == ColumnCopy::none) return;
     if (work_.hadamard)
       for (std::int64_t r = 0; r < count; r += kNvBlock)
-        hadamard_down_columns(row_of_strip(x_, r), work_.cols, turned_.data() + r * work_.cols);
-    const std::vector<float>& x = work_.hadamard ? turned_ : x_;
+        hadamard_down_columns(row_of_strip(strip_.x, r), work_.cols, strip_.turned.data() + r * work_.cols);
+    const std::vector<float>& x = work_.hadamard ? strip_.turned : strip_.x;
     for (std::int64_t top = 0; top < count; top += rule_.block) {
-      std::fill(amaxes_.begin(), amaxes_.end(), 0u);
+      std::uint32_t* amaxes = strip_.amaxes.data();
+      std::fill_n(amaxes, work_.cols, 0u);
       for (std::int64_t r = top; r < top + rule_.block; ++r) {
         const float* row = row_of_strip(x, r);
-        for (std::int64_t c = 0; c < work_.cols; ++c) amaxes_[c] = std::max(amaxes_[c], Magnitude::bits_of(row[c]));
+        for (std::int64_t c = 0; c < work_.cols; ++c) amaxes[c] = std::max(amaxes[c], Magnitude::bits_of(row[c]));
       }
       for (std::int64_t c = 0; c < work_.cols; ++c) {
-        const BlockScale scale =
-            scale_of(work_.scaling, std::bit_cast<float>(amaxes_[c]), F::kMax, of_tensor_[1]);
-        factors_[c] = scale.factor;
+        const BlockScale scale = scale_of(work_.scaling, std::bit_cast<float>(amaxes[c]), F::kMax, of_tensor_[1]);
+        strip_.factors[static_cast<std::size_t>(c)] = scale.factor;
         put_column_scale(first + top, c, scale);
       }
-      for (std::int64_t r = top; r < top + rule_.block; ++r)
-        by_column_.cast(first + r, row_of_strip(x, r), factors_.data(), work_.cols, codes_of_strip(r));
+      for (std::int64_t r = top; r < top + rule_.block; ++r) cast(x, first, r, 1);
     }
     store_columnwise(first, count);
   }
@@ -276,13 +280,10 @@ class Quantiser {
   const Operands& of_;
   const ScalingRule rule_;
   Codes rowwise_, columnwise_;
-  std::vector<RandomWords> random_;
-  Copy<F> by_row_, by_column_;
+  Strip& strip_;
+  RandomWords random_;
   NvTensorScale of_tensor_[2];
   Magnitude magnitude_;
-  std::vector<float> x_, turned_, factors_;  // a strip of x, of transformed x, and a factor for each column
-  std::vector<std::uint8_t> codes_;          // of a strip, one a byte
-  std::vector<std::uint32_t> amaxes_;        // bits of the largest magnitude of each column of a block
 };
 
 }  // namespace
@@ -290,20 +291,20 @@ class Quantiser {
 void run_kernel(const Quantise& work, std::span<const Operand> operands) {
   const Operands by_name(work, operands);
   assert(has_shape(*by_name.x, work.rows, work.cols));
-  assert(problem_of(work.format, work.scaling, ScaledAlong::rows, work.rows, work.cols).empty());
-  with_format(work.format, [&]<class F>(F) { Quantiser<F>(work, by_name).run(); });
+  thread_local Strip strip;
+  with_format(work.format, [&]<class F>(F) { Quantiser<F>(work, by_name, strip).run(); });
 }
 
 void run_kernel(const TransposeCodes& work, std::span<const Operand> operands) {
   assert(operands.size() == 2 && operands[0].dtype == work.format && operands[1].dtype == work.format);
   const Codes from = codes_of(operands[0], work.scaling, ScaledAlong::columns, work.rows, work.cols);
   const Codes to = codes_of(operands[1], work.scaling, ScaledAlong::rows, work.cols, work.rows);
-  std::vector<std::uint8_t> strip(static_cast<std::size_t>(kStrip * work.cols));
+  std::uint8_t* strip = thread_scratch<std::uint8_t>(kStrip * work.cols);
   for (std::int64_t first = 0; first < work.rows; first += kStrip) {
     const std::int64_t count = std::min(kStrip, work.rows - first);
     for (std::int64_t r = 0; r < count; ++r) {
       const std::uint8_t* row = from.row(first + r);
-      std::uint8_t* codes = strip.data() + r * work.cols;
+      std::uint8_t* codes = strip + r * work.cols;
       if (from.per_byte() == 1)
         std::memcpy(codes, row, static_cast<std::size_t>(work.cols));
       else
@@ -312,7 +313,7 @@ void run_kernel(const TransposeCodes& work, std::span<const Operand> operands) {
           codes[c + 1] = row[c / 2] >> 4;
         }
     }
-    store_columns(strip.data(), first, count, to);
+    store_columns(strip, first, count, to);
   }
   const ScalingRule rule = from.rule();
   if (rule.block == 0) return;
