@@ -51,10 +51,14 @@ inline std::uint8_t to_code(float value) {
   const float steps = std::bit_cast<float>(size) * kSubnormalSteps<F>;
   const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(steps + 8388608.0f) & 0xffu;
   const std::uint32_t rounded = (size + ((1u << (kDropped - 1)) - 1) + ((size >> kDropped) & 1u)) >> kDropped;
-  const std::uint32_t normal = rounded - (static_cast<std::uint32_t>(127 - F::kBias) << F::kMantissa);
-  const std::uint32_t code =
-      std::bit_cast<float>(size) < kLeastNormal<F> ? subnormal : std::min<std::uint32_t>(normal, F::kLargest);
-  return static_cast<std::uint8_t>(size > 0x7f800000u ? F::kNan : sign | code);
+  const std::uint32_t normal =
+      std::min<std::uint32_t>(rounded - (static_cast<std::uint32_t>(127 - F::kBias) << F::kMantissa), F::kLargest);
+  // Masks in place of branches, so that loops over numbers are vectorised.
+  const std::uint32_t is_subnormal =
+                          0u - static_cast<std::uint32_t>(size < std::bit_cast<std::uint32_t>(kLeastNormal<F>)),
+                      is_nan = 0u - static_cast<std::uint32_t>(size > 0x7f800000u);
+  const std::uint32_t code = (subnormal & is_subnormal) | (normal & ~is_subnormal) | sign;
+  return static_cast<std::uint8_t>((F::kNan & is_nan) | (code & ~is_nan));
 }
 
 // Rounds up in magnitude with probability (|value| − lower) / (upper − lower), down otherwise, where lower and upper
