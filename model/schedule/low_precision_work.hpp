@@ -100,9 +100,9 @@ struct Amax {
 //
 // history 0, current scaling: amax[1,elements] f32 R, scale[1,elements] f32 W.
 //   scale = largest / amax; 1 where amax is 0 or no number.
-// history > 0, delayed scaling: amax A, history[history,elements] f32 A, scale A. Rows of the history move down by one,
-//   row 0 becomes amax, and amax becomes 0. With a = row 0 (most_recent) or the largest of a column:
-//   scale = largest / a / 2^margin; the old scale where a is 0 or no number.
+// history > 0, delayed scaling: amax A, history[elements,history] f32 A, scale A. A row of the history has the amaxes of
+//   a tensor, the newest first: they move on by one, the first becomes amax, and amax becomes 0. With a = the first
+//   (most_recent) or the largest of the row: scale = largest / a / 2^margin; the old scale where a is 0 or no number.
 struct UpdateScale {
   std::int64_t elements = 0, history = 0;
   Dtype format = Dtype::e4m3;
@@ -136,7 +136,7 @@ const char* name_of(QuantisedLayer layer);  // "qkv", …
 // (column_codes W, plain: [code_shape(…, columns, rows, cols)]; transposed: [code_shape(…, rows, cols, rows)]),
 // (inverse f32 W where the scaling has a factor: [1,1]; with `hadamard` [1,2], the second one of column_codes. A code
 //  with its scale, times inverse, is the number.)
-// (amax[1,1] f32 A when `records`: max(amax, the largest magnitude of x).)
+// (recorded[1,1] f32 A when `records`: max(recorded, the largest magnitude of x).)
 struct Quantise {
   std::int64_t rows = 0, cols = 0;
   Dtype format = Dtype::e4m3;
