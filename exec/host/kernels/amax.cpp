@@ -41,13 +41,13 @@ void run_kernel(const UpdateScale& work, std::span<const Operand> operands) {
   }
   const Operand& history = operands[1];
   assert(elements_of(history) == work.history * work.elements && history.dtype == Dtype::f32);
-  const auto past = [&](std::int64_t row) { return data_of<float>(history) + row * work.elements; };
-  for (std::int64_t row = work.history - 1; row > 0; --row) std::copy_n(past(row - 1), work.elements, past(row));
-  std::copy_n(amaxes, work.elements, past(0));
-  std::fill_n(amaxes, work.elements, 0.0f);
   for (std::int64_t i = 0; i < work.elements; ++i) {
-    float of = past(0)[i];
-    for (std::int64_t row = 1; row < work.history && !work.most_recent; ++row) of = larger_magnitude(of, past(row)[i]);
+    float* newest = data_of<float>(history) + i * work.history;
+    std::copy_backward(newest, newest + work.history - 1, newest + work.history);
+    float of = *newest = amaxes[i];
+    amaxes[i] = 0;
+    for (std::int64_t past = 1; past < work.history && !work.most_recent; ++past)
+      of = larger_magnitude(of, newest[past]);
     scales[i] = delayed_scale(of, scales[i], largest, static_cast<int>(work.margin));
   }
 }
