@@ -100,7 +100,8 @@ struct Amax {
 //
 // history 0, current scaling: amax[1,elements] f32 R, scale[1,elements] f32 W.
 //   scale = largest / amax; 1 where amax is 0 or no number.
-// history > 0, delayed scaling: amax A, history[elements,history] f32 A, scale A. A row of the history has the amaxes of
+// history > 0, delayed scaling: amax A, history[elements,history] f32 A, scale A. A row of the history has the amaxes
+// of
 //   a tensor, the newest first: they move on by one, the first becomes amax, and amax becomes 0. With a = the first
 //   (most_recent) or the largest of the row: scale = largest / a / 2^margin; the old scale where a is 0 or no number.
 struct UpdateScale {
@@ -119,6 +120,7 @@ enum class ColumnCopy : std::uint8_t { none, plain, transposed };
 const char* name_of(ColumnCopy copy);  // "none", …
 // The linear layer whose operand is rounded stochastically.
 enum class QuantisedLayer : std::uint8_t { qkv, proj, fc1, fc2 };
+constexpr std::int64_t kQuantisedLayers = 4;
 const char* name_of(QuantisedLayer layer);  // "qkv", …
 
 // Codes of a matrix and their scales, rounded to nearest, ties to even, and saturating. With Scaling::tensor there is
