@@ -10,12 +10,14 @@
 #include "exec/host/kernels/codes.hpp"
 #include "exec/host/kernels/families.hpp"
 #include "tests/kernel_testing.hpp"
+#include "tests/plain_codes.hpp"
 
 namespace stretto::host {
 namespace {
 
+using stretto::testing::Bytes;
 using testing::Matrix;
-using Bytes = std::vector<std::uint8_t>;
+using Plain = stretto::testing::PlainCodes;
 
 // bf16 numbers of both signs from 2^-7 to 2, of a hash of their place: fp8_reference.py has the same.
 Matrix<Bf16> numbers(std::int64_t rows, std::int64_t cols, std::uint32_t seed = 12345) {
@@ -51,92 +53,12 @@ struct Buffer {  // of codes; bytes that nobody writes are 0xee
 };
 Operand scalar(float& value, AccessMode mode = AccessMode::read) { return {&value, Dtype::f32, 1, 1, 1, mode}; }
 
-// A plain description of codes: number by number, with no strips and no tables.
-struct Plain {
-  Dtype format;
-  Scaling scaling;
-  ScaledAlong along;
-  std::int64_t rows, cols;
-  std::vector<float> x;  // [rows][cols]
-  float tensor_amax = 0, tensor_scale = 1;
-  mutable std::vector<float> amaxes = {};  // of blocks, at their first number; −1: not known yet
-
-  float at(std::int64_t r, std::int64_t c) const { return x[static_cast<std::size_t>(r * cols + c)]; }
-  float largest() const { return format == Dtype::e4m3 ? 448.0f : format == Dtype::e5m2 ? 57344.0f : 6.0f; }
-  std::uint8_t cast(float value) const {
-    return format == Dtype::e4m3   ? to_code<E4m3>(value)
-           : format == Dtype::e5m2 ? to_code<E5m2>(value)
-                                   : to_code<E2m1>(value);
-  }
-  // The largest magnitude of the block that has (r, c).
-  float amax_at(std::int64_t r, std::int64_t c) const {
-    const ScalingRule rule = rule_of(scaling);
-    const bool down = rule.is_square || along == ScaledAlong::columns, across = rule.is_square || !down;
-    const std::int64_t top = down ? r / rule.block * rule.block : r, left = across ? c / rule.block * rule.block : c;
-    if (amaxes.empty()) amaxes.assign(x.size(), -1);
-    float& amax = amaxes[static_cast<std::size_t>(top * cols + left)];
-    if (!(amax < 0)) return amax;
-    amax = 0;
-    for (std::int64_t i = top; i < (down ? top + rule.block : top + 1); ++i)
-      for (std::int64_t j = left; j < (across ? left + rule.block : left + 1); ++j)
-        amax = larger_magnitude(amax, at(i, j));
-    return amax;
-  }
-  Bytes scale_at(std::int64_t r, std::int64_t c) const {
-    if (scaling == Scaling::mx) return {mx_scale(amax_at(r, c), largest())};
-    if (rule_of(scaling).scale_bytes == 1) return {nv_block_scale(amax_at(r, c), nv_tensor_scale(tensor_amax)).code};
-    const float inverse = 1 / scale_of_amax(amax_at(r, c), largest(), true);
-    Bytes bytes(4);
-    std::memcpy(bytes.data(), &inverse, 4);
-    return bytes;
-  }
-  std::uint8_t code_at(std::int64_t r, std::int64_t c) const {
-    if (scaling == Scaling::tensor) return cast(at(r, c) * tensor_scale);
-    if (scaling == Scaling::mx) return cast(at(r, c) * inverse_of_scale(scale_at(r, c)[0]));
-    if (rule_of(scaling).scale_bytes == 1)
-      return cast(at(r, c) * nv_block_scale(amax_at(r, c), nv_tensor_scale(tensor_amax)).factor);
-    return cast(at(r, c) * scale_of_amax(amax_at(r, c), largest(), true));
-  }
-  Bytes codes() const {
-    Bytes all;
-    for (std::int64_t r = 0; r < rows; ++r)
-      for (std::int64_t c = 0; c < cols; ++c) all.push_back(code_at(r, c));
-    return all;
-  }
-  // The stored bytes, as code_shape() describes them.
-  Bytes stored() const {
-    const ScalingRule rule = rule_of(scaling);
-    Bytes all;
-    const auto append = [&](const Bytes& more) { all.insert(all.end(), more.begin(), more.end()); };
-    for (std::int64_t r = 0; r < rows; ++r) {
-      for (std::int64_t c = 0; c < cols; c += format == Dtype::e2m1x2 ? 2 : 1)
-        all.push_back(format == Dtype::e2m1x2 ? static_cast<std::uint8_t>(code_at(r, c) | code_at(r, c + 1) << 4)
-                                              : code_at(r, c));
-      if (rule.block == 0) continue;
-      const bool ends = (r + 1) % rule.block == 0;
-      if (scaling == Scaling::block_128x128) {
-        for (std::int64_t c = 0; ends && c < cols; c += rule.block) {
-          append(scale_at(r, c));
-          append(Bytes(static_cast<std::size_t>(rule.block - 4), 0xee));
-        }
-      } else if (along == ScaledAlong::rows) {
-        for (std::int64_t c = 0; c < cols; c += rule.block) append(scale_at(r, c));
-      } else {
-        for (std::int64_t c = 0; ends && c < cols; ++c) append(scale_at(r, c));
-      }
-    }
-    return all;
-  }
-};
 Plain plain_of(const Matrix<Bf16>& x, Dtype format, Scaling scaling, ScaledAlong along, bool transposed = false) {
-  Plain plain{format, scaling, along, transposed ? x.cols : x.rows, transposed ? x.rows : x.cols, {}};
-  for (std::int64_t r = 0; r < plain.rows; ++r)
-    for (std::int64_t c = 0; c < plain.cols; ++c) {
-      plain.x.push_back(to_float(transposed ? x.at(c, r) : x.at(r, c)));
-      plain.tensor_amax = larger_magnitude(plain.tensor_amax, plain.x.back());
-    }
-  plain.tensor_scale = scale_of_amax(plain.tensor_amax, plain.largest());
-  return plain;
+  const std::int64_t rows = transposed ? x.cols : x.rows, cols = transposed ? x.rows : x.cols;
+  std::vector<float> all;
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < cols; ++c) all.push_back(to_float(transposed ? x.at(c, r) : x.at(r, c)));
+  return Plain(format, scaling, along, rows, cols, std::move(all));
 }
 
 struct Format {
@@ -442,20 +364,6 @@ TEST_CASE("products of codes have the bits of sums in order", "[kernels]") {
       operands.push_back(accumulate ? c.accumulate() : c.write());
       gemm_of_codes(work, operands);
 
-      const auto value = [](const Plain& of_plain, std::int64_t r, std::int64_t col) {
-        const std::uint8_t code = of_plain.code_at(r, col);
-        const float number = of_plain.format == Dtype::e4m3   ? from_code<E4m3>(code)
-                             : of_plain.format == Dtype::e5m2 ? from_code<E5m2>(code)
-                                                              : from_code<E2m1>(code);
-        if (of_plain.scaling == Scaling::tensor) return number;
-        const Bytes scale = of_plain.scale_at(r, col);
-        float factor = 0;
-        if (scale.size() == 4)
-          std::memcpy(&factor, scale.data(), 4);
-        else
-          factor = of_plain.scaling == Scaling::mx ? value_of_scale(scale[0]) : from_code<E4m3>(scale[0]);
-        return number * factor;
-      };
       const std::int64_t block = rule_of(of.scaling_a).block == 128 ? 128 : kK;
       int different = 0;
       for (const std::int64_t i : {0, 5, 6, 127})
@@ -465,7 +373,7 @@ TEST_CASE("products of codes have the bits of sums in order", "[kernels]") {
             volatile float sum = 0;
             for (std::int64_t k = begin; k < begin + block; ++k) {
               volatile float product =
-                  (trans_a ? value(a, k, i) : value(a, i, k)) * (trans_b ? value(b, j, k) : value(b, k, j));
+                  (trans_a ? a.number_at(k, i) : a.number_at(i, k)) * (trans_b ? b.number_at(j, k) : b.number_at(k, j));
               sum = sum + product;
             }
             total = total + sum;
