@@ -43,8 +43,10 @@ void load_weights(const Scenario& scenario, const Schedule& schedule, const Memo
                   const TrainOptions& options) {
   const Weights weights = Weights::open(scenario.training.load, scenario.model);
   FullTensor read;
-  scatter_state(schedule, memory_of, StatePart::parameters,
-                [&](const std::string& name) -> const FullTensor& { return read = weights.read(name); });
+  scatter_state(schedule, memory_of, StatePart::parameters, [&](const std::string& name) -> const FullTensor& {
+    std::optional<FullTensor> initial = initial_beside_model(schedule, name);
+    return read = initial ? std::move(*initial) : weights.read(name);
+  });
   if (!options.on_message) return;
   options.on_message("weights from " + scenario.training.load + " (names of " + weights.naming() + ")");
   if (!weights.unused().empty())

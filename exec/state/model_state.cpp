@@ -121,6 +121,17 @@ std::vector<FullTensor> gather_state(const Schedule& schedule, const MemoryOf& m
   return result;
 }
 
+std::optional<FullTensor> initial_beside_model(const Schedule& schedule, const std::string& full_name) {
+  for (const StatePiece& piece : schedule.state.pieces) {
+    const ModelArray& array = schedule.state.array_of(piece);
+    if (array.of_model || schedule.state.full_name(piece) != full_name) continue;
+    return FullTensor{full_name,
+                      {array.rows, array.cols},
+                      std::vector<double>(static_cast<std::size_t>(array.elements()), array.mean)};
+  }
+  return std::nullopt;
+}
+
 void scatter_state(const Schedule& schedule, const MemoryOf& memory_of, StatePart part,
                    const std::function<const FullTensor&(const std::string&)>& find) {
   for_arrays(schedule.state, part, [&](const std::string& name, const ModelArray& array, const auto& copies) {

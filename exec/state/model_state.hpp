@@ -2,6 +2,7 @@
 #include <cassert>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -73,6 +74,9 @@ inline const char* prefix_in_files(StatePart part) {
 // Reads each element from a rank that updates it; all these ranks must be in this process. Parameters come from the
 // master copy if there is one. Gradients are the reduced ones of the last step.
 std::vector<FullTensor> gather_state(const Schedule& schedule, const MemoryOf& memory_of, StatePart part);
+// Returns an array of the state map that is not of the model, with its first values; nullopt where `full_name` is an
+// array of the model.
+std::optional<FullTensor> initial_beside_model(const Schedule& schedule, const std::string& full_name);
 // Writes to every rank that holds a copy or a shard; parameters to the master copy too. Throws Error(input) naming the
 // tensor that is missing or has another shape.
 void scatter_state(const Schedule& schedule, const MemoryOf& memory_of, StatePart part,
