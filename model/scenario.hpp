@@ -65,6 +65,10 @@ struct Overlap {
   // Without such pairs: weight gradients of experts beside the way back of their rows' gradients.
   bool overlap_dispatch_backward_with_experts_wgrad = false;
   bool moe_shared_expert_overlap = false;  // the shared expert computes on a lane of its own, beside exchanges of rows
+  bool high_priority_a2a_comm_stream = false;  // of pairs: exchanges of rows come first where operations wait for SMs
+  // Experts compute the rows of some ranks while those of others are on the way, in so many shards of ranks.
+  bool ep_flash_overlap = false;
+  std::int64_t ep_flash_shards = 2;
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;
   bool align_grad_reduce = false;   // all pipeline stages reduce a chunk's gradients at the same moment

@@ -88,8 +88,8 @@ std::vector<ScenarioKey> training_keys() {
                 "`\"shared_experts\"`; needs `\"selective\"`",
        .meaning = "the attention core, with what it keeps for the backward pass; latent attention's products up, and "
                   "with them q, k and v; norms before latent attention and before experts, which TransformerEngine "
-                  "does not fuse with the product behind; experts' activation; dense MLPs, with their norm where no "
-                  "layer has experts; shared experts. `\"moe\"` is not modelled",
+                  "does not fuse with the product behind; experts' activation; dense MLPs with their norm; "
+                  "shared experts. `\"moe\"` is not modelled",
        .megatron = {.name = "--recompute-modules", .is_list = true},
        .record = Record::none},
       {.name = "recompute_whole_layers",
