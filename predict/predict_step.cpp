@@ -114,6 +114,7 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
                     memory.device_bytes - memory.reserved_bytes(), sim::most_rows(schedule, training.expert_loads));
     use.by_framework = std::move(taken.parts);
     use.held = taken.held_bytes;
+    use.state = taken.state_bytes;
   }
   return memory;
 }
