@@ -29,7 +29,9 @@
 #include "predict/knobs.hpp"
 #include "predict/predict_modes.hpp"
 #include "predict/predict_step.hpp"
+#include "predict/run.hpp"
 #include "predict/sensitivity.hpp"
+#include "report/critical_path.hpp"
 #include "report/prediction.hpp"
 #include "sim/cost/cost_schedule.hpp"
 #include "sweep/near.hpp"
@@ -95,9 +97,13 @@ std::string simulate(const Request& request, const SimulateOptions& options) {
     predict::PredictedStep step = predict::predict_step(scenario, simulated, sim_options);
     if (!fusions.note.empty()) step.prediction.notes.push_back(fusions.note);
     nlohmann::json json = prediction_json(step.prediction);
-    json["modes"] = json["without"] = json["numbers"] = json["machines"] = json["changes"] = nullptr;
+    for (const char* key : {"modes", "without", "path", "numbers", "machines", "changes", "run"}) json[key] = nullptr;
+    if (const auto keys = predict::read_run_input(request.scenario, request.set, scenario, simulated))
+      json["run"] = predict::run_json(predict::predict_run(*keys, scenario, simulated, step, sim_options));
     if (options.limits) {
       const double step_ms = step.prediction.step_ms;
+      json["path"] =
+          path_json(path_shares(step.schedule, step.result, critical_path(step.result, step.result.timeline)));
       json["numbers"] = predict::sensitivity_json(predict::sensitivities_of(scenario, simulated));
       json["machines"] = predict::machines_json(predict::better_machines(scenario, simulated), step_ms);
       const auto read = [&](const std::vector<std::string>& set) {

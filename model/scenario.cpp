@@ -230,6 +230,7 @@ Scenario scenario_of(TomlTable file_root, const std::string& file, NamedFiles& f
             parallel = section_of(root, "parallel"), overlap = section_of(root, "overlap"),
             training = section_of(root, "training"), compare = section_of(root, "compare");
   root.has("sweep");  // only `stretto sweep` reads its axes
+  root.has("run");    // only `stretto simulate` reads it
   refuse_not_modelled(root);
   // This check comes before the one for a missing [model], which a misspelt section name causes.
   root.finish();

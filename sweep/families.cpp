@@ -11,9 +11,9 @@ namespace {
 
 // The settings of which a family's costs are independent.
 bool is_of_pipeline(const std::string& setting) {
-  for (const char* key : {"parallel.pipeline_model_parallel_size=", "parallel.virtual_pipeline_model_parallel_size=",
-                          "parallel.pipeline_model_parallel_layout=", "parallel.data_parallel_size=",
-                          "training.global_batch_size="})
+  for (const char* key :
+       {"parallel.pipeline_model_parallel_size=", "parallel.virtual_pipeline_model_parallel_size=",
+        "parallel.pipeline_model_parallel_layout=", "parallel.data_parallel_size=", "training.global_batch_size="})
     if (setting.starts_with(key)) return true;
   return false;
 }
@@ -50,8 +50,9 @@ const Value* Families::Known<Value>::get(const std::string& key, const std::func
 const TimeFamily* Families::times(const Member& member) {
   if (!has_family(member.scenario, member.platform)) return nullptr;
   const Parallel& parallel = member.scenario.parallel;
-  return times_.get(key_of(member) + (parallel.shards_gradients() ? fmt::format("\n{}", parallel.data_parallel_size) : ""),
-                    [&] { return time_family(member.scenario, member.platform); });
+  return times_.get(
+      key_of(member) + (parallel.shards_gradients() ? fmt::format("\n{}", parallel.data_parallel_size) : ""),
+      [&] { return time_family(member.scenario, member.platform); });
 }
 
 const MemoryFamily* Families::memory(const Member& member) {

@@ -133,9 +133,7 @@ class MiddleLayer {
 
  private:
   using Run = std::pair<std::size_t, std::size_t>;  // [first, second) of ops_
-  Picoseconds cost(std::size_t i) const {
-    return s_.costs.of(program_.rank).compute[program_.ops[ops_[i]].op].alone;
-  }
+  Picoseconds cost(std::size_t i) const { return s_.costs.of(program_.rank).compute[program_.ops[ops_[i]].op].alone; }
   Picoseconds alone(std::size_t begin, std::size_t end) const {
     Picoseconds sum = 0;
     for (std::size_t i = begin; i < end; ++i) sum += cost(i);
@@ -221,21 +219,20 @@ TimeFamily time_family(const Scenario& scenario, const sim::Platform& platform) 
     lighter.training.recompute = {};
   else
     lighter.training.recompute.num_layers = 1;
-  const bool in_rows = !overlaps_experts(scenario) &&
-                       scenario.parallel.pipeline_schedule == PipelineSchedule::one_f_one_b;
+  const bool in_rows =
+      !overlaps_experts(scenario) && scenario.parallel.pipeline_schedule == PipelineSchedule::one_f_one_b;
   TimeFamily family;
   const std::int64_t data_parallel_size = least_data_parallel_size(scenario.parallel);
   const std::vector<LayerSpec> kinds = scenario.model.layer_kinds();
   for (const LayerSpec& kind : kinds) {
-    const Simulated s = simulated(small_pipeline(lighter, kind, kLayers, data_parallel_size, kMicroBatches), platform,
-                                  false);
+    const Simulated s =
+        simulated(small_pipeline(lighter, kind, kLayers, data_parallel_size, kMicroBatches), platform, false);
     StageTimes first, last;
     for (const BoundProgram& program : s.result.programs) {
       const StageTimes times = stage_times(s, program, static_cast<std::int64_t>(program.role));
       StageTimes& of_role = program.role == 0 ? first : last;
       // Ranks of a stage differ where a causal mask gives them unequal work: the slowest makes the bound.
-      if (times.layer.forward + times.layer.backward >= of_role.layer.forward + of_role.layer.backward)
-        of_role = times;
+      if (times.layer.forward + times.layer.backward >= of_role.layer.forward + of_role.layer.backward) of_role = times;
     }
     if (s.schedule.programs.size() == 1) last = first;
     LayerTimes layer = first.layer;
@@ -245,7 +242,9 @@ TimeFamily time_family(const Scenario& scenario, const sim::Platform& platform) 
     }
     family.layers[kind] = layer;
     const bool is_first_kind = &kind == &kinds.front();
-    const auto least = [&](Picoseconds& known, Picoseconds time) { known = is_first_kind ? time : std::min(known, time); };
+    const auto least = [&](Picoseconds& known, Picoseconds time) {
+      known = is_first_kind ? time : std::min(known, time);
+    };
     least(family.embedding_forward, first.before);
     least(family.embedding_backward, first.behind);
     least(family.head, last.between);
@@ -256,7 +255,8 @@ TimeFamily time_family(const Scenario& scenario, const sim::Platform& platform) 
 MemoryFamily memory_family(const Scenario& scenario, const sim::Platform& platform) {
   Scenario lighter = scenario;
   const bool unevenly = recomputes_unevenly(scenario.training.recompute);
-  if (unevenly) lighter.training.recompute.method = Recompute::Method::uniform, lighter.training.recompute.num_layers = 1;
+  if (unevenly)
+    lighter.training.recompute.method = Recompute::Method::uniform, lighter.training.recompute.num_layers = 1;
   const std::int64_t micro_batches = micro_batches_of_memory(scenario);
   MemoryFamily family;
   bool is_first_kind = true;

@@ -10,8 +10,8 @@ namespace stretto::sweep {
 
 // What one layer costs follows from tensor, context and expert parallelism, micro-batch size, recomputation and the
 // overlap of its own communication, but not from the number of stages, chunks, layers and micro-batches. All points
-// that have equal layers are a family. Its costs are those of a small pipeline of at most two stages, three layers each,
-// which is built and simulated once; closed forms (sweep/bounds.hpp) make bounds of any pipeline of them.
+// that have equal layers are a family. Its costs are those of a small pipeline of at most two stages, three layers
+// each, which is built and simulated once; closed forms (sweep/bounds.hpp) make bounds of any pipeline of them.
 
 // Times of one micro-batch on the busiest compute lane of a rank. All are lower bounds: the least of several
 // micro-batches.
@@ -29,8 +29,8 @@ struct TimeFamily {
   Picoseconds head = 0;  // both passes
 };
 
-// Bytes of a rank are `constant` + Σ over the stage's layers of `state` + Σ over layers and micro-batches that the stage
-// holds at once of `activations`.
+// Bytes of a rank are `constant` + Σ over the stage's layers of `state` + Σ over layers and micro-batches that the
+// stage holds at once of `activations`.
 struct StageBytes {
   double constant = 0;  // embedding or head, and what comes and goes while a layer runs
   std::map<LayerSpec, double> state, activations;

@@ -20,7 +20,7 @@ class Looker {
   Looker(Looker&&) noexcept;
   Looker& operator=(Looker&&) noexcept;
 
-  using Read = std::function<Scenario()>;                          // may throw Error(input), which refuses the point
+  using Read = std::function<Scenario()>;                      // may throw Error(input), which refuses the point
   using ReadPlatform = std::function<const sim::Platform&()>;  // likewise
   // Returns the point with these values, without a key; it is open where closed forms do not decide it.
   Point look_at(const PointSettings& settings, const Read& read, const ReadPlatform& platform);
@@ -50,8 +50,8 @@ struct SearchOptions {
   std::int64_t shard = 0, shards = 1;
 };
 
-// How far a search is. Of the points of a window that closed forms leave open, `to_try` may be among the best as far as is
-// known; 0: they are still being looked for.
+// How far a search is. Of the points of a window that closed forms leave open, `to_try` may be among the best as far as
+// is known; 0: they are still being looked for.
 struct SearchProgress {
   std::int64_t decided = 0;  // combinations
   std::int64_t tried = 0, to_try = 0;
