@@ -97,7 +97,11 @@ double least_step_ms(const Scenario& scenario, const TimeFamily& family) {
     const Picoseconds own = scenario.num_microbatches() * each;
     // The stage's own last weight gradients may come while the gradient goes back.
     const Picoseconds later = first.backward - first.drain;
-    most = std::max(most, waits_for_norm ? fill + own + (drains ? std::max<Picoseconds>(0, drain - later) : 0) : own);
+    // Deferred weight gradients of the head come while the pipeline drains, too.
+    const bool ends_before_drain =
+        drains && !(scenario.overlap.defer_embedding_wgrad_compute && stage == map.last_stage());
+    const Picoseconds behind = ends_before_drain ? std::max<Picoseconds>(0, drain - later) : 0;
+    most = std::max(most, waits_for_norm ? fill + own + behind : own);
     fill += first.forward;
     drain += first.drain;
   }
