@@ -54,6 +54,16 @@ TraceFile read_trace(const std::string& path) {
   return read_json(input, path);
 }
 
+bool looks_like_trace(const std::string& path) {
+  const ReadFile file = ReadFile::open(path);
+  if (is_sqlite(file) || is_gzip(file)) return true;
+  constexpr std::size_t kLooked = 1 << 20;
+  std::vector<std::byte> scratch;
+  const auto bytes = file.view(0, std::min(kLooked, file.size()), scratch);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return text.find("\"traceEvents\"") != std::string_view::npos;
+}
+
 std::vector<std::string> trace_files(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) return {path};

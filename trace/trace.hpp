@@ -100,6 +100,9 @@ TraceFile read_trace(const std::string& path);
 // Reads JSON in memory, as read_trace() does; `name` is for messages.
 TraceFile parse_trace(std::string_view json, const std::string& name);
 
+// Returns whether a file is one that read_trace() reads, by its first bytes. Throws as ReadFile::open() does.
+bool looks_like_trace(const std::string& path);
+
 // Returns the files of a folder that may be traces, or the file itself. Throws Error(input) for an empty folder.
 std::vector<std::string> trace_files(const std::string& path);
 
