@@ -22,6 +22,7 @@ void add_import(CLI::App& app);
 void add_validate(CLI::App& app);
 void add_sweep(CLI::App& app);
 void add_plan(CLI::App& app);
+void add_diagnose(CLI::App& app);
 
 // ---- shared by commands ----
 

@@ -128,6 +128,7 @@ int run(int argc, char** argv) {
   stretto::cli::add_validate(app);
   stretto::cli::add_sweep(app);
   stretto::cli::add_plan(app);
+  stretto::cli::add_diagnose(app);
   try {
     app.parse(argc, argv);
     if (version && !version_json.empty()) {
