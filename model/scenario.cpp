@@ -228,6 +228,10 @@ const char* name_of(GraphModule module) {
   return name_in({"full_iteration", "attn", "mlp", "moe_router", "moe_preprocess"}, module);
 }
 
+const char* name_of(LrDecay decay) { return name_in({"cosine", "linear", "constant", "WSD"}, decay); }
+
+const char* name_of(WsdDecay decay) { return name_in({"exponential", "linear", "cosine", "minus_sqrt"}, decay); }
+
 Dtype Training::compute_dtype() const {
   return precision == "fp64" ? Dtype::f64 : precision == "bf16" ? Dtype::bf16 : Dtype::f32;
 }
@@ -240,7 +244,8 @@ Scenario read_scenario(const std::string& path, const std::vector<std::string>& 
   Scenario scenario = scenario_of(read_toml(path, overrides), path);
   scenario.file = path;
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  scenario.training.data = resolved(scenario.training.data, folder);
+  for (std::vector<std::string>* paths : {&scenario.training.data, &scenario.training.validation_data})
+    for (std::string& data : *paths) data = resolved(data, folder);
   scenario.training.load = resolved(scenario.training.load, folder);
   scenario.training.checkpoint_dir = resolved(scenario.training.checkpoint_dir, folder);
   return scenario;
