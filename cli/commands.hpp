@@ -13,6 +13,7 @@ namespace stretto::cli {
 // stretto::Error.
 void add_simulate(CLI::App& app);
 void add_train(CLI::App& app);
+void add_evaluate(CLI::App& app);
 void add_profile(CLI::App& app);
 void add_compare(CLI::App& app);
 void add_calibrate(CLI::App& app);

@@ -272,6 +272,10 @@ const char* name_of(GraphModule module) {
   return name_in({"full_iteration", "attn", "mlp", "moe_router", "moe_preprocess"}, module);
 }
 
+const char* name_of(LrDecay decay) { return name_in({"cosine", "linear", "constant", "WSD"}, decay); }
+
+const char* name_of(WsdDecay decay) { return name_in({"exponential", "linear", "cosine", "minus_sqrt"}, decay); }
+
 Dtype Training::compute_dtype() const {
   return precision == "fp64" ? Dtype::f64 : precision == "bf16" ? Dtype::bf16 : Dtype::f32;
 }
@@ -299,8 +303,10 @@ Scenario ScenarioReader::read(const std::vector<std::string>& overrides) const {
   if (!files_->is_file) return scenario;
   scenario.file = files_->name;
   const std::filesystem::path& folder = files_->named.folder();
-  for (std::string* path : {&scenario.training.data, &scenario.training.load, &scenario.training.checkpoint_dir})
-    *path = resolved(*path, folder);
+  Training& training = scenario.training;
+  for (std::string* path : {&training.load, &training.checkpoint_dir}) *path = resolved(*path, folder);
+  for (std::vector<std::string>* paths : {&training.data, &training.validation_data})
+    for (std::string& path : *paths) path = resolved(path, folder);
   return scenario;
 }
 
