@@ -1,5 +1,6 @@
 #include "base/values_of.hpp"
 #include "model/interchange/megatron.hpp"
+#include "model/interchange/precision_names.hpp"
 #include "model/interchange/recipe_settings.hpp"
 
 namespace stretto {
@@ -9,8 +10,7 @@ using Json = nlohmann::json;
 namespace {
 
 void take_precision(RecipeSettings& recipe, const std::string& path, const Json& value, const std::string& word) {
-  if (word.find("fp8") != std::string::npos) return recipe.refuse("fp8", path);
-  if (word.find("fp4") != std::string::npos) return recipe.refuse("fp4", path);
+  for (const auto& [key, made] : low_precision_of(word)) recipe.settings.values[key] = made;
   const bool is_16 = word == "16" || word.find("fp16") != std::string::npos || word.starts_with("16");
   // Megatron-Bridge's named precisions reduce in f32 and win over `ddp` (mixed_precision.py:185).
   if (path == "mixed_precision") recipe.facts.mixed_reduces_in_fp32 = true;
@@ -30,8 +30,18 @@ bool take_recipe_key(RecipeSettings& recipe, const std::string& key, const std::
   const auto has = [&](const char* part) { return word.find(part) != std::string::npos; };
   if (key == "num_experts") {
     if (is_on) values["model.num_moe_experts"] = value;
-  } else if (key == "fp8" || key == "fp4") {
-    if (is_on) recipe.refuse(key, path);
+  } else if (key == "fp8" && (word == "hybrid" || word == "e4m3")) {
+    values["training.fp8_format"] = word;
+    // MixedPrecisionConfig has another default than the model's configuration.
+    if (path.starts_with("mixed_precision")) values.emplace("training.fp8_recipe", "tensorwise");
+  } else if (key == "fp8") {  // NeMo's switch, beside the formats'
+    recipe.facts.is_fp8 = is_on;
+  } else if (key == "fp8_hybrid" || key == "fp8_e4m3") {
+    if (is_on) recipe.facts.nemo_format = key == "fp8_e4m3" ? "e4m3" : "hybrid";
+  } else if (key == "fp4") {
+    values["training.fp4_format"] = is_on ? "e2m1" : "none";
+  } else if (key == "fp8_dot_product_attention" || key == "fp8_multi_head_attention") {
+    if (is_on) recipe.refuse("attention in fp8", path);
   } else if (key == "hybrid_override_pattern" || key == "hybrid_layer_pattern") {
     if (is_on) recipe.refuse("Mamba layers", path);
   } else if (key == "precision" || key == "mixed_precision") {
