@@ -12,6 +12,7 @@
 #include "model/interchange/megatron.hpp"
 #include "model/interchange/megatron_flags.hpp"
 #include "model/interchange/model_shapes.hpp"
+#include "model/interchange/precision_names.hpp"
 #include "model/interchange/yaml.hpp"
 
 namespace stretto {
@@ -289,8 +290,18 @@ class Recipe {
     const auto has = [&](const char* part) { return word.find(part) != std::string::npos; };
     if (key == "num_experts") {
       if (is_on) values["model.num_moe_experts"] = value;
-    } else if (key == "fp8" || key == "fp4") {
-      if (is_on) refuse_here(key, path);
+    } else if (key == "fp8" && (word == "hybrid" || word == "e4m3")) {
+      values["training.fp8_format"] = word;
+      // MixedPrecisionConfig has another default than the model's configuration.
+      if (path.starts_with("mixed_precision")) values.emplace("training.fp8_recipe", "tensorwise");
+    } else if (key == "fp8") {  // NeMo's switch, beside the formats'
+      is_fp8_ = is_on;
+    } else if (key == "fp8_hybrid" || key == "fp8_e4m3") {
+      if (is_on) nemo_format_ = key == "fp8_e4m3" ? "e4m3" : "hybrid";
+    } else if (key == "fp4") {
+      values["training.fp4_format"] = is_on ? "e2m1" : "none";
+    } else if (key == "fp8_dot_product_attention" || key == "fp8_multi_head_attention") {
+      if (is_on) refuse_here("attention in fp8", path);
     } else if (key == "hybrid_override_pattern" || key == "hybrid_layer_pattern") {
       if (is_on) refuse_here("Mamba layers", path);
     } else if (key == "precision" || key == "mixed_precision") {
@@ -372,8 +383,7 @@ class Recipe {
   }
 
   void take_precision(const std::string& path, const Json& value, const std::string& word) {
-    if (word.find("fp8") != std::string::npos) return refuse_here("fp8", path);
-    if (word.find("fp4") != std::string::npos) return refuse_here("fp4", path);
+    for (const auto& [key, made] : low_precision_of(word)) settings_.values[key] = made;
     const bool is_16 = word == "16" || word.find("fp16") != std::string::npos || word.starts_with("16");
     // Megatron-Bridge's named precisions reduce in f32 and win over `ddp` (mixed_precision.py:185).
     if (path == "mixed_precision") mixed_reduces_in_fp32_ = true;
@@ -409,6 +419,7 @@ class Recipe {
     finish_gradients(is_whole);
     finish_model();
     settings_.finish_recompute();
+    if (is_fp8_) values.emplace("training.fp8_format", nemo_format_);
     if (nodes_.is_number_integer() || devices_.is_number_integer()) {
       settings_.ranks = std::max<std::int64_t>(1, nodes_.is_number_integer() ? nodes_.get<std::int64_t>() : 1) *
                         std::max<std::int64_t>(1, devices_.is_number_integer() ? devices_.get<std::int64_t>() : 8);
@@ -530,6 +541,8 @@ class Recipe {
   std::string folder_;
   Settings settings_;
   Json nodes_, devices_;
+  bool is_fp8_ = false;                 // NeMo's switch
+  std::string nemo_format_ = "hybrid";  // with it
   bool is_fsdp_ = false, has_comm_overlap_ = false, overrides_vocabulary_ = false, is_recipe_ = false, is_apex_ = false;
   std::optional<bool> mixed_reduces_in_fp32_, fsdp_reduces_in_fp32_;
   std::string fsdp_strategy_;

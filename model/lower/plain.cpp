@@ -225,6 +225,7 @@ Lowered lower_plain(const Scenario& scenario, ClassesOf classes_of) {
     if (shape.weights_apart) lowered.layer_blocks.push_back(layer.wgrad);
     lowered.layer_blocks.push_back(layer.backward);
     lowered.forward_blocks.push_back(layer.forward);
+    if (layer.quantise_weights) lowered.forward_blocks.push_back(*layer.quantise_weights);
     lowered.backward_blocks.push_back(layer.backward);
   }
   lowered.end_blocks = {blocks.embedding_forward, blocks.head_forward, blocks.head_backward};

@@ -118,8 +118,12 @@ Training read_training(TomlTable table, const Parallel& parallel, const Transfor
                         "expected \"fused\" with multi_latent_attention, got \"unfused\", whose products have one "
                         "width for queries and values");
   read_optimizer(table, keys, training);
-  if (const auto given = table.find<std::string>("precision"); given && !not_modelled(*given).empty())
-    throw table.failure("precision", not_modelled(*given));
+  if (const auto given = table.find<std::string>("precision");
+      given && (given->find("fp8") != std::string::npos || given->find("fp4") != std::string::npos))
+    throw table.failure("precision",
+                        "expected \"bf16\" with fp8_format (\"e4m3\" or \"hybrid\") and fp8_recipe, or with fp4_format "
+                        "= \"e2m1\", got \"" +
+                            *given + "\"");
   keys.read_others();
   const ExpertLoads& loads = training.expert_loads;
   if ((loads.kind == ExpertLoads::Kind::measured) == loads.file.empty())
