@@ -40,7 +40,8 @@ std::vector<std::string> keys_not_drawn() {
       // Acts only where ranks are processes.
       "cluster.bind_cores_to_rank",
       // Files, and the timeout for a hang.
-      "training.data", "training.load", "training.checkpoint_dir", "training.checkpoint_interval", "training.timeout_s",
+      "training.data", "training.data_weights", "training.validation_data", "training.eval_interval", "training.eval_iters",
+      "training.save_retain_interval", "training.grad_norm_skip_threshold", "training.load", "training.checkpoint_dir", "training.checkpoint_interval", "training.timeout_s",
       "training.moe_expert_loads_file",
       // Acts only in predictions on published GPUs.
       "training.cuda_graph_modules", "training.cuda_graph_scope",

@@ -234,13 +234,14 @@ class Reader {
     find_profile();
     techniques_ = understood(text(kNotes) + ";" + step_.framework, words_.techniques);
     understood(text(kCaveat), words_.caveats);
-    precision_ = meant(kPrecision, words_.precisions, "");
+    precision_ = read_precision();
     if (precision_.empty()) step_.assumptions.push_back("16-bit precision");
     run_.hybrid_shard = techniques_.contains("hybrid_shard") && run_.framework.shards;
     find_model();
     read_recomputation();
     take_habits();
     step_.profile = run_.profile;
+    step_.precision = precision_;
   }
 
   // Returns all meanings of a cell's words; unknown words are ignored.
@@ -275,6 +276,16 @@ class Reader {
     const std::set<std::string> means = all_of(column, entries);
     if (means.size() > 1) throw row_.error(at_[column], "one " + std::string(kNames[column]));
     return means.empty() ? by_default : *means.begin();
+  }
+
+  // Products may be in a low precision and the rest in 16 bits; a row may say both, or the first among its notes.
+  std::string read_precision() const {
+    std::set<std::string> means = all_of(kPrecision, words_.precisions);
+    if (techniques_.contains("fp8") && (means.empty() || means.contains("bf16"))) means.insert("fp8");
+    if (means.size() > 1)
+      for (const char* wide : {"bf16", "fp16"}) means.erase(wide);
+    if (means.size() > 1) throw row_.error(at_[kPrecision], "one " + std::string(kNames[kPrecision]));
+    return means.empty() ? "" : *means.begin();
   }
 
   void find_platform() {
@@ -416,11 +427,15 @@ class Reader {
     const auto is_one_of = [](const std::vector<std::string>& list, const std::string& name) {
       return std::find(list.begin(), list.end(), name) != list.end();
     };
-    return is_one_of(habit.of, run_.profile) && Words(step_.model).take({habit.model}) &&
-           Words(step_.source).take({habit.source}) && (habit.task.empty() || habit.task == run_.task) &&
-           (habit.precision.empty() || habit.precision == precision_) &&
+    const auto has_word = [](const std::string& cell, const std::vector<std::string>& words) {
+      return words.empty() || Words(cell).take(words);
+    };
+    return (habit.of.empty() || is_one_of(habit.of, run_.profile)) && has_word(step_.model, habit.models) &&
+           has_word(step_.source, habit.sources) && (habit.task.empty() || habit.task == run_.task) &&
+           (habit.precisions.empty() || is_one_of(habit.precisions, precision_)) &&
+           (habit.platforms.empty() || is_one_of(habit.platforms, step_.platform)) &&
            (habit.technique.empty() || techniques_.contains(habit.technique)) && (!habit.pipeline || run_.pp > 1) &&
-           (!habit.tensor || run_.tp > 1) && !says(habit.unless);
+           (!habit.tensor || run_.tp > 1) && (!habit.whole || run_.pp <= 1) && !says(habit.unless);
   }
   bool says(const std::string& column) const {
     const auto found = std::find(kNames.begin(), kNames.end(), column);
@@ -429,7 +444,9 @@ class Reader {
   void take_habits() {
     for (const PublishedWords::Habit& habit : words_.habits) {
       if (!holds(habit)) continue;
+      if (!habit.refused.empty()) throw NotModelled{habit.refused};
       if (!habit.profile.empty()) run_.profile = habit.profile;
+      if (!habit.precision_is.empty()) precision_ = habit.precision_is;
       if (!habit.keys.empty()) run_.habits[habit.section] += habit.keys + "\n";
       if (!habit.said.empty()) step_.assumptions.push_back(habit.said);
     }

@@ -10,7 +10,8 @@ namespace stretto::validate {
 struct PublishedStep {
   int line = 0;  // line of the file
   std::string id, source, gpu, model, framework, cluster, recompute;
-  std::string task;  // "pretrain", "sft", "lora"
+  std::string task;       // "pretrain", "sft", "lora"
+  std::string precision;  // "bf16", "fp16", or a recipe with Megatron-Bridge's name ("fp8_cs")
   std::int64_t gpus = 0;
   double step_s = 0;
   // Peak of a GPU's memory, and its kind: "device", all of it; "reserved", bytes that PyTorch's allocator held;

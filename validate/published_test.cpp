@@ -142,11 +142,20 @@ TEST_CASE("words of published rows are understood in any case, and a row with ot
       {{{"precision", "BF16-mixed"}}, "[training]", ""},
       {{{"precision", "N/A"}, {"mbs", "n/a"}, {"cp", "-"}, {"kv_heads", "NA"}}, "micro_batch_size = 1", ""},
       {{{"precision", "fp32"}}, "", "fp32 compute"},
-      {{{"precision", "fp4"}}, "", "fp4 compute"},
-      {{{"precision", "nvfp4"}}, "", "fp4 compute"},
+      {{{"precision", "NVFP4"}, {"gpu", "GB300"}}, "fp4_format = \"e2m1\"", ""},
+      {{{"precision", "FP4"}, {"gpu", "B200"}}, "fp4_recipe = \"nvfp4\"", ""},
+      {{{"precision", "MXFP4"}}, "", "MXFP4 compute"},
       {{{"precision", "int4"}}, "", "integer compute"},
-      {{{"precision", "FP8_CS"}}, "", "fp8 compute"},
-      {{{"precision", "MXFP8"}}, "", "fp8 compute"},
+      {{{"precision", "FP8_CS"}}, "fp8_recipe = \"tensorwise\"", ""},
+      {{{"precision", "FP8-MX"}, {"gpu", "GB200"}}, "fp8_recipe = \"mxfp8\"", ""},
+      {{{"precision", "bf16 + FP8 (blockwise)"}}, "fp8_recipe = \"blockwise\"", ""},
+      // "FP8" alone is the recipe of the framework at that time.
+      {{{"precision", "FP8"}, {"source", "NVIDIA/dgxc-benchmarking@v25.02"}}, "fp8_recipe = \"delayed\"", ""},
+      {{{"precision", "FP8"}, {"source", "NVIDIA/dgxc-benchmarking@v25.09"}}, "fp8_recipe = \"tensorwise\"", ""},
+      {{{"precision", "FP8"}, {"framework", "Megatron-Bridge"}}, "fp8_recipe = \"tensorwise\"", ""},
+      {{{"precision", "amp_fp8"}, {"framework", "llm-foundry FSDP"}, {"recompute", "none"}},
+       "fp8_recipe = \"delayed\"",
+       ""},
       {{{"precision", "wide"}}, "", "precision: expected one of "},
       {{{"caveat", "inter-node 0"}}, "", "caveat: expected"},
       {{{"caveat", "inter-node nan Gb/s"}}, "", "caveat: expected"},
@@ -164,7 +173,7 @@ TEST_CASE("words of published rows are understood in any case, and a row with ot
        ""},
       {{{"framework", "torchtitan"}, {"overlap_notes", "Compile"}}, "profile = \"torchtitan-compile\"", ""},
       {{{"framework", "torchtitan"}, {"overlap_notes", "vanilla TP; no compile"}}, "profile = \"torchtitan\"", ""},
-      {{{"framework", "torchtitan"}, {"overlap_notes", "torch.compile+Float8"}}, "", "fp8 compute"},
+      {{{"framework", "torchtitan"}, {"overlap_notes", "torch.compile+Float8"}}, "fp8_recipe = \"tensorwise\"", ""},
   };
   // Spreadsheets begin a file with a byte order mark, and leave lines without text.
   std::string rows;

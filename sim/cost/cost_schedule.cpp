@@ -242,10 +242,13 @@ HostCosts host_costs(const Schedule& schedule, const Framework& framework, const
 void require_types(const Schedule& schedule, const std::string& name, const Accelerator& accelerator) {
   for (const Operation& operation : schedule.operations)
     if (std::holds_alternative<Gemm>(operation.work))
-      if (const Dtype type = product_type(schedule, operation); !accelerator.multiplies(type))
-        throw input_error("platform " + name +
-                          ": expected [training] precision = \"bf16\", of which its tables are, got " +
-                          std::string(name_of(type)));
+      if (const ProductType type = product_type_of(schedule, operation); !accelerator.multiplies(type))
+        throw input_error(
+            "platform " + name + ": expected " +
+            (is_low(type) ? "products in a precision that its gemm_table has"
+                          : "[training] precision = \"bf16\", of which its tables are") +
+            ", got " +
+            (is_low(type) ? name_of(type) : std::string(name_of(product_type(schedule, operation)))));
 }
 
 }  // namespace
