@@ -28,6 +28,7 @@
 #include "predict/inputs.hpp"
 #include "predict/knobs.hpp"
 #include "predict/predict_modes.hpp"
+#include "predict/recipes.hpp"
 #include "predict/predict_step.hpp"
 #include "predict/run.hpp"
 #include "predict/sensitivity.hpp"
@@ -97,7 +98,7 @@ std::string simulate(const Request& request, const SimulateOptions& options) {
     predict::PredictedStep step = predict::predict_step(scenario, simulated, sim_options);
     if (!fusions.note.empty()) step.prediction.notes.push_back(fusions.note);
     nlohmann::json json = prediction_json(step.prediction);
-    for (const char* key : {"modes", "without", "path", "numbers", "machines", "changes", "run"}) json[key] = nullptr;
+    for (const char* key : {"modes", "without", "recipes", "path", "numbers", "machines", "changes", "run"}) json[key] = nullptr;
     if (const auto keys = predict::read_run_input(request.scenario, request.set, scenario, simulated))
       json["run"] = predict::run_json(predict::predict_run(*keys, scenario, simulated, step, sim_options));
     if (options.limits) {
@@ -120,6 +121,7 @@ std::string simulate(const Request& request, const SimulateOptions& options) {
       json["modes"] = predict::modes_json(modes);
       json["without"] = predict::knobs_json(
           predict::predict_without(scenario, simulated, sim_options, step.prediction.step_ms, modes));
+      json["recipes"] = predict::recipes_json(predict::predict_recipes(scenario, simulated, sim_options));
     }
     return json.dump();
   });

@@ -14,6 +14,7 @@
 #include "predict/fusions.hpp"
 #include "predict/knobs.hpp"
 #include "predict/predict_modes.hpp"
+#include "predict/recipes.hpp"
 #include "predict/predict_step.hpp"
 #include "predict/run.hpp"
 #include "predict/sensitivity.hpp"
@@ -52,10 +53,12 @@ HtmlStep html_step(const predict::PredictedStep& of) {
   return step;
 }
 
-// The results of `--modes`: every mode compared with the plain schedule, and every knob with the scenario without it.
+// The results of `--modes`: every mode compared with the plain schedule, every knob with the scenario without it, and the
+// step in every precision.
 struct Modes {
   std::vector<predict::PredictedMode> modes;
   std::vector<predict::KnobOff> knobs;
+  std::vector<predict::RecipeStep> recipes;
 };
 
 // The results of `--limits`.
@@ -120,6 +123,7 @@ std::string text_of(const Modes& m, double step_ms) {
   std::string text = "\n" + modes_table(m.modes).text();
   if (m.modes.size() > 1) text += "\n" + advice_of(m.modes).text();
   if (!m.knobs.empty()) text += "\n" + predict::knobs_text(step_ms) + "\n" + knobs_table(m.knobs).text();
+  if (!m.recipes.empty()) text += "\n" + predict::recipes_text() + "\n" + recipes_table(m.recipes).text();
   return text;
 }
 
@@ -136,6 +140,9 @@ void add_modes(HtmlReport& report, const Modes& m, const Prediction& p) {
     report.tables.push_back({"without", "What each knob brings",
                              "Of " + predict::knobs_text(p.step_ms) + ". What knobs save does not add up.",
                              knobs_table(m.knobs)});
+  if (!m.recipes.empty())
+    report.tables.push_back({"recipes", "What a lower precision would bring",
+                             "The step with " + predict::recipes_text() + ".", recipes_table(m.recipes)});
   std::vector<HtmlStep> steps;
   for (const predict::PredictedMode& mode : m.modes) {
     if (mode.is_scenario || !mode.advice.off_because.empty()) continue;
@@ -197,6 +204,7 @@ void simulate_command(const SimulateOptions& options) {
   if (options.modes) {
     modes.emplace().modes = predict::predict_modes(scenario, simulated, sim_options);
     modes->knobs = predict::predict_without(scenario, simulated, sim_options, p.step_ms, modes->modes);
+    modes->recipes = predict::predict_recipes(scenario, simulated, sim_options);
     std::cout << text_of(*modes, p.step_ms);
   }
   std::optional<Limits> limits;
@@ -216,6 +224,7 @@ void simulate_command(const SimulateOptions& options) {
   nlohmann::json json = prediction_json(p);
   json["modes"] = modes ? predict::modes_json(modes->modes) : nlohmann::json(nullptr);
   json["without"] = modes ? predict::knobs_json(modes->knobs) : nlohmann::json(nullptr);
+  json["recipes"] = modes ? predict::recipes_json(modes->recipes) : nlohmann::json(nullptr);
   json["path"] = limits ? path_json(limits->path) : nlohmann::json(nullptr);
   json["run"] = run ? predict::run_json(*run) : nlohmann::json(nullptr);
   json["numbers"] = limits ? predict::sensitivity_json(limits->numbers) : nlohmann::json(nullptr);

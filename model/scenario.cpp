@@ -247,7 +247,11 @@ Scenario scenario_of(TomlTable file_root, const std::string& file, NamedFiles& f
   by_default.cuda_device_max_connections = default_connections(profile, platform, scenario.parallel);
   scenario.cluster = read_cluster(std::move(cluster), by_default);
   scenario.overlap = read_overlap(std::move(overlap), scenario.parallel);
-  scenario.training = read_training(std::move(training), scenario.parallel, scenario.model);
+  Training training_by_default;
+  scenario.compute_capability = platform.compute_capability;
+  training_by_default.low_precision.fp8_transposes =
+      platform.compute_capability > 0 && platform.compute_capability < 10;
+  scenario.training = read_training(std::move(training), scenario.parallel, scenario.model, training_by_default);
   if (ExpertLoads& loads = scenario.training.expert_loads; loads.kind == ExpertLoads::Kind::measured) {
     loads.file = resolved(loads.file, folder);
     read_measured(loads, scenario.model.experts.num_moe_experts);
@@ -267,6 +271,10 @@ Scenario scenario_of(TomlTable file_root, const std::string& file, NamedFiles& f
 const char* name_of(GraphModule module) {
   return name_in({"full_iteration", "attn", "mlp", "moe_router", "moe_preprocess"}, module);
 }
+
+const char* name_of(LrDecay decay) { return name_in({"cosine", "linear", "constant", "WSD"}, decay); }
+
+const char* name_of(WsdDecay decay) { return name_in({"exponential", "linear", "cosine", "minus_sqrt"}, decay); }
 
 Dtype Training::compute_dtype() const {
   return precision == "fp64" ? Dtype::f64 : precision == "bf16" ? Dtype::bf16 : Dtype::f32;
@@ -295,8 +303,10 @@ Scenario ScenarioReader::read(const std::vector<std::string>& overrides) const {
   if (!files_->is_file) return scenario;
   scenario.file = files_->name;
   const std::filesystem::path& folder = files_->named.folder();
-  for (std::string* path : {&scenario.training.data, &scenario.training.load, &scenario.training.checkpoint_dir})
-    *path = resolved(*path, folder);
+  Training& training = scenario.training;
+  for (std::string* path : {&training.load, &training.checkpoint_dir}) *path = resolved(*path, folder);
+  for (std::vector<std::string>* paths : {&training.data, &training.validation_data})
+    for (std::string& path : *paths) path = resolved(path, folder);
   return scenario;
 }
 

@@ -12,6 +12,7 @@ namespace {
 // The least that profiles give an element: weights and gradients in bf16, two moments and a master that takes two
 // bytes more than the weight (store_param_remainders of Megatron-LM's precision-aware optimizer, moments in fp8).
 constexpr double kWeightBytes = 2, kGradientBytes = 2, kOptimizerBytes = 4;
+constexpr double kCodeBytes = 1;  // of a weight in fp8
 
 struct ChunkTimes {
   Picoseconds forward = 0, backward = 0;
@@ -129,7 +130,8 @@ double least_state_bytes(const Scenario& scenario, const ModelElements& elements
   const bool is_trained = !scenario.training.frozen_base;
   const auto bytes_of = [&](double count, double ranks_apart, double shards) {
     const double own = count / (ranks_apart * double(parallel.pipeline_model_parallel_size));
-    return own * (kWeightBytes / (parallel.shards_parameters() ? shards : 1) +
+    const double weight = scenario.overlap.fp8_param_gather ? kCodeBytes : kWeightBytes;
+    return own * (weight / (parallel.shards_parameters() ? shards : 1) +
                   (is_trained ? kGradientBytes / (parallel.shards_gradients() ? shards : 1) : 0) +
                   (is_trained ? kOptimizerBytes / (parallel.shards_optimizer() ? shards : 1) : 0));
   };

@@ -29,12 +29,11 @@ constexpr Names kNotModelled[] = {
      "norm_topk_prob decoder_sparse_step topk_group topk_method"},
     {"experts of this family are not modelled yet",
      "qwen2_moe qwen3_next dbrx olmoe granitemoe* gpt_oss llama4* phimoe glm4_moe"},
-    {"fp8 compute is not modelled yet",
-     "fp8 fp8_format fp8_recipe fp8_margin fp8_interval fp8_amax_* fp8_wgrad fp8_dot_product_attention "
-     "fp8_multi_head_attention fp8_quantizer_factory fp8_output_proj fp8_param first_last_layers_bf16 "
-     "num_layers_at_start_in_bf16 num_layers_at_end_in_bf16 tp_only_amax_red keep_fp8_weight_transpose_cache "
-     "fp8_e4m3 fp8_hybrid fp8_cs fp8_sc fp8_mx fp8_blockwise float8* mxfp8* enable_fp8* e4m3"},
-    {"fp4 compute is not modelled yet", "fp4 fp4_* nvfp4* mxfp4*"},
+    {"this fp8 compute is not modelled yet",
+     "fp8_interval fp8_quantizer_factory fp8_output_proj fp8_param keep_fp8_weight_transpose_cache fp8_e4m3 "
+     "fp8_hybrid float8* enable_fp8*"},
+    {"attention in fp8 is not modelled yet", "fp8_dot_product_attention fp8_multi_head_attention"},
+    {"this fp4 compute is not modelled yet", "fp4_* mxfp4*"},
     {"multi-latent attention of this family is not modelled yet", "qk_nope_head_dim qk_rope_head_dim"},
     {"multi-token prediction is not modelled yet", "mtp_* num_nextn_predict_layers"},
 };
