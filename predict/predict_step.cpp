@@ -15,6 +15,7 @@
 #include "predict/framework_memory.hpp"
 #include "predict/quick_step.hpp"
 #include "sim/accelerator/group_span.hpp"
+#include "sim/accelerator/kernel_time.hpp"
 #include "sim/cost/cost_schedule.hpp"
 #include "sim/network/rings.hpp"
 
@@ -58,8 +59,11 @@ std::int64_t userbuffer_bytes(const Schedule& schedule, const FrameworkMemory& f
 PeakRate peak_of(const sim::Platform& platform, const Cluster& cluster, const Schedule& schedule,
                  std::int64_t devices) {
   const Dtype type = schedule.compute_dtype;
-  if (platform.accelerator && type == Dtype::bf16)
-    return {platform.accelerator->peak_TFLOPs.value * 1e12 * double(devices), data_sheet_of(type)};
+  if (platform.accelerator && type == Dtype::bf16) {
+    const sim::ProductType of_products = sim::lowest_product_type(schedule);
+    return {platform.accelerator->peak_TFLOPs_of(of_products) * 1e12 * double(devices),
+            "the data sheet's " + std::string(name_of(of_products)) + " peak"};
+  }
   if (platform.accelerator) return {};
   if (platform.gpu) {
     const PeakRate sheet = data_sheet_peak(platform.device, devices, type);
@@ -114,6 +118,7 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
                     memory.device_bytes - memory.reserved_bytes(), sim::most_rows(schedule, training.expert_loads));
     use.by_framework = std::move(taken.parts);
     use.held = taken.held_bytes;
+    use.state = taken.state_bytes;
   }
   return memory;
 }

@@ -32,9 +32,10 @@ std::string result_type(const Schedule& schedule, const Operation& operation) {
   const bool varies = std::visit(
       []<class W>(const W&) {
         constexpr bool is_one =
-            OfExperts<W> || kIsOneOf<W, Attention, AttentionProduct, Softmax, AttentionMerge, SplitHeads, PackKv,
-                                     JoinQkv, Rope, LatentHeads, LayerNorm, RmsNorm, Dropout, Embedding, CrossEntropy,
-                                     VocabStats, ScaledCast, AdamW, Collective, PointToPoint>;
+            OfExperts<W> ||
+            kIsOneOf<W, Attention, AttentionProduct, Softmax, AttentionMerge, SplitHeads, PackKv, JoinQkv, Rope,
+                     LatentHeads, LayerNorm, RmsNorm, Dropout, Embedding, CrossEntropy, VocabStats, ScaledCast, Amax,
+                     UpdateScale, Quantise, TransposeCodes, AdamW, Collective, PointToPoint>;
         constexpr bool is_other = kIsOneOf<W, Gemm, Elementwise, Fill, Cast, LocalReduce, SumSquares>;
         static_assert(is_one != is_other, "say which it is");
         return is_other;
@@ -207,6 +208,18 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
             const double wide = double(bytes_of(operand_type(is_forward ? 0 : 1)));
             const double bytes = double(c.shards) * (wide * double(c.elements) + double(c.packed()));
             return {"cast", streaming(std::int64_t(bytes / 6)), DemandClass::memory};
+          },
+          [&](const Amax& a) -> WorkCost {
+            return {"amax", streaming(a.rows * a.cols), DemandClass::memory};
+          },
+          [&](const UpdateScale& u) -> WorkCost {
+            return {"update_scale", streaming(u.elements * (u.history + 1)), DemandClass::memory};
+          },
+          [&](const Quantise& q) -> WorkCost {
+            return {"quantise", streaming(q.rows * q.cols), DemandClass::memory};
+          },
+          [&](const TransposeCodes& t) -> WorkCost {
+            return {"transpose_codes", streaming(t.rows * t.cols), DemandClass::memory};
           },
           [&](const LocalReduce& r) -> WorkCost {
             // The count is in elements of the sum's type.
