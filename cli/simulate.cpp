@@ -14,8 +14,8 @@
 #include "predict/fusions.hpp"
 #include "predict/knobs.hpp"
 #include "predict/predict_modes.hpp"
-#include "predict/recipes.hpp"
 #include "predict/predict_step.hpp"
+#include "predict/recipes.hpp"
 #include "predict/run.hpp"
 #include "predict/sensitivity.hpp"
 #include "report/critical_path.hpp"
@@ -53,8 +53,8 @@ HtmlStep html_step(const predict::PredictedStep& of) {
   return step;
 }
 
-// The results of `--modes`: every mode compared with the plain schedule, every knob with the scenario without it, and the
-// step in every precision.
+// The results of `--modes`: every mode compared with the plain schedule, every knob with the scenario without it, and
+// the step in every precision.
 struct Modes {
   std::vector<predict::PredictedMode> modes;
   std::vector<predict::KnobOff> knobs;

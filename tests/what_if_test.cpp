@@ -198,6 +198,20 @@ void check_many(std::uint64_t first, std::uint64_t count) {
   CHECK(found.predicted * 3 >= static_cast<int>(count));
 }
 
+// Compares a simulation that ends in its second step with one that goes on to the end.
+void check_rows(const sim::SimResult& result, const sim::SimResult& to_the_end) {
+  REQUIRE(result.timeline.rows.size() == to_the_end.timeline.rows.size());
+  CHECK(result.step == to_the_end.step);
+  const Picoseconds shift = to_the_end.timeline.step_end - result.timeline.step_end;
+  const bool are_equal = std::equal(
+      result.timeline.rows.begin(), result.timeline.rows.end(), to_the_end.timeline.rows.begin(),
+      [&](const TimelineRow& a, const TimelineRow& b) {
+        return a.rank == b.rank && a.op == b.op && a.ready + shift == b.ready && a.start + shift == b.start &&
+               a.transfer + shift == b.transfer && a.end + shift == b.end && a.waited == b.waited;
+      });
+  CHECK(are_equal);
+}
+
 // Compares what steps of few micro-batches tell with the whole step. Returns how many told it.
 int check_few(std::uint64_t seed) {
   WhatIf of;
@@ -213,6 +227,10 @@ int check_few(std::uint64_t seed) {
     };
     whole = build_schedule(of.scenario);
     result = sim::simulate(whole, bind_step(whole), costs_of(whole));
+    sim::SimOptions to_the_end;
+    to_the_end.knows_first_step = false;
+    INFO("seed " << seed << "\n" << of.text);
+    check_rows(result, sim::simulate(whole, bind_step(whole), costs_of(whole), to_the_end));
     if (!result.steady) return 0;
     for (const std::int64_t count : predict::telling_micro_batches(of.scenario)) {
       if (count == of.scenario.num_microbatches()) break;
