@@ -185,7 +185,7 @@ TEST_CASE("every key reaches its field", "[scenario]") {
   CHECK(t.clip_grad == 0);
   CHECK(t.seed == 9);
   CHECK(t.init_method_std == 0.5);
-  CHECK(t.data == "d.txt");
+  CHECK(t.data == std::vector<std::string>{"d.txt"});
   CHECK(t.load == "w.safetensors");
   CHECK(t.checkpoint_dir == "ck");
   CHECK(t.checkpoint_interval == 6);
@@ -380,7 +380,7 @@ TEST_CASE("paths are relative to the scenario's folder", "[scenario]") {
   CHECK(s.file == file);
   CHECK(s.name == "tiny");
   CHECK(s.platform == (folder.parent_path() / "hosts" / "p.toml").string());
-  CHECK(s.training.data == "/data/x.bin");
+  CHECK(s.training.data == std::vector<std::string>{"/data/x.bin"});
   CHECK(s.training.load == (folder.parent_path() / "weights").string());
   CHECK(s.training.checkpoint_dir.empty());
   CHECK(s.model.num_layers == 5);

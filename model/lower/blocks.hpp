@@ -71,6 +71,8 @@ struct BlockShape {
   LowPrecisionRules low;       // of `precision`
   Group amax;                  // ranks that share amaxes of delayed scaling
   std::vector<bool> in_codes;  // [layer]
+  // Codes of weights are made in each pass of a layer, because its parameters are whole only then (FSDP).
+  bool codes_in_passes = false;
   bool has_numbers() const {   // some layer's products are not of codes
     return std::count(in_codes.begin(), in_codes.end(), false) > 0;
   }
@@ -115,7 +117,8 @@ struct LayerBlocks {
   // LayerKind::context.
   BlockId recompute = 0;
   std::uint32_t recompute_inner = 0;
-  std::optional<BlockId> quantise_weights;  // with products of codes: before the first forward pass of a step
+  // with products of codes, but for `codes_in_passes`: before the first forward pass of a step
+  std::optional<BlockId> quantise_weights;
 };
 
 // Straight-line parts of forward and backward, each called per micro-batch and, for layers, per layer. Backward holds

@@ -55,8 +55,6 @@ class LowPrecisionGates {
             "products of experts of codes are not modelled yet");
     refused(knob, asked, "multi_latent_attention = false", !s_.model.latent.any(), "true", kOwnGate,
             "products of latent vectors of codes are not modelled yet");
-    refused(knob, asked, "no gradients sharded behind each micro-batch", !parallel.shards_gradients(), "sharded ones",
-            kOwnGate, "codes of gathered units are not modelled yet");
     refused(knob, asked, "recompute_granularity none, selective or full",
             training.recompute.granularity != Recompute::Granularity::selective_op, "selective_op", kOwnGate,
             "it computes gate and up of fc1 apart");
