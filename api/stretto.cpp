@@ -156,7 +156,8 @@ struct Sweep::State {
   }
 
   void look_at_window() {
-    const std::int64_t end = std::min(space.points(), place + sweep::kWindow);
+    constexpr std::int64_t kWindow = sweep::kWindow / 10;  // the first points are wanted soon
+    const std::int64_t end = std::min(space.points(), place + kWindow);
     for (; place < end; ++place) {
       std::vector<std::string> values = space.at(sweep::number_at(space, place));
       const auto settings = sweep::settings_of(space, values, scenario);

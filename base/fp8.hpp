@@ -2,14 +2,14 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 
 namespace stretto {
 
-// Numbers of 8 and 4 bits, and scales of one byte. All functions are pure and exact to the bit, so that the host and a
-// GPU get equal codes. base/scaling.hpp has the scales of tensors and blocks.
+// Numbers of 8 and 4 bits, and scales of one byte. All functions are pure and exact to the bit, and constexpr, so that
+// kernels of a GPU call them too: the host and a GPU get equal codes. base/scaling.hpp has the scales of tensors and
+// blocks.
 
 // A format: sign, `kExponent` bits of exponent with `kBias`, `kMantissa` bits of mantissa; a code is the low bits of a
 // byte. kLargest is the code of the largest number and kNan the code that a NaN becomes.
@@ -43,7 +43,7 @@ constexpr float kSubnormalSteps = std::bit_cast<float>(static_cast<std::uint32_t
 // Rounds to nearest, ties to even. Larger magnitudes than the largest number, infinities too, become the largest
 // number; −0 keeps its sign; a NaN becomes kNan, without its sign.
 template <class F>
-inline std::uint8_t to_code(float value) {
+constexpr std::uint8_t to_code(float value) {
   constexpr int kDropped = 23 - F::kMantissa;  // bits of an f32's mantissa that the format lacks
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value), size = bits & 0x7fffffffu;
   const std::uint32_t sign = bits >> 31 << kSignShift<F>;
@@ -65,7 +65,7 @@ inline std::uint8_t to_code(float value) {
 // are the neighbouring numbers and `random` is one of 2^32 equally likely words: up when random / 2^32 is less than
 // that. Otherwise as to_code.
 template <class F>
-inline std::uint8_t to_code_stochastically(float value, std::uint32_t random) {
+constexpr std::uint8_t to_code_stochastically(float value, std::uint32_t random) {
   constexpr int kDropped = 23 - F::kMantissa;
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value), size = bits & 0x7fffffffu;
   if (size > 0x7f800000u) return F::kNan;
@@ -74,7 +74,9 @@ inline std::uint8_t to_code_stochastically(float value, std::uint32_t random) {
   if (std::bit_cast<float>(size) < kLeastNormal<F>) {
     const float steps = std::bit_cast<float>(size) * kSubnormalSteps<F>;
     code = static_cast<std::uint32_t>(steps);
-    up_below = static_cast<std::uint64_t>(std::ceil((steps - static_cast<float>(code)) * 4294967296.0f));
+    const float exact = (steps - static_cast<float>(code)) * 4294967296.0f;
+    up_below = static_cast<std::uint64_t>(exact);
+    if (static_cast<float>(up_below) < exact) ++up_below;
   } else {
     code = (size >> kDropped) - (static_cast<std::uint32_t>(127 - F::kBias) << F::kMantissa);
     up_below = std::uint64_t{size & ((1u << kDropped) - 1)} << (32 - kDropped);
@@ -109,15 +111,15 @@ inline constexpr std::array<float, 256> kValues = [] {
   return values;
 }();
 
-inline std::uint8_t to_e4m3(float value) { return to_code<E4m3>(value); }
-inline float from_e4m3(std::uint8_t byte) { return from_code<E4m3>(byte); }
+constexpr std::uint8_t to_e4m3(float value) { return to_code<E4m3>(value); }
+constexpr float from_e4m3(std::uint8_t byte) { return from_code<E4m3>(byte); }
 
 // A scale of one byte stands for 2^(byte − 127) (E8M0 of the OCP microscaling specification; 255 is NaN).
 constexpr std::uint8_t kNanScale = 255;
 
 // Returns the least E8M0 ≥ value ≥ 0; a NaN gives kNanScale, numbers above 2^127 and infinity give 2^127.
 // (TransformerEngine's float_to_e8m0, common/util/ptx.cuh.)
-inline std::uint8_t to_e8m0(float value) {
+constexpr std::uint8_t to_e8m0(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value), exponent = bits >> 23 & 0xffu,
                       mantissa = bits & 0x7fffffu;
   if (bits > 0x7f800000u) return kNanScale;
@@ -125,19 +127,19 @@ inline std::uint8_t to_e8m0(float value) {
   return static_cast<std::uint8_t>(std::min(exponent + (mantissa > 0 ? 1u : 0u), 254u));
 }
 // Returns 2^(scale − 127), or NaN for kNanScale. Scale 0 is the subnormal 2^-127.
-inline float value_of_scale(std::uint8_t scale) {
+constexpr float value_of_scale(std::uint8_t scale) {
   if (scale == kNanScale) return std::numeric_limits<float>::quiet_NaN();
   return std::bit_cast<float>(scale == 0 ? 0x00400000u : static_cast<std::uint32_t>(scale) << 23);
 }
 // Returns 2^(127 − scale), exactly, so that a multiplication replaces the division by the scale.
-inline float inverse_of_scale(std::uint8_t scale) {
+constexpr float inverse_of_scale(std::uint8_t scale) {
   if (scale >= 254) return std::bit_cast<float>(0x00400000u >> (scale - 254u));  // 2^-127 and 2^-128 are subnormal
   return std::bit_cast<float>((254u - static_cast<std::uint32_t>(scale)) << 23);
 }
 
 // Returns the smallest scale with amax / scale ≤ 448, where `amax` ≥ 0 is the largest magnitude of a block that
 // ScaledCast sends. A block that holds a NaN or an infinity gets kNanScale.
-inline std::uint8_t scale_of_block(float amax) {
+constexpr std::uint8_t scale_of_block(float amax) {
   if (!(amax <= std::numeric_limits<float>::max())) return kNanScale;
   constexpr std::uint32_t kLargestMantissa = 0x600000;  // mantissa bits of 448 = 1.75 · 2^8 as f32
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(amax);

@@ -1,7 +1,6 @@
 #pragma once
 #include <array>
 #include <bit>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -16,31 +15,37 @@ namespace stretto {
 // tensor or block, NaN when it holds one. All functions are pure.
 
 // Returns |x| if it is larger than amax or NaN: the next amax. A NaN stays.
-inline float larger_magnitude(float amax, float x) {
-  const float size = std::fabs(x);
-  return size <= amax || std::isnan(amax) ? amax : size;
+constexpr float larger_magnitude(float amax, float x) {
+  const float size = std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0x7fffffffu);
+  return size <= amax || amax != amax ? amax : size;
+}
+
+// Returns a scale, or the largest f32 in place of infinity.
+constexpr float finite(float scale) {
+  constexpr float kMax = std::numeric_limits<float>::max();
+  return scale > kMax ? kMax : scale;
 }
 
 // Current scaling, of a tensor, or of a block with powers of two: largest / amax, with the mantissa cleared (rounded
 // down) for a power of two; 1 where amax is 0, infinite or NaN. `largest` is the largest number of the format.
 // (compute_scale_from_amax, common/recipe/recipe_common.cuh.)
-inline float scale_of_amax(float amax, float largest, bool power_of_two = false) {
+constexpr float scale_of_amax(float amax, float largest, bool power_of_two = false) {
   if (!(amax > 0) || amax > std::numeric_limits<float>::max()) return 1;
-  const float scale = std::fmin(largest / amax, std::numeric_limits<float>::max());
+  const float scale = finite(largest / amax);
   return power_of_two ? std::bit_cast<float>(std::bit_cast<std::uint32_t>(scale) & 0xff800000u) : scale;
 }
 
 // Delayed scaling: largest / amax / 2^margin, where amax comes from the history; where amax is 0, infinite or NaN the
-// scale stays as it is. (_default_sf_compute, pytorch/quantization.py.)
-inline float delayed_scale(float amax, float old, float largest, int margin) {
+// scale stays as it is. |margin| ≤ 64. (_default_sf_compute, pytorch/quantization.py.)
+constexpr float delayed_scale(float amax, float old, float largest, int margin) {
   if (!(amax > 0) || amax > std::numeric_limits<float>::max()) return old;
-  return std::fmin(largest / amax / std::ldexp(1.0f, margin), std::numeric_limits<float>::max());
+  return finite(largest / amax / std::bit_cast<float>(static_cast<std::uint32_t>(127 + margin) << 23));
 }
 
 // MXFP8: the E8M0 of a block of kMxBlock numbers along the axis of the sum is amax · (1 / largest), rounded up. Codes
 // are casts of x · inverse_of_scale. (common/util/ptx.cuh; the OCP text rounds down.)
 constexpr int kMxBlock = 32;
-inline std::uint8_t mx_scale(float amax, float largest) { return to_e8m0(amax * (1.0f / largest)); }
+constexpr std::uint8_t mx_scale(float amax, float largest) { return to_e8m0(amax * (1.0f / largest)); }
 
 // Blockwise scaling: scale_of_amax with powers of two, of 1 × kBlockwise numbers of activations and gradients, and of
 // kBlockwise × kBlockwise of weights.
@@ -53,21 +58,17 @@ struct NvTensorScale {
   float multiplier = 1;  // block's amax × this = its e4m3, before the cast
   float inverse = 1;     // a number is e2m1 · e4m3 · inverse
 };
-inline NvTensorScale nv_tensor_scale(float amax) {
-  // Not fmin, which would replace a NaN.
-  float scale = amax > 0 ? E4m3::kMax * E2m1::kMax / amax : 1.0f;
-  if (scale > std::numeric_limits<float>::max()) scale = std::numeric_limits<float>::max();
+constexpr NvTensorScale nv_tensor_scale(float amax) {
+  const float scale = finite(amax > 0 ? E4m3::kMax * E2m1::kMax / amax : 1.0f);
   return {scale * (1.0f / E2m1::kMax), 1.0f / scale};
 }
 struct NvBlockScale {
   std::uint8_t code = 0;  // e4m3
   float factor = 1;       // x · factor, clamped to ±6, is cast
 };
-inline NvBlockScale nv_block_scale(float amax, const NvTensorScale& of_tensor) {
+constexpr NvBlockScale nv_block_scale(float amax, const NvTensorScale& of_tensor) {
   const std::uint8_t code = to_code<E4m3>(amax * of_tensor.multiplier);  // saturates at 448
-  float factor = 1.0f / (from_code<E4m3>(code) * of_tensor.inverse);
-  if (factor > std::numeric_limits<float>::max()) factor = std::numeric_limits<float>::max();
-  return {code, factor};
+  return {code, finite(1.0f / (from_code<E4m3>(code) * of_tensor.inverse))};
 }
 
 // The Hadamard transform of 16 numbers that NVFP4 applies along the tokens before a weight gradient: y = x · diag(sign)

@@ -421,6 +421,10 @@ class Reader {
     if (means.size() + (run_.recompute_modules.empty() ? 0 : 1) > 1)
       throw row_.error(at_[kRecompute], "one kind of recomputation");
     if (!means.empty()) run_.recompute = *means.begin();
+    // torch._scaled_mm is not among the operations whose results torchtitan keeps (parallelize_llama.py, _save_list).
+    if (run_.recompute != "op" || precision_ == "bf16" || precision_ == "fp16" || precision_.empty()) return;
+    run_.recompute = "full";
+    step_.assumptions.push_back("all products of layers computed again, as products of codes are not kept");
   }
 
   bool holds(const PublishedWords::Habit& habit) const {

@@ -126,7 +126,7 @@ void complete_recipe(RecipeSettings& recipe, const Json& root, bool is_whole) {
   finish_gradients(recipe, is_whole);
   finish_model(recipe, root);
   recipe.settings.finish_recompute();
-  if (recipe.facts.is_fp8) recipe.settings.values.emplace("training.fp8_format", recipe.facts.fp8_format);
+  if (recipe.facts.is_fp8) recipe.settings.values.emplace("training.fp8_format", recipe.facts.nemo_format);
   const Json &nodes = recipe.facts.nodes, &devices = recipe.facts.devices;
   if (!nodes.is_number_integer() && !devices.is_number_integer()) return;
   recipe.settings.ranks = std::max<std::int64_t>(1, nodes.is_number_integer() ? nodes.get<std::int64_t>() : 1) *

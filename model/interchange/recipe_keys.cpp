@@ -37,7 +37,7 @@ bool take_recipe_key(RecipeSettings& recipe, const std::string& key, const std::
   } else if (key == "fp8") {  // NeMo's switch, beside the formats'
     recipe.facts.is_fp8 = is_on;
   } else if (key == "fp8_hybrid" || key == "fp8_e4m3") {
-    if (is_on) recipe.facts.fp8_format = key == "fp8_e4m3" ? "e4m3" : "hybrid";
+    if (is_on) recipe.facts.nemo_format = key == "fp8_e4m3" ? "e4m3" : "hybrid";
   } else if (key == "fp4") {
     values["training.fp4_format"] = is_on ? "e2m1" : "none";
   } else if (key == "fp8_dot_product_attention" || key == "fp8_multi_head_attention") {

@@ -17,10 +17,10 @@ struct RecipeFacts {
   bool is_nemo = false;    // of NeMo's launcher, whose files have a trainer
   bool is_recipe = false;  // completed by a recipe of Megatron-Bridge
   bool is_fsdp = false, has_comm_overlap = false, overrides_vocabulary = false, is_apex = false, has_graphs = false;
-  bool is_fp8 = false;                // NeMo's switch
-  std::string fp8_format = "hybrid";  // with it
   std::optional<bool> mixed_reduces_in_fp32, fsdp_reduces_in_fp32;
   std::string fsdp_strategy;
+  bool is_fp8 = false;                 // NeMo's switch
+  std::string nemo_format = "hybrid";  // with it
   std::vector<std::string> graph_modules;
 };
 
