@@ -183,7 +183,7 @@ TEST_CASE("schedules of all recipes verify in all layouts and modes", "[low_prec
           "data_parallel_size = 2\ntensor_model_parallel_size = 2\nsequence_parallel = true\n",
           "tensor_model_parallel_size = 2\nsequence_parallel = true\npipeline_model_parallel_size = 2\n"
           "virtual_pipeline_model_parallel_size = 2\n",
-          "pipeline_model_parallel_size = 2\npipeline_schedule = \"zb1p\"\ntensor_model_parallel_size = 2\n"
+          "pipeline_model_parallel_size = 2\npipeline_schedule = \"zb-h1\"\ntensor_model_parallel_size = 2\n"
           "sequence_parallel = true\n",
           "context_parallel_size = 2\ndata_parallel_size = 2\n",
           "data_parallel_size = 2\ndata_parallel_sharding_strategy = \"optim_grads_params\"\n"})
@@ -192,7 +192,7 @@ TEST_CASE("schedules of all recipes verify in all layouts and modes", "[low_prec
                                       "recompute_granularity = \"selective\"\nrecompute_modules = [\"mlp\"]\n"}) {
           const bool repeats = *recompute != 0;
           const bool is_refused = repeats && (std::string(recipe.name) == "delayed" ||
-                                              std::string(layout).find("zb1p") != std::string::npos);
+                                              std::string(layout).find("zb-h1") != std::string::npos);
           if (is_refused || !cases.takes_next()) continue;
           const Scenario scenario = scenario_of(layout, recipe.keys + std::string(transposes) + recompute);
           for (const std::string& mode : modes_of(scenario)) {
