@@ -55,8 +55,12 @@ std::unique_ptr<exec::Executor> make_cuda_executor(const VerifiedSchedule& verif
       throw input_error(
           "[model] multi_latent_attention: expected false on a GPU, where there are no kernels for it yet");
   for (const Operation& operation : verified.schedule.operations)
-    if (is_of_low_precision(operation.work))
-      throw input_error("[training] fp8_format: expected none on a GPU, where there are no kernels for codes yet");
+    if (const auto* quantise = std::get_if<Quantise>(&operation.work);
+        quantise != nullptr && quantise->scaling != Scaling::tensor)
+      throw input_error(quantise->format == Dtype::e2m1x2
+                            ? "[training] fp4_format: expected none on a GPU, where there are no kernels for it yet"
+                            : "[training] fp8_recipe: expected delayed or tensorwise on a GPU, where there are no "
+                              "kernels for scales of blocks yet");
   MakeCudaExecutor* make = nullptr;
   try {
     make = reinterpret_cast<MakeCudaExecutor*>(load_module("libstretto_cuda.so", "stretto_make_cuda_executor"));
