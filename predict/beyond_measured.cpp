@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "sim/accelerator/group_span.hpp"
+#include "sim/accelerator/kernel_time.hpp"
 #include "sim/cost/evaluate.hpp"
 #include "sim/cost/features.hpp"
 
@@ -48,8 +49,9 @@ std::string beyond_gemms(const Schedule& schedule, const std::vector<double>& ti
   for (std::size_t op = 0; op < times.size(); ++op) {
     const auto* gemm = std::get_if<Gemm>(&schedule.operations[op].work);
     if (gemm == nullptr || times[op] == 0) continue;
-    const double beyond = table.beyond(double(gemm->m), double(gemm->n), double(gemm->k),
-                                       product_type(schedule, schedule.operations[op]));
+    const sim::ProductType type = sim::product_type_of(schedule, schedule.operations[op]);
+    if (!table.has(type)) continue;
+    const double beyond = table.beyond(double(gemm->m), double(gemm->n), double(gemm->k), type);
     share.add(times[op], beyond > 1);
     shapes.insert({gemm->m, gemm->n, gemm->k});
     if (beyond > 1) outside.insert({gemm->m, gemm->n, gemm->k});

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 #include <tuple>
@@ -68,6 +69,7 @@ class Role {
     const std::int64_t peak = sum_up_parts();
     RoleMemory result;
     result.held_bytes = std::max<std::int64_t>(0, reserved(limit_bytes) - peak);
+    result.state_bytes = sum(always_) + sum(late_);
     for (BesidePlan& part : parts_)
       if (part.bytes != 0) result.parts.push_back(std::move(part));
     return result;
@@ -91,6 +93,9 @@ class Role {
     return tensor.starts_with("bucket.gradient_bf16") || tensor.starts_with("unit.gradient_bf16");
   }
 
+  static std::int64_t sum(const std::vector<std::int64_t>& bytes) {
+    return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
+  }
   void keep(std::int64_t bytes, bool is_late) {
     if (bytes > 0) (is_late ? late_ : always_).push_back(bytes);
   }
@@ -298,20 +303,18 @@ class Role {
   // Assigns the tensors that are allocated at the peak to their causes. Returns the sum without other pools.
   std::int64_t sum_up_parts() {
     std::vector<std::int64_t> live(parts_.size(), 0), most;
-    std::int64_t sum = 0, peak = -1;
+    std::int64_t now = 0, peak = -1;
     for (const Event& event : events_of(blocks_)) {
       const Block& block = blocks_[event.block];
       const std::int64_t by = event.is_free ? -block.bytes : block.bytes;
       live[block.part] += by;
-      if ((sum += by) > peak) {
-        peak = sum;
+      if ((now += by) > peak) {
+        peak = now;
         most = live;
         peak_at_ = event.at;
       }
     }
-    std::int64_t always = 0;
-    for (const std::vector<std::int64_t>* kept : {&always_, &late_})
-      for (const std::int64_t bytes : *kept) always += bytes;
+    const std::int64_t always = sum(always_) + sum(late_);
     if (most.empty()) return always;
     for (std::size_t p = 1; p < parts_.size(); ++p) parts_[p].bytes += most[p];
     parts_[0].bytes = own_ + most[0] - plan_.bytes;

@@ -14,6 +14,7 @@
 #include "predict/beyond_measured.hpp"
 #include "predict/framework_memory.hpp"
 #include "sim/accelerator/group_span.hpp"
+#include "sim/accelerator/kernel_time.hpp"
 #include "sim/cost/cost_schedule.hpp"
 #include "sim/network/rings.hpp"
 
@@ -57,8 +58,11 @@ std::int64_t userbuffer_bytes(const Schedule& schedule, const FrameworkMemory& f
 PeakRate peak_of(const sim::Platform& platform, const Cluster& cluster, const Schedule& schedule,
                  std::int64_t devices) {
   const Dtype type = schedule.compute_dtype;
-  if (platform.accelerator && type == Dtype::bf16)
-    return {platform.accelerator->peak_TFLOPs.value * 1e12 * double(devices), data_sheet_of(type)};
+  if (platform.accelerator && type == Dtype::bf16) {
+    const sim::ProductType of_products = sim::lowest_product_type(schedule);
+    return {platform.accelerator->peak_TFLOPs_of(of_products) * 1e12 * double(devices),
+            "the data sheet's " + std::string(name_of(of_products)) + " peak"};
+  }
   if (platform.accelerator) return {};
   if (platform.gpu) {
     const PeakRate sheet = data_sheet_peak(platform.device, devices, type);
@@ -93,8 +97,7 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
     Coordinates at;
     at[Coord::pp] = static_cast<std::int64_t>(role);
     first_rank.push_back(schedule.mesh.rank_of(at));
-    std::vector<BesidePlan> beside =
-        cuda::memory_beside(schedule, first_rank.back(), device, by_nccl, has_graph);
+    std::vector<BesidePlan> beside = cuda::memory_beside(schedule, first_rank.back(), device, by_nccl, has_graph);
     if (role == 0 || sum_of(beside) > sum_of(memory.beside)) memory.beside = std::move(beside);
   }
   memory.beside.insert(memory.beside.begin(), cuda::context_beside(device.sms));
@@ -114,6 +117,7 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
                     memory.device_bytes - memory.reserved_bytes(), sim::most_rows(schedule, training.expert_loads));
     use.by_framework = std::move(taken.parts);
     use.held = taken.held_bytes;
+    use.state = taken.state_bytes;
   }
   return memory;
 }

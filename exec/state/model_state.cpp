@@ -201,13 +201,48 @@ void write_batch(const Schedule& schedule, const Scenario& scenario, const Token
   }
 }
 
+namespace {
+
+// Returns the share of lr - min_lr that is left when the share `r` of the decay has passed.
+double left_of(const Training& t, double r) {
+  const double cosine = 0.5 * (1 + std::cos(std::numbers::pi * r));
+  switch (t.lr_decay_style) {
+    case LrDecay::cosine:
+      return cosine;
+    case LrDecay::linear:
+      return 1 - r;
+    case LrDecay::constant:
+      return 1;
+    case LrDecay::wsd:
+      break;
+  }
+  switch (t.lr_wsd_decay_style) {
+    case WsdDecay::exponential:
+      return 2 * std::pow(0.5, r) - 1;
+    case WsdDecay::linear:
+      return 1 - r;
+    case WsdDecay::cosine:
+      return cosine;
+    case WsdDecay::minus_sqrt:
+      return 1 - std::sqrt(r);
+  }
+  return 1;
+}
+
+}  // namespace
+
 double learning_rate(const Training& t, std::int64_t step) {
   if (step < t.lr_warmup_iters) return t.lr * double(step + 1) / double(t.lr_warmup_iters);
+  if (t.lr_decay_style == LrDecay::constant) return t.lr;
   const std::int64_t decay = t.lr_decay_iters > 0 ? t.lr_decay_iters : t.train_iters;
   if (step >= decay) return t.min_lr;
-  const double progress =
-      double(step - t.lr_warmup_iters) / double(std::max<std::int64_t>(1, decay - t.lr_warmup_iters));
-  return t.min_lr + 0.5 * (t.lr - t.min_lr) * (1 + std::cos(std::numbers::pi * progress));
+  const auto passed = [&](std::int64_t begin) {
+    return double(std::max<std::int64_t>(0, step - begin)) / double(std::max<std::int64_t>(1, decay - begin));
+  };
+  return t.min_lr +
+         left_of(t, passed(t.lr_decay_style == LrDecay::wsd ? std::max(t.lr_warmup_iters, decay - t.lr_wsd_decay_iters)
+                                                            : t.lr_warmup_iters)) *
+             (t.lr - t.min_lr);
 }
 
 void write_hyper(const Schedule& schedule, const Scenario& scenario, std::int64_t step, const MemoryOf& memory_of) {

@@ -90,8 +90,9 @@ void write_batch(const Schedule& schedule, const Scenario& scenario, const Token
                  const MemoryOf& memory_of);
 void write_hyper(const Schedule& schedule, const Scenario& scenario, std::int64_t step, const MemoryOf& memory_of);
 
-// Returns a linear warm-up, then a cosine from lr to min_lr (Loshchilov & Hutter, arXiv 1608.03983), then min_lr.
-// `step` counts from 0.
+// Returns a linear warm-up, then a decay from lr to min_lr as lr_decay_style says, then min_lr: a cosine (Loshchilov &
+// Hutter, arXiv 1608.03983), a line, or warm-up, stable, decay (Hu et al., arXiv 2404.06395); with `constant` lr for
+// ever. `step` counts from 0.
 double learning_rate(const Training& training, std::int64_t step);
 
 struct StepMetrics {

@@ -104,12 +104,13 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
     const std::vector<Section> parts = sections_of(kind.spec);
     const std::vector<View> stream = stream_of(parts);
     sections.set_kind(kind);
-    if (kind.in_codes) {
+    if (kind.in_codes && !shape.codes_in_passes) {
       w.begin("layer.quantise_weights" + suffix_of(kind));
       sections.quantise_weights();
       layer.quantise_weights = w.end();
     }
     w.begin("layer.forward" + suffix_of(kind));
+    if (kind.in_codes && shape.codes_in_passes) sections.quantise_weights();
     for (std::size_t s = 0; s < parts.size(); ++s) (sections.*parts[s].forward)(stream[s], stream[s + 1]);
     layer.forward = w.end();
     if (shape.recompute.granularity != Recompute::Granularity::full) continue;
@@ -142,6 +143,7 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
     const std::vector<View> stream = stream_of(parts);
     sections.set_kind(shape.kinds[k]);
     w.begin("layer.backward" + suffix, shape.weights_apart);
+    if (shape.kinds[k].in_codes && shape.codes_in_passes) sections.quantise_weights(Phase::dgrad);
     for (std::size_t s = parts.size(); s-- > 0;) (sections.*parts[s].backward)(stream[s]);
     blocks.layers[k].backward = w.end();
     if (shape.weights_apart) blocks.layers[k].wgrad = w.end_weights("layer.wgrad" + suffix);

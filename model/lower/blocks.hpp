@@ -71,6 +71,8 @@ struct BlockShape {
   LowPrecisionRules low;       // of `precision`
   Group amax;                  // ranks that share amaxes of delayed scaling
   std::vector<bool> in_codes;  // [layer]
+  // Codes of weights are made in each pass of a layer, because its parameters are whole only then (FSDP).
+  bool codes_in_passes = false;
   bool has_numbers() const {   // some layer's products are not of codes
     return std::count(in_codes.begin(), in_codes.end(), false) > 0;
   }
@@ -115,7 +117,8 @@ struct LayerBlocks {
   // LayerKind::context.
   BlockId recompute = 0;
   std::uint32_t recompute_inner = 0;
-  std::optional<BlockId> quantise_weights;  // with products of codes: before the first forward pass of a step
+  // with products of codes, but for `codes_in_passes`: before the first forward pass of a step
+  std::optional<BlockId> quantise_weights;
 };
 
 // Straight-line parts of forward and backward, each called per micro-batch and, for layers, per layer. Backward holds
@@ -133,9 +136,9 @@ struct ModelBlocks {
   std::optional<BlockId> update_forward, update_backward;
 };
 
+struct DelayedScaling;
 // Adds activations, inputs ("tokens", "targets") and the blocks. `loss` is the f64 scalar view in which losses add up;
 // `delayed` are the scales of delayed scaling, or null.
-struct DelayedScaling;
 ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const ParameterTensors& parameters,
                              const View& loss, LaneId compute, DelayedScaling* delayed);
 

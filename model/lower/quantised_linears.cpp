@@ -84,7 +84,7 @@ QuantisedLinears::Copies QuantisedLinears::add_copies(const Linear& linear, Fact
 }
 
 View QuantisedLinears::add_codes(const std::string& name, Factor factor, CodeShape shape, bool is_kept, bool is_again) {
-  if (factor == Factor::w)
+  if (factor == Factor::w && !shape_.codes_in_passes)
     return whole(schedule_, of_weights(name, format(factor), shape.rows, shape.cols), Coord::layer);
   if (!is_kept)
     return w_.work(add_tensor(schedule_, name, format(factor), BufferKind::workspace, shape.rows, shape.cols));
@@ -120,10 +120,11 @@ View QuantisedLinears::inverse_of(const Linear& linear, Factor factor, std::int6
   const std::string name = std::string(factor == Factor::w ? "weight" : name_of(factor)) + ".inverses";
   const std::int64_t each = is_nv_ && factor != Factor::w ? 2 : 1, cols = kQuantisedLayers * each;
   const bool is_kept = trains_ && (factor == Factor::x || (factor == Factor::dy && shape_.weights_in_units));
+  const bool is_of_step = factor == Factor::w && !shape_.codes_in_passes;
   auto known = shared_.find(name);
   if (known == shared_.end()) {
     TensorId id = 0;
-    if (factor == Factor::w) {
+    if (is_of_step) {
       id = of_weights(name, Dtype::f32, 1, cols);
     } else if (is_kept) {
       BlockWriter::Role role{.dtype = Dtype::f32};
@@ -134,9 +135,9 @@ View QuantisedLinears::inverse_of(const Linear& linear, Factor factor, std::int6
     }
     known = shared_.emplace(name, id).first;
   }
-  View view = factor == Factor::w ? whole(schedule_, known->second, Coord::layer)
-              : is_kept           ? w_.act(known->second, Coord::layer)
-                                  : w_.work(known->second);
+  View view = is_of_step ? whole(schedule_, known->second, Coord::layer)
+              : is_kept  ? w_.act(known->second, Coord::layer)
+                         : w_.work(known->second);
   view.offset = view.offset + Expr(std::int64_t(linear.layer) * each + which);
   view.cols = view.ld = 1;
   return view;
@@ -159,11 +160,11 @@ View QuantisedLinears::state_of(TensorId forward, TensorId backward, const Linea
 
 // ---- operations ----
 
-void QuantisedLinears::quantise(const Of& of, Factor factor, const View& matrix) {
+void QuantisedLinears::quantise(const Of& of, Factor factor, const View& matrix, std::optional<Phase> pass) {
   const Linear& linear = of.linear;
   const Copies& to = copies(of, factor);
-  const std::string end = std::string("_") + name_of(factor);
-  const Phase phase = factor == Factor::dy ? Phase::dgrad : Phase::forward;
+  const std::string end = std::string("_") + name_of(factor) + (pass == Phase::dgrad ? ".dgrad" : "");
+  const Phase phase = pass ? *pass : factor == Factor::dy ? Phase::dgrad : Phase::forward;
   Quantise work{.rows = matrix.rows,
                 .cols = matrix.cols,
                 .format = format(factor),
@@ -215,8 +216,9 @@ void QuantisedLinears::quantise(const Of& of, Factor factor, const View& matrix)
   w_.op(linear.name + ".quantise" + end, phase, work, std::move(accesses));
 }
 
-void QuantisedLinears::quantise_weights() {
-  for (const Of& one : linears_) quantise(one, Factor::w, w_.parameter(one.linear.name + ".weight", Coord::layer));
+void QuantisedLinears::quantise_weights(Phase phase) {
+  for (const Of& one : linears_)
+    quantise(one, Factor::w, w_.parameter(one.linear.name + ".weight", Coord::layer), phase);
 }
 
 void QuantisedLinears::quantise_input(const std::string& name, const View& x) { quantise(of(name), Factor::x, x); }

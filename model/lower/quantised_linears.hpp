@@ -29,8 +29,8 @@ class QuantisedLinears {
   void add(const Linear& linear);
   bool has(const std::string& name) const;
 
-  // Makes the codes of all weights of a layer.
-  void quantise_weights();
+  // Makes the codes of all weights of a layer, in a pass of it with BlockShape::codes_in_passes.
+  void quantise_weights(Phase phase);
   // Makes the codes of an input that the weight gradient reads, without the product.
   void quantise_input(const std::string& name, const View& x);
   // As BlockWriter's functions of these names. `x` has the rank's rows.
@@ -76,7 +76,7 @@ class QuantisedLinears {
   View number_of(const char* what, const Linear& linear, Factor factor, std::int64_t count);
   View state_of(TensorId forward, TensorId backward, const Linear& linear, Factor factor) const;
 
-  void quantise(const Of& of, Factor factor, const View& matrix);
+  void quantise(const Of& of, Factor factor, const View& matrix, std::optional<Phase> pass = std::nullopt);
   View gathered(const std::string& name, Phase phase, const View& part, Factor factor, ScaledAlong along);
   // For a weight gradient: gathers a factor, of which the rank has its own rows; transposes what was gathered.
   View gathered_for_weights(const Of& of, Factor factor);

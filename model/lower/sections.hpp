@@ -57,7 +57,7 @@ class Sections {
     w_.set_codes(linears_ ? &*linears_ : nullptr, kind.in_codes);
   }
   // Makes the codes of a layer's weights.
-  void quantise_weights() { linears_->quantise_weights(); }
+  void quantise_weights(Phase phase = Phase::forward) { linears_->quantise_weights(phase); }
 
   // Layers of the model, from the input to the head.
   void embedding_forward();
