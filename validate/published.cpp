@@ -136,6 +136,7 @@ class Reader {
       understand();
       check_layout();
       step_.scenario_text = scenario_text(run_, step_.assumptions);
+      add_readings();
     } catch (const NotModelled& reason) {
       step_.skipped = reason.why;
     }
@@ -377,17 +378,37 @@ class Reader {
     if (has("deepep") || has("hybridep"))
       run_.dispatcher = has("deepep") ? "deepep" : "hybridep";
     else if (!has("alltoall") && run_.ep > 1)
-      step_.assumptions.push_back("the all-to-all dispatcher");
+      step_.assumptions.push_back("the all-to-all dispatcher"), says_dispatcher_ = false;
     if (has("ep_overlap")) turn_on("overlap_moe_expert_parallel_comm");
     if (has("delay_wgrad")) turn_on("delay_wgrad_compute");
     if (has("shared_overlap")) turn_on("moe_shared_expert_overlap");
     if (has("natural"))
       step_.assumptions.push_back("natural routing as a power law");
     else if (!has("forced") && run_.ep > 1)
-      step_.assumptions.push_back("equal loads of experts");
+      step_.assumptions.push_back("equal loads of experts"), says_routing_ = false;
     if (has("natural") || has("forced"))
       run_.columns["training"] += fmt::format("moe_expert_loads = \"{}\"\n", has("natural") ? "natural" : "forced");
     read_graphs();
+  }
+
+  // Adds the other readings of what the row leaves open: routing at random and as a router leaves it, and the library
+  // of the framework's recipes.
+  void add_readings() {
+    const std::vector<std::string> routings =
+        says_routing_ ? std::vector<std::string>{""} : std::vector<std::string>{"forced", "natural"};
+    std::vector<std::string> dispatchers = {run_.dispatcher};
+    if (!says_dispatcher_ && !run_.framework.flex.empty()) dispatchers.push_back(run_.framework.flex);
+    if (routings.size() + dispatchers.size() == 2) return;
+    for (const std::string& routing : routings)
+      for (const std::string& dispatcher : dispatchers) {
+        PublishedRun run = run_;
+        run.dispatcher = dispatcher;
+        std::string what = routing.empty() ? "" : routing + " routing";
+        if (!routing.empty()) run.columns["training"] += fmt::format("moe_expert_loads = \"{}\"\n", routing);
+        if (!says_dispatcher_) what += (what.empty() ? "" : ", ") + (dispatcher.empty() ? "alltoall" : dispatcher);
+        std::vector<std::string> known;  // the row's assumptions again
+        step_.readings.push_back({what, scenario_text(run, known)});
+      }
   }
 
   void read_recomputation() {
@@ -400,6 +421,10 @@ class Reader {
     if (means.size() + (run_.recompute_modules.empty() ? 0 : 1) > 1)
       throw row_.error(at_[kRecompute], "one kind of recomputation");
     if (!means.empty()) run_.recompute = *means.begin();
+    // torch._scaled_mm is not among the operations whose results torchtitan keeps (parallelize_llama.py, _save_list).
+    if (run_.recompute != "op" || precision_ == "bf16" || precision_ == "fp16" || precision_.empty()) return;
+    run_.recompute = "full";
+    step_.assumptions.push_back("all products of layers computed again, as products of codes are not kept");
   }
 
   bool holds(const PublishedWords::Habit& habit) const {
@@ -452,6 +477,7 @@ class Reader {
   PublishedRun run_;
   std::set<std::string> techniques_;
   std::string precision_;
+  bool says_routing_ = true, says_dispatcher_ = true;  // false: the row leaves open what matters
 };
 
 }  // namespace
