@@ -16,7 +16,9 @@
 #include "predict/predict_modes.hpp"
 #include "predict/recipes.hpp"
 #include "predict/predict_step.hpp"
+#include "predict/run.hpp"
 #include "predict/sensitivity.hpp"
+#include "report/critical_path.hpp"
 #include "report/html.hpp"
 #include "report/layout_text.hpp"
 #include "report/prediction.hpp"
@@ -61,14 +63,17 @@ struct Modes {
 
 // The results of `--limits`.
 struct Limits {
+  std::vector<std::pair<std::string, double>> path;  // of the critical path (report/critical_path.hpp)
   std::vector<predict::Sensitivity> numbers;
   std::vector<predict::BetterMachine> machines;
   std::vector<sweep::SingleChange> changes;
 };
 
 Limits limits_of(const SimulateOptions& options, const Scenario& scenario, const sim::Platform& platform,
-                 const predict::Fusions& fusions, double step_ms) {
-  return {predict::sensitivities_of(scenario, platform), predict::better_machines(scenario, platform),
+                 const predict::Fusions& fusions, const predict::PredictedStep& step) {
+  const double step_ms = step.prediction.step_ms;
+  return {path_shares(step.schedule, step.result, critical_path(step.result, step.result.timeline)),
+          predict::sensitivities_of(scenario, platform), predict::better_machines(scenario, platform),
           sweep::faster_changes(scenario, platform, step_ms, [&](const std::vector<std::string>& set) {
             Scenario changed = scenario_of(options, set);
             fusions.apply(changed);
@@ -80,8 +85,8 @@ std::string text_of(const Limits& limits, double step_ms) {
   constexpr std::size_t kShown = 3;
   std::vector<sweep::SingleChange> best = limits.changes;
   best.resize(std::min(kShown, best.size()));
-  return "\nhow the step changes with each number:\n\n" + sensitivity_table(limits.numbers).text() + "\n" +
-         machines_table(limits.machines, step_ms).text() + "\n" +
+  return "\n" + path_text(limits.path) + "\n\nhow the step changes with each number:\n\n" +
+         sensitivity_table(limits.numbers).text() + "\n" + machines_table(limits.machines, step_ms).text() + "\n" +
          (best.empty() ? "no single change of the scenario makes it faster\n" : changes_table(best, step_ms).text());
 }
 
@@ -153,7 +158,8 @@ void add_modes(HtmlReport& report, const Modes& m, const Prediction& p) {
 }
 
 void write_page(const SimulateOptions& options, const sim::Platform& platform, const predict::PredictedStep& step,
-                const std::optional<Modes>& modes, const std::optional<predict::FitSearch>& search) {
+                const std::optional<Modes>& modes, const std::optional<Limits>& limits,
+                const std::optional<predict::Run>& run, const std::optional<predict::FitSearch>& search) {
   const Prediction& p = step.prediction;
   HtmlReport report;
   report.title = fmt::format("{}, {} on {}: predicted", p.scenario, layout_text(p.parallel), p.platform);
@@ -162,10 +168,14 @@ void write_page(const SimulateOptions& options, const sim::Platform& platform, c
                                                                      platform.device, platform.date)};
   report.summary = prediction_table(p);
   report.remarks = {limits_text(p)};
+  if (limits) report.remarks.push_back(path_text(limits->path));
   if (search) report.remarks.push_back(text_of(*search));
   for (const std::string& note : p.notes) report.remarks.push_back("note: " + note);
   report.steps = {html_step(step)};
   if (modes) add_modes(report, *modes, p);
+  if (run)
+    report.tables.push_back(
+        {"run", "The run", "Closed forms on top of the step, from the numbers of [run].", predict::run_table(*run)});
   report.device_bytes = platform.memory_bytes;
   report.reserved_bytes = p.memory.reserved_bytes();
   write_text(options.html, render_html(report));
@@ -199,8 +209,13 @@ void simulate_command(const SimulateOptions& options) {
   }
   std::optional<Limits> limits;
   if (options.limits) {
-    limits = limits_of(options, scenario, simulated, fusions, p.step_ms);
+    limits = limits_of(options, scenario, simulated, fusions, step);
     std::cout << text_of(*limits, p.step_ms);
+  }
+  std::optional<predict::Run> run;
+  if (const auto keys = predict::read_run_input(options.scenario, options.set, scenario, simulated)) {
+    run = predict::predict_run(*keys, scenario, simulated, step, sim_options);
+    std::cout << "\n" << predict::run_table(*run).text();
   }
   const std::optional<predict::FitSearch> search =
       fit_search(options, scenario, simulated, sim_options, fusions, p.memory);
@@ -210,6 +225,8 @@ void simulate_command(const SimulateOptions& options) {
   json["modes"] = modes ? predict::modes_json(modes->modes) : nlohmann::json(nullptr);
   json["without"] = modes ? predict::knobs_json(modes->knobs) : nlohmann::json(nullptr);
   json["recipes"] = modes ? predict::recipes_json(modes->recipes) : nlohmann::json(nullptr);
+  json["path"] = limits ? path_json(limits->path) : nlohmann::json(nullptr);
+  json["run"] = run ? predict::run_json(*run) : nlohmann::json(nullptr);
   json["numbers"] = limits ? predict::sensitivity_json(limits->numbers) : nlohmann::json(nullptr);
   json["machines"] = limits ? predict::machines_json(limits->machines, p.step_ms) : nlohmann::json(nullptr);
   json["changes"] = limits ? sweep::changes_json(limits->changes, p.step_ms) : nlohmann::json(nullptr);
@@ -218,7 +235,7 @@ void simulate_command(const SimulateOptions& options) {
   if (!options.trace.empty())
     write_trace(options.trace.path(),
                 {{"predicted " + p.schedule, &step.schedule, &step.result, &step.result.timeline}});
-  if (!options.html.empty()) write_page(options, platform, step, modes, search);
+  if (!options.html.empty()) write_page(options, platform, step, modes, limits, run, search);
 }
 
 }  // namespace

@@ -19,5 +19,11 @@ inline bool overlaps_shared_expert(const Scenario& scenario) {
 inline bool delays_weights(const Scenario& scenario) {
   return overlaps_experts(scenario) && scenario.overlap.delay_wgrad_compute && !scenario.training.frozen_base;
 }
+// Returns whether ep_flash_overlap acts: ranks share experts, and exchange equally many rows.
+inline bool cuts_exchanges(const Scenario& scenario) {
+  const Parallel& parallel = scenario.parallel;
+  return scenario.overlap.ep_flash_overlap && scenario.model.experts.any() && parallel.expert_model_parallel_size > 1 &&
+         parallel.moe_token_dispatcher_type == TokenDispatcher::alltoall && parallel.moe_expert_capacity_factor > 0;
+}
 
 }  // namespace stretto

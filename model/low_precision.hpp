@@ -35,6 +35,7 @@ struct LowPrecision {
   // capability 10.0): transposed copies of codes are in memory.
   bool fp8_transposes = false;
 
+  bool operator==(const LowPrecision&) const = default;
   bool is_on() const { return fp8_format != Fp8Format::none || fp4_format != Fp4Format::none; }
   // Returns whether products of the layer, one of `layers`, are of codes.
   bool acts_on(std::int64_t layer, std::int64_t layers) const {

@@ -43,12 +43,14 @@ ROOMS = {
     "exec/cuda": "base model/ exec/comm exec/executor exec/host/memory exec/launch exec/operand exec/run_options",
     "exec": "base model/ exec/",
     "report": "base model/",
-    "calibrate": "base model/ sim/ exec/",
+    "trace": "base",
+    "calibrate": "base model/ sim/ exec/ trace",
     "predict": "base model/ sim/ report exec/cuda",
     "validate": "base model/ sim/ report predict",
     "sweep": "base model/ sim/ report predict",
+    "diagnose": "base model/ sim/ report predict trace",
     "compare": "base model/ sim/ exec/ report calibrate predict",
-    "cli": "base model/ sim/ exec/ report calibrate predict validate sweep compare",
+    "cli": "base model/ sim/ exec/ report calibrate predict validate sweep diagnose trace compare",
     "api": "base model/ sim/ exec/ report calibrate predict sweep compare cli",
 }
 

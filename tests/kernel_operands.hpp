@@ -33,6 +33,10 @@ namespace stretto::cuda {
 
 // Returns whether mixed precision keeps an operand in f32.
 inline bool is_kept_wide(const Work& work, const std::string& name) {
+  if (std::holds_alternative<Route>(work) || std::holds_alternative<BalanceLoss>(work) ||
+      std::holds_alternative<CountLoads>(work) || std::holds_alternative<MoveBias>(work))
+    return true;
+  if (std::holds_alternative<WeightedActivation>(work)) return name == "p" || name == "dp";
   static const std::set<std::string> kNames = {"stats", "lse",  "lses", "dgamma", "dbeta", "dwte",
                                                "dwpe",  "grad", "m",    "v",      "master"};
   const bool is_squared = std::holds_alternative<SumSquares>(work) && name == "x",
@@ -117,7 +121,8 @@ inline double shaped(const std::string& name, std::int64_t col, double value, co
     const std::int64_t block = col / kScaleBlock;
     return block % 7 == 3 ? 0 : value * std::exp2(double(block % 60) - 30) * (col % 5 == 0 ? 1e-3 : 1);
   }
-  if (name == "key") return std::floor(value * 1e6);
+  if (name == "key" && !std::holds_alternative<LatentHeads>(work)) return std::floor(value * 1e6);
+  if (name == "loads") return std::floor((value + 1) * 4);  // some are equal, and some are the mean
   if (name == "mask") return std::floor(value * 8) * 0x100 + std::floor(value * value * 2);
   if (name == "tokens") return std::floor((value + 1) / 2 * double(std::get<Embedding>(work).vocab));
   if (name == "targets") {
@@ -131,6 +136,70 @@ inline double shaped(const std::string& name, std::int64_t col, double value, co
     return col / rows == 1 ? 2 + value : value;
   }
   return value;
+}
+
+// Returns `count` of the numbers [0, end) in a random order that depends on `seed`.
+inline std::vector<std::int64_t> drawn(std::int64_t count, std::int64_t end, std::uint64_t seed) {
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(end));
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const auto other = static_cast<std::size_t>(uniform(seed, 11, i) * double(i + 1));
+    numbers[i] = static_cast<std::int64_t>(i);
+    std::swap(numbers[i], numbers[other]);
+  }
+  numbers.resize(static_cast<std::size_t>(count));
+  return numbers;
+}
+
+// Integers by which other operands are read: experts of tokens, in ascending order; rows of copies, some without one
+// where there may be such; offsets of groups, of which some are empty, that leave a part of the room.
+inline void set_integers(Buffer& buffer, const Work& work) {
+  const exec::Operand& o = buffer.operand;
+  const auto set_offsets = [&](std::int64_t first, std::int64_t groups, std::int64_t rows) {
+    std::vector<std::int64_t> ends;
+    for (std::int64_t g = 1; g < groups; ++g)
+      ends.push_back(static_cast<std::int64_t>(
+          uniform(5, static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(g)) * double(rows + 1)));
+    std::sort(ends.begin(), ends.end());
+    buffer.set(0, first, 0);
+    for (std::int64_t g = 1; g < groups; ++g) buffer.set(0, first + g, double(ends[static_cast<std::size_t>(g - 1)]));
+    buffer.set(0, first + groups, double(rows));
+  };
+  if (buffer.name == "indices") {
+    std::int64_t experts = 0;
+    std::visit(
+        [&](const auto& one) {
+          if constexpr (requires { one.experts; }) experts = one.experts;
+        },
+        work);
+    for (std::int64_t row = 0; row < o.rows; ++row) {
+      std::vector<std::int64_t> chosen = drawn(o.cols, experts, static_cast<std::uint64_t>(row));
+      std::sort(chosen.begin(), chosen.end());
+      for (std::int64_t j = 0; j < o.cols; ++j) buffer.set(row, j, double(chosen[static_cast<std::size_t>(j)]));
+    }
+  } else if (buffer.name == "positions") {
+    const auto& permute = std::get<Permute>(work);
+    const std::int64_t copies = permute.tokens * permute.copies, rows = permute.matrix_rows();
+    const std::vector<std::int64_t> order = drawn(copies, std::max(copies, rows), 3);
+    for (std::int64_t row = 0; row < o.rows; ++row)
+      for (std::int64_t j = 0; j < o.cols; ++j) {
+        const std::int64_t at = order[static_cast<std::size_t>(row * o.cols + j)];
+        buffer.set(row, j, double(at < rows && (permute.rows == 0 || at % 5 != 2) ? at : -1));
+      }
+  } else if (buffer.name == "offsets") {
+    const auto& activation = std::get<WeightedActivation>(work);
+    set_offsets(0, activation.groups, activation.rows);
+  } else if (buffer.name == "all") {
+    std::visit(
+        [&](const auto& one) {
+          if constexpr (requires {
+                          one.ranks;
+                          one.capacity;
+                        })
+            for (std::int64_t rank = 0; rank < one.ranks; ++rank)
+              set_offsets(rank * (one.experts + 1), one.experts, one.capacity / one.ranks);
+        },
+        work);
+  }
 }
 
 inline std::vector<Buffer> buffers_of(const Work& work, Dtype dtype, std::int64_t gap,
@@ -171,6 +240,8 @@ inline std::vector<Buffer> buffers_of(const Work& work, Dtype dtype, std::int64_
           const double value = 2 * uniform(i, 7, static_cast<std::uint64_t>(row * buffer.operand.cols + col)) - 1;
           buffer.set(row, col, shaped(buffer.name, col, value, work));
         }
+    if (is_of_experts(work) && buffer.operand.dtype == Dtype::i32 && buffer.operand.mode == AccessMode::read)
+      set_integers(buffer, work);
     buffers.push_back(std::move(buffer));
   }
   return buffers;
@@ -202,6 +273,7 @@ inline void check_same(const std::vector<Buffer>& device, const std::vector<Buff
       for (std::int64_t col = 0; col < o.cols; ++col) {
         const double a = device[i].at(row, col), b = host[i].at(row, col);
         if (std::isinf(b) && a == b) continue;
+        if (std::isnan(a) && std::isnan(b)) continue;  // neither has written there
         largest = std::max(largest, std::abs(b));
         if (!(std::abs(a - b) <= worst)) worst = std::isnan(a - b) ? INFINITY : std::abs(a - b);
       }

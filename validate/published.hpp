@@ -25,6 +25,12 @@ struct PublishedStep {
   std::string platform, profile;
   std::string skipped;  // "" when it is modelled
   std::vector<std::string> assumptions;
+  // The other ways to read a row that leaves the routing or the dispatcher of experts open.
+  struct Reading {
+    std::string what;           // "natural routing, hybridep"
+    std::string scenario_text;  // TOML
+  };
+  std::vector<Reading> readings;
 };
 
 // Returns all rows of a file, each as a scenario or with the reason why not; for a cell that cannot be read the reason

@@ -232,6 +232,40 @@ TEST_CASE("columns of experts turn modes on, and skip a row whose mode is not mo
     CHECK((step->skipped + step->scenario_text).find(key) != std::string::npos);
 }
 
+TEST_CASE("the interval of a row that leaves routing or dispatcher open covers every reading",
+          "[compare][moepredict]") {
+  const TempDir dir;
+  const std::string names =
+      "id,source,gpu,gpus,model,layers,hidden,heads,kv_heads,ffn,vocab,seq_len,gbs,mbs,tp,pp,vp_chunks,cp,ep,dp,"
+      "precision,recompute,framework,step_time_s,caveat,task,cluster,dispatcher,routing\n";
+  const std::string row =
+      ",x,H100,16,Qwen3-30B-A3B,4,2048,32,4,6144,151936,4096,16,1,1,1,,1,16,16,bf16,,Megatron-Bridge,1,,pretrain,c,";
+  const Validation validation = validate(read_published(
+      dir.write("steps.csv", names + "said" + row + "alltoall,forced\n" + "routing" + row + "alltoall,\n" + "both" +
+                                 row + ",\n" + "library" + row + ",natural\n")));
+  REQUIRE(validation.steps.size() == 4);
+  for (const ValidatedStep& step : validation.steps) {
+    INFO(step.published.id << ": " << step.published.skipped);
+    REQUIRE(step.published.skipped.empty());
+    std::vector<std::string> readings;
+    for (const PublishedStep::Reading& reading : step.published.readings) readings.push_back(reading.what);
+    const std::map<std::string, std::vector<std::string>> expected = {
+        {"said", {}},
+        {"routing", {"forced routing", "natural routing"}},
+        {"both",
+         {"forced routing, alltoall", "forced routing, hybridep", "natural routing, alltoall",
+          "natural routing, hybridep"}},
+        {"library", {"alltoall", "hybridep"}}};
+    CHECK(readings == expected.at(step.published.id));
+    REQUIRE(step.readings_s.size() == readings.size());
+    for (const double reading_s : step.readings_s) CHECK((step.low_s() <= reading_s && reading_s <= step.high_s()));
+    CHECK((step.high_s() > 1.02 * step.low_s()) == !readings.empty());
+  }
+  // Natural routing takes longer, and HybridEP less time across nodes.
+  const std::vector<double>& both = validation.steps[2].readings_s;
+  CHECK((both[2] > both[0] && both[1] < both[0]));
+}
+
 TEST_CASE("every word that ships has a meaning, and every profile and platform that it means is there", "[compare]") {
   const PublishedWords words = read_published_words(data_path("published.toml"));
   const auto is_there = [](const char* kind, const std::string& name) {

@@ -37,7 +37,8 @@ PublishedWords::Framework framework_of(TomlTable& table) {
           value_or<bool>(table, "shards", false),
           value_or<bool>(table, "cuts_vocabulary", false),
           value_or<bool>(table, "selective_op", false),
-          text(table, "of_experts")};
+          text(table, "of_experts"),
+          text(table, "flex")};
 }
 
 PublishedWords::Word word_of(TomlTable& table) {

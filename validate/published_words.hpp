@@ -31,6 +31,7 @@ struct PublishedWords {
     std::string platform, profile, said;  // profile "": not modelled
     bool shards = false, cuts_vocabulary = false, selective_op = false;
     std::string of_experts;  // the profile of models with experts; "": the same
+    std::string flex;        // the library that its recipes exchange rows of experts by, besides NCCL; "": none
   };
   struct Gpu {
     std::vector<std::string> words;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <utility>
 
 #include "base/error.hpp"
@@ -103,6 +104,10 @@ void predict_published(ValidatedStep& step, const sim::Platform& shipped, bool w
                        double(scenario.training.global_batch_size);
   step.mfu = flops / step.published.step_s /
              predict::peak_of(shipped, scenario.cluster, quick.schedule(), step.published.gpus).FLOPs_per_s;
+  for (const PublishedStep::Reading& reading : step.published.readings) {
+    const Scenario other = parse_scenario(reading.scenario_text, step.published.id);
+    step.readings_s.push_back(predict::QuickStep(other).step_s(shipped, other.framework));
+  }
   if (with_interval) step.spread = spread_of(quick, shipped, scenario.framework, step.predicted(Fitted::shipped));
 }
 
@@ -172,8 +177,16 @@ void sum_up(std::vector<ValidatedStep>& steps, ValidatedGroup& group, const std:
 
 }  // namespace
 
-double ValidatedStep::low_s() const { return predicted(Fitted::shipped) * std::exp(-spread.down); }
-double ValidatedStep::high_s() const { return predicted(Fitted::shipped) * std::exp(spread.up); }
+double ValidatedStep::least_s() const {
+  return std::accumulate(readings_s.begin(), readings_s.end(), predicted(Fitted::shipped),
+                         [](double a, double b) { return std::min(a, b); });
+}
+double ValidatedStep::most_s() const {
+  return std::accumulate(readings_s.begin(), readings_s.end(), predicted(Fitted::shipped),
+                         [](double a, double b) { return std::max(a, b); });
+}
+double ValidatedStep::low_s() const { return least_s() * std::exp(-spread.down); }
+double ValidatedStep::high_s() const { return most_s() * std::exp(spread.up); }
 
 const char* name_of(Fitted fitted) { return name_in({"nothing", "sourced", "shipped"}, fitted); }
 

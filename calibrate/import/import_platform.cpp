@@ -56,6 +56,7 @@ class Importer {
     scale_to_sheet();
     add_gemms();
     add_collectives();
+    add_interference();
     if (!base_) set_defaults(*platform.accelerator);
     // A platform file with a contradiction would be refused when it is read.
     if (const std::string why = sim::contradiction(*platform.accelerator); !why.empty())
@@ -217,6 +218,25 @@ class Importer {
     a.gemms = sim::GemmTable(all, files);
   }
 
+  // Times of GEMMs in steps are sustained. Of several files the one with the larger slowdown counts.
+  void add_interference() {
+    sim::Accelerator& a = accelerator();
+    const auto take = [&](Quantity& quantity, double value, const std::string& file) {
+      if (mine_.contains(&quantity) && quantity.value >= value) return;
+      quantity = {value, {"measured", printable(file) + ", " + imported_.platform.date, 0}, 0, 0};
+      mine_.insert(&quantity);
+    };
+    sim::BesideCommunication& beside = a.beside_communication;
+    for (const Measurements& one : measured_) {
+      if (one.in_steps && !one.gemms.empty()) take(a.gemm_sustained, 1, one.file);
+      for (const auto& [value, quantity] :
+           {std::pair(one.interference.gemm, &beside.gemm), std::pair(one.interference.attention, &beside.attention),
+            std::pair(one.interference.memory_bound, &beside.memory_bound),
+            std::pair(one.interference.communication, &beside.communication)})
+        if (value) take(*quantity, *value, one.file);
+    }
+  }
+
   // Returns the span in domains, which may be larger than hosts.
   sim::GroupSpan span_of(const sim::CollectiveTime& time, const std::string& file) {
     const std::int64_t domain = accelerator().domain;
@@ -287,7 +307,7 @@ class Importer {
   void add_numbers() {
     sim::Accelerator& a = accelerator();
     const auto from = [&](const Quantity& quantity, bool is_given) {
-      return is_given ? kDataSheet : base_ ? base_name() : quantity.source.kind;
+      return mine_.contains(&quantity) ? kYours : is_given ? kDataSheet : base_ ? base_name() : quantity.source.kind;
     };
     const auto add = [&](const std::string& what, const Quantity& quantity, bool is_given) {
       add_part(what, fmt::format("{:.6g}", quantity.value), from(quantity, is_given));
@@ -315,6 +335,7 @@ class Importer {
   const std::vector<Measurements>& measured_;
   const std::optional<sim::Platform>& base_;
   const DataSheet& sheet_;
+  std::set<const Quantity*> mine_;  // numbers that the files have
   ImportedPlatform imported_;
 };
 

@@ -15,6 +15,7 @@
 #include "base/values_of.hpp"
 #include "model/schedule/parcel.hpp"
 #include "sim/accelerator/measured_time.hpp"
+#include "trace/trace.hpp"
 
 namespace stretto::calibrate {
 namespace {
@@ -133,6 +134,11 @@ Measurements read_gemm_csv(std::string_view text, const std::string& name) {
 }
 
 Measurements read_measurements(const ImportFile& file) {
+  if (trace::looks_like_trace(file.path)) {
+    Measurements found = read_kernel_times(file);
+    found.file = std::filesystem::path(file.path).filename().string();
+    return found;
+  }
   const std::vector<std::byte> bytes = ReadFile::open(file.path).take();
   const std::string& name = file.path;
   const std::string_view text = require_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, name);

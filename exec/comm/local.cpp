@@ -4,11 +4,14 @@
 #include <cassert>
 #include <cstddef>
 #include <cstring>
+#include <limits>
+#include <string>
 #include <type_traits>
 #include <vector>
 
 #include "base/bf16.hpp"
 #include "base/error.hpp"
+#include "exec/expert_errors.hpp"
 #include "model/schedule/parcel.hpp"
 
 namespace stretto::local {
@@ -92,8 +95,25 @@ void run_rows(const Collective& collective, Dtype dtype, int member, std::span<c
 }  // namespace
 
 void require_fit(const Collective& collective, const std::int32_t* offsets, std::int64_t members) {
-  if (!fits(collective, offsets, members))
+  if (fits(collective, offsets, members)) return;
+  Collective with_room = collective;
+  with_room.capacity = std::numeric_limits<std::int64_t>::max();
+  if (!fits(with_room, offsets, members))
     throw runtime_failure(std::string(name_of(collective.kind)) + ": offsets of experts' rows leave a buffer");
+  // Only the room does not suffice. All members have these offsets, and give the same reason: the fullest of them.
+  const std::int64_t each = collective.experts / members;
+  std::int64_t most = 0, fullest = 0;
+  for (std::int64_t holder = 0; holder < members; ++holder) {
+    std::int64_t rows = 0;
+    for (std::int64_t member = 0; member < members; ++member) {
+      const std::int32_t* own = offsets + member * (collective.experts + 1);
+      rows += own[(holder + 1) * each] - own[holder * each];
+    }
+    if (rows > most) most = rows, fullest = holder;
+  }
+  throw runtime_failure(
+      exec::no_room_at_rank("rank " + std::to_string(fullest) + " of " + std::to_string(members) + " that share them",
+                            most, collective.capacity / collective.cols));
 }
 
 void run_share(const Collective& collective, Dtype dtype, int member, std::span<const Buffers> buffers, int phase) {

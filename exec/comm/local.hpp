@@ -34,7 +34,8 @@ void run_share(const Collective& collective, Dtype dtype, int member, std::span<
 // be one of `in`.
 void reduce(Reduction reduction, Dtype dtype, std::int64_t elements, std::span<const void* const> in, void* out);
 
-// Throws Error(runtime) unless all parcels of a dispatch or a combine lie in their buffers.
+// Throws Error(runtime) unless all parcels of a dispatch or a combine lie in their buffers. Every member has the
+// offsets of all, and gives the same reason.
 void require_fit(const Collective& collective, const std::int32_t* offsets, std::int64_t members);
 
 inline int phases(CollectiveKind kind) { return rule_of(kind).phases; }

@@ -48,13 +48,6 @@ std::unique_ptr<exec::Executor> make_cuda_executor(const VerifiedSchedule& verif
   if (verified.schedule.compute_dtype == Dtype::f64)
     throw input_error("[training] precision: expected bf16 or fp32 on a GPU, got fp64");
   for (const Operation& operation : verified.schedule.operations)
-    if (is_of_experts(operation.work))
-      throw input_error("[model] num_moe_experts: expected 0 on a GPU, where there are no kernels for experts yet");
-  for (const Operation& operation : verified.schedule.operations)
-    if (std::holds_alternative<LatentHeads>(operation.work))
-      throw input_error(
-          "[model] multi_latent_attention: expected false on a GPU, where there are no kernels for it yet");
-  for (const Operation& operation : verified.schedule.operations)
     if (is_of_low_precision(operation.work))
       throw input_error("[training] fp8_format: expected none on a GPU, where there are no kernels for codes yet");
   MakeCudaExecutor* make = nullptr;

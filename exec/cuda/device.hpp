@@ -2,7 +2,8 @@
 // Device functions that all kernels share. nvcc compiles kernels for the GPU; tests compile the same files with any C++
 // compiler against an emulated device (tests/emulated_device), so that arithmetic, indexing and barriers are tested
 // without a GPU. Kernels may use only what both provide: threadIdx and the like, __shared__, __syncthreads,
-// __shfl_xor_sync. A warp has kWarp threads. Functions are for the threads of one kernel; they report no errors.
+// __shfl_xor_sync, atomicAdd. A warp has kWarp threads. Functions are for the threads of one kernel; they report no
+// errors.
 #include <cstddef>
 #include <cstdint>
 

@@ -10,7 +10,9 @@
 #endif
 #include "base/values_of.hpp"
 #include "exec/cuda/cuda.hpp"
+#include "tests/message_of.hpp"
 #include "tests/on_fake_gpu.hpp"
+#include "tests/small_mixture.hpp"
 #include "tests/tiny_schedule.hpp"
 #include "tests/training.hpp"
 
@@ -109,6 +111,85 @@ TEST_CASE("the executor for GPUs trains with unfused attention", "[cuda]") {
       scenario.training.precision = "bf16";
       check_against_host(scenario, 0.01, 0.1);
     }
+}
+
+TEST_CASE("the executor for GPUs trains models with experts", "[cuda]") {
+  struct Case {
+    Layout layout;
+    std::int64_t ep = 1;
+    Mixture mixture = Mixture::softmax;
+    const char* mode = "plain";
+    bool pads = false, gathers = false;
+  };
+  const Case cases[] = {
+      {{1, 1}, 1},
+      {{1, 1}, 1, Mixture::latent},
+      {{2, 1}, 2, Mixture::sigmoid},
+      {{4, 1}, 4},
+      {{1, 2, true}, 2, Mixture::latent},
+      {{2, 2, true}, 2, Mixture::sigmoid, "overlap_grad_reduce"},
+      {{2, 1}, 2, Mixture::softmax, "plain", true},
+      {{4, 1}, 4, Mixture::sigmoid, "overlap_param_gather", true},
+      {{4, 1}, 2, Mixture::softmax, "plain", false, true},
+      {{2, 1}, 2, Mixture::sigmoid, "overlap_moe_expert_parallel_comm"},
+      {{4, 1}, 4, Mixture::latent, "delay_wgrad_compute"},
+      {{2, 1}, 2, Mixture::latent, "ep_overlap_early_attn_memory_release", true},
+      {{2, 1}, 2, Mixture::softmax, "overlap_dispatch_backward_with_experts_wgrad"},
+      {{2, 1}, 2, Mixture::sigmoid, "moe_shared_expert_overlap"},
+  };
+  Cases taken;
+  for (const Case& c : cases) {
+    if (!taken.takes_next()) continue;
+    Scenario scenario = small_mixture(c.layout, c.ep, c.mixture, c.mode);
+    if (c.pads) pad_experts(scenario);
+    if (c.gathers) scenario.parallel.moe_token_dispatcher_type = TokenDispatcher::allgather;
+    INFO(c.layout.text() << ", ep " << c.ep << ", " << c.mode << (c.pads ? ", padded" : c.gathers ? ", gathers" : ""));
+    check_against_host(scenario, 1e-5, 5e-4);
+    scenario.training.precision = "bf16";
+    // Rounding decides now and then who is chosen, so gradients of single experts may differ.
+    OnFakeGpu gpu(scenario);
+    CHECK(gpu.train(1).losses[0] == Approx(train(scenario, 1, false).losses[0]).epsilon(0.02));
+  }
+}
+
+TEST_CASE("steps of experts are graphs where rows are padded, and the same bits every time", "[cuda]") {
+  for (const bool pads : {true, false}) {
+    Scenario scenario = small_mixture({2, 1}, 2, Mixture::sigmoid, "overlap_moe_expert_parallel_comm");
+    if (pads) pad_experts(scenario);
+    OnFakeGpu with(scenario, true), without(scenario, false);
+    const Trained a = with.train(3), b = without.train(3);
+    CHECK(a.losses == b.losses);
+    CHECK(same_bits(a.gradients, b.gradients));
+    CHECK(same_bits(a.parameters, b.parameters));
+    const std::vector<std::string> notes = with.executor->notes();
+    CHECK(std::count_if(notes.begin(), notes.end(), [](const std::string& note) {
+            return note.starts_with("steps are launched call by call, not as CUDA graphs: data says");
+          }) == (pads ? 0 : 1));
+#if !defined(STRETTO_ON_GPU)
+    CHECK(fake_cuda::device().graphs == (pads ? 1 : 0));
+#endif
+  }
+}
+
+TEST_CASE("more rows than experts have room for are an error on a GPU, with the host's numbers", "[cuda]") {
+  const auto errors = [](const Scenario& scenario) {
+    const std::string host = message_of([&] { train(scenario, 1, true); }, ErrorKind::runtime);
+    const std::string gpu = message_of([&] { OnFakeGpu(scenario).train(1); }, ErrorKind::runtime);
+    return std::pair{host, gpu};
+  };
+  const auto numbers = [](const std::string& message) {
+    return message.substr(
+        message.find(" rows, and") == std::string::npos ? 0 : message.rfind(' ', message.find(" rows, and") - 1));
+  };
+  Scenario scenario = small_mixture({2, 1}, 2, Mixture::softmax);
+  scenario.parallel.moe_expert_rank_capacity_factor = 1;
+  auto [host, gpu] = errors(scenario);
+  CHECK_THAT(gpu, Catch::Contains("moe_expert_rank_capacity_factor leaves room for"));
+  scenario = small_mixture({1, 1}, 1, Mixture::softmax);
+  pad_experts(scenario, 0.3);
+  std::tie(host, gpu) = errors(scenario);
+  CHECK_THAT(gpu, Catch::Contains("moe_expert_capacity_factor leaves room for"));
+  CHECK(numbers(gpu) == numbers(host));
 }
 
 TEST_CASE("attention of a size that cuDNN has plans for", "[cuda]") {
@@ -229,6 +310,7 @@ TEST_CASE("memory that does not suffice is said before anything runs, and everyt
   CHECK(device.used_bytes == 0);
   CHECK(device.live_streams == 0);
   CHECK(device.live_events == 0);
+  CHECK(device.pinned == 0);
 }
 
 TEST_CASE("attention has a workspace for each stream that it is on", "[cuda]") {

@@ -20,28 +20,33 @@ class Planner {
  public:
   // `issued`: set for ranks that share a device; null for a rank with its own.
   Planner(const Schedule& schedule, std::span<const BoundProgram> programs, const IssueOrder* issued)
-      : programs_(programs), issued_(issued) {
+      : schedule_(schedule), programs_(programs), issued_(issued) {
     lanes_ = static_cast<std::uint32_t>(schedule.lanes.size());
     plan_.streams = static_cast<std::uint32_t>(programs.size()) * lanes_;
     queues_.resize(plan_.streams);
   }
 
   LaunchPlan run() {
-    for (rank_ = 0; rank_ < programs_.size(); ++rank_)
+    for (rank_ = 0; rank_ < programs_.size(); ++rank_) {
+      find_counts();
       for (LaneId lane = 0; lane < lanes_; ++lane) lane_actions(lane);
+    }
     interleave();
     return std::move(plan_);
   }
 
  private:
   // The moment that an event marks. Rendezvous of one collective are distinguished by the phase that follows them.
-  enum class Moment : std::uint8_t { started, finished, arrived, delivered };
+  enum class Moment : std::uint8_t { started, finished, arrived, delivered, counted };
   std::uint32_t event(Moment moment, std::uint32_t rank, std::uint32_t op, int phase = 0) {
     const auto [at, fresh] = events_.try_emplace({moment, rank, op, phase}, plan_.events);
     if (fresh) ++plan_.events;
     return at->second;
   }
 
+  static bool is_wait(const LaunchAction& action) {
+    return action.kind == Kind::wait || action.kind == Kind::host_wait;
+  }
   struct Queued {
     LaunchAction action;
     std::uint32_t op = 0;  // operation that it belongs to: calls follow this order
@@ -50,6 +55,7 @@ class Planner {
     LaunchAction action;
     action.kind = kind;
     action.stream = stream_;
+    action.rank = rank_;
     action.event = what;
     action.of_step_before = of_step_before;
     queues_[stream_].push_back({action, op});
@@ -69,6 +75,28 @@ class Planner {
     queues_[stream_].push_back({action, op});
   }
 
+  // Finds for every operation of the rank that needs numbers of rows the one that has made them: the last to write
+  // there, in the order in which the host issues them.
+  void find_counts() {
+    const BoundProgram& program = programs_[rank_];
+    counts_of_.clear();
+    makes_counts_.assign(program.ops.size(), false);
+    std::map<std::pair<StorageId, std::int64_t>, std::uint32_t> made;  // by place
+    const auto place_of = [&](std::uint32_t op, std::size_t access) {
+      const BoundView view = resolve(schedule_, program, program.ops[op], access);
+      return std::pair(view.storage, view.offset);
+    };
+    for (std::uint32_t op = 0; op < program.ops.size(); ++op) {
+      if (const auto at = made_counts_of(program.work_of(op))) made[place_of(op, *at)] = op;
+      const auto at = counts_of(program.work_of(op));
+      if (!at) continue;
+      const auto found = made.find(place_of(op, *at));
+      assert(found != made.end() && "a verified schedule reads what is written before");
+      counts_of_[op] = found->second;
+      makes_counts_[found->second] = true;
+    }
+  }
+
   void lane_actions(LaneId lane) {
     stream_ = rank_ * lanes_ + lane;
     const BoundProgram& program = programs_[rank_];
@@ -80,6 +108,9 @@ class Planner {
       for (const std::uint32_t op : group) waits(op);
       for (const std::uint32_t op : group) mark(op, Kind::begin);
       for (const std::uint32_t op : group) push(op, Kind::record, event(Moment::started, rank_, op));
+      for (const std::uint32_t op : group)
+        if (const auto made = counts_of_.find(op); made != counts_of_.end())
+          push(op, Kind::host_wait, event(Moment::counted, rank_, made->second));
       const Work& work = program.work_of(ops[i]);
       if (!issued_)
         launch(ops[i], 0, 0, group.size());
@@ -91,6 +122,11 @@ class Planner {
         launch(ops[i]);
       for (const std::uint32_t op : group) mark(op, Kind::end);
       for (const std::uint32_t op : group) push(op, Kind::record, event(Moment::finished, rank_, op));
+      for (const std::uint32_t op : group) {
+        if (!makes_counts_[op]) continue;
+        mark(op, Kind::copy);
+        push(op, Kind::record, event(Moment::counted, rank_, op));
+      }
       i = end;
     }
   }
@@ -158,7 +194,8 @@ class Planner {
     std::vector<bool> is_awaited(plan_.events), is_recorded(plan_.events);
     for (const auto& queue : queues_)
       for (const Queued& queued : queue)
-        if (queued.action.kind == Kind::wait) is_awaited[queued.action.event] = true;
+        if (is_wait(queued.action)) is_awaited[queued.action.event] = true;
+    std::vector<bool> is_known(plan_.events);  // the host has waited for it
     std::size_t left = 0;
     for (const auto& queue : queues_) left += queue.size();
     while (left > 0) {
@@ -169,7 +206,12 @@ class Planner {
           queues_[*stream].pop_front();
           --left;
           if (action.kind == Kind::record) is_recorded[action.event] = true;
-          if (action.kind != Kind::record || is_awaited[action.event]) plan_.actions.push_back(action);
+          if (action.kind == Kind::record && !is_awaited[action.event]) continue;
+          if (action.kind == Kind::host_wait) {
+            if (is_known[action.event]) continue;
+            is_known[action.event] = true;
+          }
+          plan_.actions.push_back(action);
         }
       assert(left < before && "a verified schedule has an order of launches");
       if (left == before) return;
@@ -183,7 +225,7 @@ class Planner {
     for (std::uint32_t stream = rank * lanes_; stream < (rank + 1) * lanes_; ++stream) {
       if (queues_[stream].empty()) continue;
       const Queued& head = queues_[stream].front();
-      if (head.action.kind == Kind::wait && !head.action.of_step_before && !is_recorded[head.action.event]) continue;
+      if (is_wait(head.action) && !head.action.of_step_before && !is_recorded[head.action.event]) continue;
       if (!best || head.op < queues_[*best].front().op) best = stream;
     }
     return best;
@@ -196,21 +238,43 @@ class Planner {
     for (std::uint32_t e = 0; e < plan_.events; ++e)
       if (is_awaited[e]) number[e] = next++;
     for (LaunchAction& action : plan_.actions)
-      if (action.kind == Kind::wait || action.kind == Kind::record) action.event = number[action.event];
+      if (is_wait(action) || action.kind == Kind::record) action.event = number[action.event];
     plan_.events = next;
   }
 
+  const Schedule& schedule_;
   std::span<const BoundProgram> programs_;
   const IssueOrder* const issued_;
   LaunchPlan plan_;
   std::uint32_t lanes_ = 0, rank_ = 0, stream_ = 0;
   std::map<std::tuple<Moment, std::uint32_t, std::uint32_t, int>, std::uint32_t> events_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t>
-      rendezvous_of_;                       // for collectives: (group, place in it)
-  std::vector<std::deque<Queued>> queues_;  // [stream]
+      rendezvous_of_;                                 // for collectives: (group, place in it)
+  std::vector<std::deque<Queued>> queues_;            // [stream]
+  std::map<std::uint32_t, std::uint32_t> counts_of_;  // of this rank: operation → the one that makes its numbers
+  std::vector<bool> makes_counts_;                    // [op]
 };
 
 }  // namespace
+
+bool LaunchPlan::waits_on_host() const {
+  return std::any_of(actions.begin(), actions.end(),
+                     [](const LaunchAction& action) { return action.kind == Kind::host_wait; });
+}
+
+std::optional<std::size_t> counts_of(const Work& work) {
+  if (const auto* product = std::get_if<GroupedGemm>(&work); product && !product->equal) return 2;
+  if (const auto* rows = std::get_if<Collective>(&work); rows && rows->by_rows()) return 1;
+  return {};
+}
+
+std::optional<std::size_t> made_counts_of(const Work& work) {
+  if (const auto* sort = std::get_if<SortTokens>(&work); sort && sort->each == 0) return 1;
+  if (std::holds_alternative<CountRows>(work)) return 1;
+  // Ranks gather the numbers of all.
+  if (const auto* all = std::get_if<Collective>(&work); all && all->kind == CollectiveKind::all_gather) return 1;
+  return {};
+}
 
 LaunchPlan plan_launches(const Schedule& schedule, const BoundStep& step) {
   return Planner(schedule, step.programs, &step.issued).run();

@@ -1,5 +1,7 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,20 +20,28 @@ namespace stretto::cuda {
 // no buffer is reused while another member still reads it. For joined messages arrival is recorded, every receive waits
 // for its sender and copies, and every send waits until it has been received. When each rank is a process, a collective
 // is one launch and so are joined messages: the ranks synchronise inside the kernels (NCCL).
+//
+// How many rows experts have may depend on data, and products of experts and exchanges of rows are called with these
+// numbers (counts_of()). The stream of the operation that makes the numbers copies them to the host, and the host waits
+// for that before it launches the first operation that needs them, as Megatron-LM does (core/transformer/moe/
+// token_dispatcher.py). A place on the device has one on the host: its next numbers are made when all who need these
+// have run, and so have been launched.
 struct LaunchAction {
   enum class Kind : std::uint8_t {
-    wait,    // the stream goes on when `event` has happened
-    record,  // `event` happens when everything before it on the stream is done
-    launch,  // the operation, or phase `phase` of a collective; of messages only receives are launched
-    begin,   // nothing to do: all waits of the operation on its own rank have been made
-    end,     // nothing to do: the operation is complete here
+    wait,       // the stream goes on when `event` has happened
+    record,     // `event` happens when everything before it on the stream is done
+    launch,     // the operation, or phase `phase` of a collective; of messages only receives are launched
+    copy,       // the numbers of rows that the operation has made go to the host
+    host_wait,  // the host makes the next call when `event` has happened
+    begin,      // nothing to do: all waits of the operation on its own rank have been made
+    end,        // nothing to do: the operation is complete here
   };
   Kind kind = Kind::launch;
   std::uint32_t stream = 0;
-  std::uint32_t event = 0;       // for wait and record
+  std::uint32_t event = 0;       // for wait, record and host_wait
   bool of_step_before = false;   // for wait: the previous step's event; before the first step it counts as happened
-  std::uint32_t rank = 0;        // for launch, begin, end: index into the programs
-  std::uint32_t op = 0;          // for launch, begin, end: index into BoundProgram::ops
+  std::uint32_t rank = 0;        // for launch, copy, host_wait, begin, end: index into the programs
+  std::uint32_t op = 0;          // for launch, copy, begin, end: index into BoundProgram::ops
   std::uint8_t phase = 0;        // for launch
   std::uint32_t rendezvous = 0;  // for a launch of communication on a shared device: index of the participants
   // for a launch of messages without rendezvous: this many operations, from `op` on in its lane
@@ -48,7 +58,16 @@ struct LaunchPlan {
     std::uint32_t rank = 0, op = 0;
   };
   std::vector<std::vector<Participant>> rendezvous;
+
+  // Returns whether the host waits for numbers of rows, so that no graph can hold the step.
+  bool waits_on_host() const;
 };
+
+// Returns which operand of a work has the numbers of rows without which the host cannot launch it; nothing for other
+// works.
+std::optional<std::size_t> counts_of(const Work& work);
+// Returns which operand of a work that makes such numbers has them.
+std::optional<std::size_t> made_counts_of(const Work& work);
 
 // Returns the plan of all ranks, which share a device; none is folded in `step`. Calls follow the host issue order of
 // every rank as far as their waits allow. The schedule must have been verified.

@@ -6,10 +6,12 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <random>
 
 #include "exec/comm/local.hpp"
 #include "model/schedule/partners.hpp"
+#include "tests/small_mixture.hpp"
 #include "tests/training.hpp"
 
 namespace stretto::testing {
@@ -31,56 +33,89 @@ class FakeDevice {
   host::RankMemory& memory(std::int64_t rank) { return *memories_[static_cast<std::size_t>(rank)]; }
   const cuda::LaunchPlan& plan() const { return plan_; }
 
-  // Calls all steps first, like a host far ahead of its device.
+  // Calls all steps first, like a host far ahead of its device, except where the host waits.
   void run(int steps, std::uint64_t seed, bool waits = true) {
     std::vector<std::deque<Pending>> streams(plan_.streams);
     std::vector<int> recorded(2 * plan_.events), happened(2 * plan_.events);
+    std::mt19937_64 random(seed);
+    // Runs one thing that can run; returns whether any is left.
+    const auto advance = [&] {
+      std::vector<std::uint32_t> ready;
+      bool done = true;
+      for (std::uint32_t s = 0; s < plan_.streams; ++s) {
+        done = done && streams[s].empty();
+        if (!streams[s].empty() && can_run(streams[s].front(), happened)) ready.push_back(s);
+      }
+      if (done) return false;
+      REQUIRE_FALSE(ready.empty());
+      auto& stream = streams[ready[random() % ready.size()]];
+      const Pending next = std::move(stream.front());
+      stream.pop_front();
+      if (next.action.kind == Kind::record) ++happened[next.event];
+      if (next.action.kind == Kind::copy) copy_counts(next.action);
+      if (next.action.kind == Kind::launch) launch(next);
+      return true;
+    };
     for (int step = 0; step < steps; ++step)
       for (const cuda::LaunchAction& action : plan_.actions) {
         if (action.kind == Kind::begin || action.kind == Kind::end) continue;
         if (action.kind == Kind::wait && !waits) continue;
-        if (action.kind == Kind::launch) {
-          streams[action.stream].push_back({action, 0, 0});
+        if (action.kind == Kind::launch || action.kind == Kind::copy) {
+          streams[action.stream].push_back({action, 0, 0, {}});
+          if (action.kind == Kind::launch) streams[action.stream].back().counts = known_counts(action);
+          continue;
+        }
+        if (action.kind == Kind::host_wait) {
+          const std::size_t event = 2 * action.event + static_cast<std::size_t>(step % 2);
+          while (happened[event] < recorded[event]) REQUIRE(advance());
+          ++host_waits;
           continue;
         }
         const bool other = action.kind == Kind::wait && action.of_step_before;
         const auto event = 2 * action.event + static_cast<std::uint32_t>((step + other) % 2);
         if (action.kind == Kind::record) ++recorded[event];
         // cudaStreamWaitEvent waits for the latest record at the time of its call.
-        streams[action.stream].push_back({action, event, recorded[event]});
+        streams[action.stream].push_back({action, event, recorded[event], {}});
       }
-    std::mt19937_64 random(seed);
-    std::vector<std::uint32_t> ready;
-    while (true) {
-      ready.clear();
-      bool done = true;
-      for (std::uint32_t s = 0; s < plan_.streams; ++s) {
-        done = done && streams[s].empty();
-        if (!streams[s].empty() && can_run(streams[s].front(), happened)) ready.push_back(s);
-      }
-      if (done) return;
-      REQUIRE_FALSE(ready.empty());
-      auto& stream = streams[ready[random() % ready.size()]];
-      const Pending next = stream.front();
-      stream.pop_front();
-      if (next.action.kind == Kind::record) ++happened[next.event];
-      if (next.action.kind == Kind::launch) launch(next.action);
+    while (advance()) {
     }
   }
+  int host_waits = 0;
 
  private:
   struct Pending {
     cuda::LaunchAction action;
     std::uint32_t event;
     int count;
+    std::vector<std::int32_t> counts;  // numbers of rows that the host knew when it launched
   };
   static bool can_run(const Pending& next, const std::vector<int>& happened) {
     return next.action.kind != Kind::wait || happened[next.event] >= next.count;
   }
 
-  void launch(const cuda::LaunchAction& action) {
+  static std::vector<std::int32_t> read(const host::Operand& counts) {
+    const auto* begin = static_cast<const std::int32_t*>(counts.data);
+    return {begin, begin + counts.rows * counts.cols};
+  }
+  void copy_counts(const cuda::LaunchAction& action) {
+    const Work& work = programs_[action.rank].work_of(action.op);
+    const host::Operand& made = operands_[action.rank].of(action.op)[*cuda::made_counts_of(work)];
+    on_host_[made.data] = read(made);
+  }
+  std::vector<std::int32_t> known_counts(const cuda::LaunchAction& action) const {
+    const auto at = cuda::counts_of(programs_[action.rank].work_of(action.op));
+    if (!at) return {};
+    const auto found = on_host_.find(operands_[action.rank].of(action.op)[*at].data);
+    REQUIRE(found != on_host_.end());
+    return found->second;
+  }
+
+  void launch(const Pending& next) {
+    const cuda::LaunchAction& action = next.action;
     const BoundProgram& program = programs_[action.rank];
     const Work& work = program.work_of(action.op);
+    // What the host has launched it with is what the device has.
+    if (const auto at = cuda::counts_of(work)) REQUIRE(next.counts == read(operands_[action.rank].of(action.op)[*at]));
     if (std::holds_alternative<PointToPoint>(work)) {
       const cuda::LaunchPlan::Participant sender = plan_.rendezvous[action.rendezvous].front();
       const host::Operand& from = operands_[sender.rank].of(sender.op)[0];
@@ -91,7 +126,7 @@ class FakeDevice {
       int self = 0;
       for (const auto& [rank, op] : plan_.rendezvous[action.rendezvous]) {
         if (rank == action.rank) self = static_cast<int>(buffers.size());
-        buffers.push_back({operands_[rank].of(op).front().data, operands_[rank].of(op).back().data});
+        buffers.push_back(local::buffers_of(*collective, operands_[rank].of(op)));
       }
       local::run_share(*collective, operands_[action.rank].of(action.op).front().dtype, self, buffers, action.phase);
     } else {
@@ -104,6 +139,7 @@ class FakeDevice {
   std::vector<std::unique_ptr<host::RankMemory>> memories_;
   std::vector<host::BoundOperands> operands_;
   cuda::LaunchPlan plan_;
+  std::map<const void*, std::vector<std::int32_t>> on_host_;  // by place on the device
 };
 
 Trained train_on_fake_device(const Scenario& scenario, int steps, std::uint64_t seed, bool waits = true) {
@@ -153,6 +189,49 @@ TEST_CASE("a launch plan computes what the schedule does, in every mode", "[cuda
         CHECK(trained.losses == expected.losses);
         CHECK(same_bits(trained.parameters, expected.parameters));
       }
+    }
+}
+
+TEST_CASE("a launch plan of experts computes what the schedule does, and the host knows the numbers of rows",
+          "[cuda]") {
+  Cases cases;
+  for (const auto& [layout, ep] : {std::pair{Layout{1, 1}, 1}, std::pair{Layout{2, 1}, 2}, std::pair{Layout{4, 1}, 2},
+                                   std::pair{Layout{2, 2, true}, 4}, std::pair{Layout{2, 1, false, 2}, 2}})
+    for (const bool pads : {false, true})
+      for (const char* mode : {"plain", "overlap_grad_reduce", "overlap_moe_expert_parallel_comm",
+                               "delay_wgrad_compute", "moe_shared_expert_overlap"}) {
+        Scenario scenario = small_mixture(layout, ep, Mixture::sigmoid, mode, "fp64", 8);
+        if (pads) pad_experts(scenario);
+        if (!find_overlap_mode(mode).applies(scenario.parallel) || !cases.takes_next()) continue;
+        const Trained expected = train_serially(scenario, 3);
+        for (const std::uint64_t seed : {1, 2}) {
+          INFO(layout.text() << ", ep " << ep << ", " << mode << (pads ? ", padded" : "") << ", seed " << seed);
+          const Trained trained = train_on_fake_device(scenario, 3, seed);
+          CHECK(trained.losses == expected.losses);
+          CHECK(same_bits(trained.parameters, expected.parameters));
+        }
+      }
+}
+
+TEST_CASE("the host waits once for each layer's numbers of rows, and for none of padded rows", "[cuda]") {
+  for (const auto& [layout, ep] : {std::pair{Layout{1, 1}, 1}, std::pair{Layout{2, 1}, 2}})
+    for (const bool pads : {false, true}) {
+      Scenario scenario = small_mixture(layout, ep, Mixture::softmax, "plain", "fp64", 4);
+      if (pads) pad_experts(scenario);
+      const Schedule schedule = build_schedule(scenario);
+      const BoundProgram program = bind(schedule, 0);
+      const cuda::LaunchPlan plan = cuda::plan_launches_of_rank(schedule, program);
+      std::int64_t waits = 0, copies = 0;
+      for (std::size_t i = 0; i < plan.actions.size(); ++i) {
+        waits += plan.actions[i].kind == Kind::host_wait;
+        copies += plan.actions[i].kind == Kind::copy;
+      }
+      // Of the numbers of all ranks, for the exchange, and of those of this rank's experts, for their products.
+      const std::int64_t layers = scenario.model.num_layers * scenario.num_microbatches(),
+                         expected = pads ? 0 : layers * (ep > 1 ? 2 : 1);
+      CHECK(waits == expected);
+      CHECK(copies == expected);
+      CHECK(plan.waits_on_host() == !pads);
     }
 }
 

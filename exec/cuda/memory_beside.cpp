@@ -87,7 +87,7 @@ class NcclMemory {
     for (const Operation& operation : schedule_.operations) {
       const auto* collective = std::get_if<Collective>(&operation.work);
       if (collective == nullptr || collective->communicator != group.communicator) continue;
-      (collective->kind == CollectiveKind::all_to_all ? has_all_to_all : has_rings) = true;
+      (like_equal_slices(collective->kind) == CollectiveKind::all_to_all ? has_all_to_all : has_rings) = true;
     }
     const std::int64_t machine = rank_ / device_.machine_ranks * device_.machine_ranks,
                        members = process_group_of(schedule_.mesh, communicator, rank_).size,

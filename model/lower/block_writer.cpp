@@ -152,15 +152,16 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
     const bool is_head_input = layer >= shape_.model.num_layers;
     const std::int64_t in_chunk = is_head_input ? 0 : shape_.layer_in_chunk[static_cast<std::size_t>(layer)];
     const std::int64_t in_group = in_chunk % recompute.group();
+    const bool is_again = role.again.empty() ? role.is_again : role.again[static_cast<std::size_t>(layer)];
     if (!role.layers.empty() && !role.layers[static_cast<std::size_t>(layer)]) {
       without.push_back(layer);
       places.resize(places.size() + static_cast<std::size_t>(slots));
     } else if (!role.passing.empty() && role.passing[static_cast<std::size_t>(layer)]) {
       share(passed, "", BufferKind::workspace);
-    } else if (role.is_again || (!is_head_input && recompute.is_full(in_chunk) && !(role.is_input && in_group == 0))) {
+    } else if (is_again || (!is_head_input && recompute.is_full(in_chunk) && !(role.is_input && in_group == 0))) {
       // A recomputed activation is used up before the next one is made, whatever the micro-batch.
-      share(recomputed[static_cast<std::size_t>(role.is_again ? 0 : in_group)],
-            role.is_again ? ".recomputed" : ".recomputed" + std::to_string(in_group), BufferKind::activation);
+      share(recomputed[static_cast<std::size_t>(is_again ? 0 : in_group)],
+            is_again ? ".recomputed" : ".recomputed" + std::to_string(in_group), BufferKind::activation);
     } else {
       add_places(places, name, dtype, rows * cols, layer, storages);
     }

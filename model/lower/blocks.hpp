@@ -136,9 +136,9 @@ struct ModelBlocks {
   std::optional<BlockId> update_forward, update_backward;
 };
 
+struct DelayedScaling;
 // Adds activations, inputs ("tokens", "targets") and the blocks. `loss` is the f64 scalar view in which losses add up;
 // `delayed` are the scales of delayed scaling, or null.
-struct DelayedScaling;
 ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const ParameterTensors& parameters,
                              const View& loss, LaneId compute, DelayedScaling* delayed);
 

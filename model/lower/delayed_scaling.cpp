@@ -77,7 +77,7 @@ class Adder {
     StateMap& state = schedule_.state;
     const Tensor of_chunk = schedule_.tensors[whole];
     const auto array = static_cast<std::uint32_t>(state.arrays.size());
-    state.arrays.push_back({name_ + name, each_, length, initial, 0, {{0, 1, each_ * length, each_ * length}}});
+    state.arrays.push_back({name_ + name, each_, length, initial, 0, {{0, 1, each_ * length, each_ * length}}, false});
     std::vector<std::uint32_t> buckets;
     for (std::size_t c = 0; c < shape_.chunks.size(); ++c) {
       buckets.push_back(static_cast<std::uint32_t>(state.buckets.size()));

@@ -144,7 +144,8 @@ BlockShape shape_of(const Scenario& scenario, const Groups& groups, const std::v
   shape.attention_early = scenario.overlap.ep_overlap_early_attn_memory_release;
   shape.weights_in_units = is_zero_bubble(parallel.pipeline_schedule);
   shape.weights_apart = shape.weights_in_units || delays_weights(scenario);
-  shape.experts_weights_last = scenario.overlap.overlap_dispatch_backward_with_experts_wgrad && groups.ep.exists();
+  shape.experts_weights_last =
+      groups.ep.exists() && (scenario.overlap.overlap_dispatch_backward_with_experts_wgrad || cuts_exchanges(scenario));
   shape.head_weight = ties_across_stages(scenario) ? kTiedHeadWeight : scenario.model.head_weight();
   add_slots(shape, orders);
   for (const PipelineOrder& order : orders) {
@@ -225,6 +226,7 @@ Lowered lower_plain(const Scenario& scenario, ClassesOf classes_of) {
     if (shape.weights_apart) lowered.layer_blocks.push_back(layer.wgrad);
     lowered.layer_blocks.push_back(layer.backward);
     lowered.forward_blocks.push_back(layer.forward);
+    if (layer.quantise_weights) lowered.forward_blocks.push_back(*layer.quantise_weights);
     lowered.backward_blocks.push_back(layer.backward);
   }
   lowered.end_blocks = {blocks.embedding_forward, blocks.head_forward, blocks.head_backward};
@@ -232,6 +234,7 @@ Lowered lower_plain(const Scenario& scenario, ClassesOf classes_of) {
   if (shape.puts_off_head()) lowered.end_blocks.push_back(blocks.head_wgrad);
   lowered.compute = kCompute;
   lowered.tp = groups.tp;
+  lowered.ep = groups.ep;
   lowered.cp_send = groups.cp.send;
   lowered.cp_recv = groups.cp.recv;
   for (std::size_t k = 0; k < shape.cp.kinds.size() && shape.cp.size > 1; ++k)

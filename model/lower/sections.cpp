@@ -70,12 +70,21 @@ std::vector<bool> Sections::layers_with(bool (*has)(const LayerSpec&)) const {
   return std::count(with.begin(), with.end(), true) == std::ssize(with) ? std::vector<bool>{} : with;
 }
 
+// Returns the module that the norm before a layer's MLP is a part of. In a layer of experts it stands alone; otherwise
+// TransformerEngine has it in one function with fc1 (core/models/gpt/gpt_layer_specs.py of Megatron-LM, where dense
+// layers of a model with experts have an IdentityOp for it).
+static Recompute::Module module_of_ln_2(const LayerSpec& spec) {
+  return spec.has_experts() ? Recompute::Module::layernorm : Recompute::Module::mlp;
+}
+
 void Sections::add_layer_activations() {
   const std::int64_t rows = w_.residual_rows(), tokens = w_.tokens(), hidden = model_.hidden_size,
                      layers = model_.num_layers;
   using Module = Recompute::Module;
-  const bool ln_1_again = selects_ops() || (repeats(Module::layernorm) && model_.latent.any()),
-             ln_2_again = selects_ops() || repeats(model_.experts.any() ? Module::layernorm : Module::mlp);
+  const bool ln_1_again = selects_ops() || (repeats(Module::layernorm) && model_.latent.any());
+  std::vector<bool> ln_2_again;
+  for (std::int64_t layer = 0; layer < layers; ++layer)
+    ln_2_again.push_back(selects_ops() || repeats(module_of_ln_2(model_.layer(layer))));
   kept_.x = w_.recomputable("x", rows, hidden, layers + 1, {.is_input = true});
   // Codes are kept in place of what they were made of.
   const std::vector<bool> passing = shape_.low.is_on() ? shape_.in_codes : std::vector<bool>{};
@@ -114,8 +123,8 @@ void Sections::add_layer_activations() {
   const BlockWriter::Role x_mid{.is_again = makes_x_mid_again()};
   kept_.x_mid = shape_.weights_in_units ? w_.recomputable("x_mid", rows, hidden, layers, x_mid)
                                         : of_mlp("x_mid", rows, hidden, x_mid);
-  kept_.ln_2 = of_mlp("ln_2.out", rows, hidden, {.is_again = ln_2_again, .passing = passing});
-  kept_.ln_2_stats = of_mlp("ln_2.stats", rows, w_.norm_stats(), {.is_again = ln_2_again, .is_statistics = true});
+  kept_.ln_2 = of_mlp("ln_2.out", rows, hidden, {.again = ln_2_again, .passing = passing});
+  kept_.ln_2_stats = of_mlp("ln_2.stats", rows, w_.norm_stats(), {.is_statistics = true, .again = ln_2_again});
   if (!has_dense_mlps()) return;
   with = layers_with([](const LayerSpec& layer) { return layer.mlp == MlpKind::dense; });
   if (has_gate_apart()) {
@@ -372,9 +381,8 @@ void Sections::mlp_inner() {
 void Sections::mlp_backward(const View& in) {
   const BackwardTransients& d = backward_;
   w_.again([&] {
-    if (repeats(model_.experts.any() ? Recompute::Module::layernorm : Recompute::Module::mlp))
-      w_.norm_forward("ln_2", in, of_layer(kept_.ln_2), of_layer(kept_.ln_2_stats), Coord::layer);
-    if (!repeats(Recompute::Module::mlp)) return;
+    if (!repeats(module_of_ln_2(kind_.spec))) return;
+    w_.norm_forward("ln_2", in, of_layer(kept_.ln_2), of_layer(kept_.ln_2_stats), Coord::layer);
     mlp_inner();
     if (shape_.recompute.whole_layers && !shape_.residual_fusion)
       row_sum("fc2", ffn_, of_layer(kept_.act));
@@ -409,7 +417,7 @@ void Sections::experts_forward(const View& in, const View& out) {
 
 void Sections::experts_backward(const View& in) {
   const BackwardTransients& d = backward_;
-  if (repeats(Recompute::Module::layernorm))
+  if (repeats(module_of_ln_2(kind_.spec)))
     w_.again([&] { w_.norm_forward("ln_2", in, of_layer(kept_.ln_2), of_layer(kept_.ln_2_stats), Coord::layer); });
   // Only a shared expert's weight gradient reads it later.
   const bool is_read_later = w_.drops() || model_.experts.has_shared();

@@ -104,8 +104,6 @@ class LowPrecisionGates {
             megatron("core/optimizer/optimizer_config.py:180"));
     refused("reuse_grad_buf_for_mxfp8_param_ag", p_.reuse_grad_buf_for_mxfp8_param_ag, "fp8_param_gather = true",
             s_.overlap.fp8_param_gather, "false", megatron("core/optimizer/optimizer_config.py:180"));
-    refused("fp4_param_gather", p_.fp4_param_gather, "fp4_param_gather = false", !p_.fp4_param_gather, "true", kOwnGate,
-            "gathers of parameters in fp4 are not modelled yet");
   }
 
   void devices() {
@@ -123,6 +121,12 @@ class LowPrecisionGates {
   }
 
   void off() {
+    gates_.add({.knob = "fp4_param_gather",
+                .needs = "gathers of parameters in fp4",
+                .source = kOwnGate,
+                .asked = p_.fp4_param_gather,
+                .open = false,
+                .why = "gathers of parameters in fp4 are not modelled yet, and parameters are gathered in bf16"});
     const LowPrecision plain;
     const auto off = [&](const char* knob, bool asked, const char* needs, bool open) {
       gates_.add({.knob = knob,

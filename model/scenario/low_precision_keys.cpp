@@ -22,7 +22,7 @@ std::vector<ScenarioKey> low_precision_keys() {
            "4 bits of exponent, or with `\"hybrid\"` gradients of outputs of 5 bits, which `mxfp8` and `blockwise` "
            "allow too. Embedding, head, norms, attention, biases and the residual stream stay as `precision` "
            "says",
-       .megatron = {"--fp8-format"},
+       .megatron = {.name = "--fp8-format", .words = {{"e4m3", "e4m3"}, {"hybrid", "hybrid"}, {"None", "none"}}},
        .acts = acts,
        .record = Record::identity_since},
       {.name = "fp8_recipe",
@@ -110,7 +110,7 @@ std::vector<ScenarioKey> low_precision_keys() {
        .also = {"fp4"},
        .range = "needs `precision` `\"bf16\"` or `\"fp32\"`; not with `fp8_format`; a GPU of compute capability 10.0",
        .meaning = "as `fp8_format`, with codes of 4 bits",
-       .megatron = {"--fp4-format"},
+       .megatron = {.name = "--fp4-format", .words = {{"e2m1", "e2m1"}, {"None", "none"}}},
        .acts = acts,
        .record = Record::identity_since},
       {.name = "fp4_recipe",
@@ -123,8 +123,8 @@ std::vector<ScenarioKey> low_precision_keys() {
        .record = Record::identity_since},
       {.name = "fp4_param_gather",
        .field = [](S s) -> Field { return &s.training.low_precision.fp4_param_gather; },
-       .range = "not modelled yet: must be `false`",
-       .meaning = "parameters are gathered as codes",
+       .range = "off: gathers of parameters in fp4 are not modelled yet",
+       .meaning = "parameters are gathered as codes; until then in bf16",
        .megatron = {.name = "--fp4-param-gather", .given = true, .absent = false},
        .acts = acts,
        .record = Record::none},

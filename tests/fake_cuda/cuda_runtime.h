@@ -36,7 +36,7 @@ enum cudaError_t {
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2;
-constexpr unsigned cudaEventRecordDefault = 0, cudaEventRecordExternal = 1;
+constexpr unsigned cudaEventRecordDefault = 0, cudaEventRecordExternal = 1, cudaHostAllocMapped = 2;
 constexpr unsigned long long cudaGraphInstantiateFlagUseNodePriority = 8;
 
 namespace fake_cuda {
@@ -121,6 +121,7 @@ inline void submit_once(Stream* stream, std::function<void()> work) {
 struct Device {
   std::mutex mutex;  // for ranks on threads
   std::size_t total_bytes = std::size_t{1} << 30, used_bytes = 0;
+  int pinned = 0;  // pieces of the host's memory
   std::map<void*, std::size_t> allocations;
   int live_streams = 0, live_events = 0;
   int waits_for_nothing = 0;  // waits for events that were never recorded
@@ -196,6 +197,20 @@ inline cudaError_t cudaFree(void* data) {
   device.used_bytes -= found->second;
   device.allocations.erase(found);
   std::free(data);
+  return cudaSuccess;
+}
+inline cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
+  if (fake_cuda::is_forbidden()) return cudaErrorStreamCaptureUnsupported;
+  *data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  const std::lock_guard lock(fake_cuda::device().mutex);
+  ++fake_cuda::device().pinned;
+  return cudaSuccess;
+}
+inline cudaError_t cudaFreeHost(void* data) {
+  if (fake_cuda::is_forbidden()) return cudaErrorStreamCaptureUnsupported;
+  std::free(data);
+  const std::lock_guard lock(fake_cuda::device().mutex);
+  --fake_cuda::device().pinned;
   return cudaSuccess;
 }
 inline cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {
@@ -284,6 +299,13 @@ inline cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stre
 }
 inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
+}
+inline cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (fake_cuda::is_forbidden()) return cudaErrorStreamCaptureUnsupported;
+  // as with streams: an immediate question gets "not ready"
+  const bool is_done = event->happened == event->recorded;
+  fake_cuda::process().advance();
+  return is_done ? cudaSuccess : fake_cuda::keep(cudaErrorNotReady);
 }
 // Waits for the latest record at the time of the call.
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {

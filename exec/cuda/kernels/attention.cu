@@ -41,7 +41,7 @@ struct Shape {
   std::int64_t batch, heads, kv_heads, seq;
   Parts queries, keys;
   std::int64_t k_begin;  // column of the first key, where q and kv are one operand
-  int head_dim;
+  int head_dim, value_dim;
   bool causal;
   float scale;
   std::int64_t first_head;  // number of the rank's first head among all heads of the layer
@@ -94,12 +94,13 @@ struct Place {
   }
 };
 
-// Return the columns of q, k and v in their rows.
+// Return the columns of q, k and v in their rows, and of out.
 __device__ inline std::int64_t q_col(const Shape& s, std::int64_t head) { return head * s.head_dim; }
 __device__ inline std::int64_t k_col(const Shape& s, std::int64_t kv_head) { return s.k_begin + kv_head * s.head_dim; }
 __device__ inline std::int64_t v_col(const Shape& s, std::int64_t kv_head) {
-  return s.k_begin + (s.kv_heads + kv_head) * s.head_dim;
+  return s.k_begin + s.kv_heads * s.head_dim + kv_head * s.value_dim;
 }
+__device__ inline std::int64_t out_col(const Shape& s, std::int64_t head) { return head * s.value_dim; }
 // Returns the dropout factors for the probabilities of a query, at its position, and keys [4 · n, 4 · n + 4).
 __device__ inline void factors_of(const Shape& s, std::int64_t batch, std::int64_t head, std::int64_t query,
                                   std::int64_t keys, float (&out)[kKeys]) {
@@ -138,13 +139,13 @@ __global__ void forward_kernel(Shape s, Rows<const T> q_rows, Rows<const T> kv_r
     const float shrink = __expf(top - higher), p = __expf(score - higher);
     top = higher;
     total = total * shrink + p;
-    load_lane(x, row + v_col(s, kv), s.head_dim);
+    load_lane(x, row + v_col(s, kv), s.value_dim);
 #pragma unroll
     for (int d = 0; d < kDims; ++d) sum[d] *= shrink;
     add(sum, x, p * factor);
   });
   // For a query that sees none of the keys, log 0 is −∞, and the empty sum is 0.
-  store_lane(out.row(at.row) + q_col(s, at.head), sum, s.head_dim, total == 0.0f ? 0.0f : 1.0f / total);
+  store_lane(out.row(at.row) + out_col(s, at.head), sum, s.value_dim, total == 0.0f ? 0.0f : 1.0f / total);
   if (threadIdx.x == 0) lse.row(at.batch * s.heads + at.head)[at.token] = total == 0.0f ? -INFINITY : top + logf(total);
 }
 
@@ -156,13 +157,13 @@ __global__ void dq_kernel(Shape s, Rows<const T> q_rows, Rows<const T> kv_rows, 
   const std::int64_t kv = at.head / (s.heads / s.kv_heads);
   Lane q, d, x, dq = {};
   load_lane(q, q_rows.row(at.row) + q_col(s, at.head), s.head_dim);
-  load_lane(d, dout.row(at.row) + q_col(s, at.head), s.head_dim);
-  load_lane(x, out.row(at.row) + q_col(s, at.head), s.head_dim);
+  load_lane(d, dout.row(at.row) + out_col(s, at.head), s.value_dim);
+  load_lane(x, out.row(at.row) + out_col(s, at.head), s.value_dim);
   const float mean = dot(d, x), shift = lse.row(at.batch * s.heads + at.head)[at.token];
   for_keys(s, at, [&](std::int64_t key, float factor) {
     Lane k;
     load_lane(k, kv_rows.row(key) + k_col(s, kv), s.head_dim);
-    load_lane(x, kv_rows.row(key) + v_col(s, kv), s.head_dim);
+    load_lane(x, kv_rows.row(key) + v_col(s, kv), s.value_dim);
     const float p = __expf(dot(q, k) * s.scale - shift);
     add(dq, k, p * (dot(d, x) * factor - mean) * s.scale);
   });
@@ -178,14 +179,14 @@ __global__ void dkv_kernel(Shape s, Rows<const T> q_rows, Rows<const T> kv_rows,
   const std::int64_t group = s.heads / s.kv_heads;
   Lane k, v, x, d, dk = {}, dv = {};
   load_lane(k, kv_rows.row(at.row) + k_col(s, at.head), s.head_dim);
-  load_lane(v, kv_rows.row(at.row) + v_col(s, at.head), s.head_dim);
+  load_lane(v, kv_rows.row(at.row) + v_col(s, at.head), s.value_dim);
   for (std::int64_t head = at.head * group; head < (at.head + 1) * group; ++head)
     for (std::int64_t run = 0; run < s.queries.runs(); ++run) {
       const std::int64_t position = s.queries.position(run), first = s.queries.row(run, s.batch, at.batch);
       const std::int64_t begin = s.causal && at.position > position ? at.position - position : 0;
       for (std::int64_t i = begin; i < s.queries.chunk; ++i) {
-        load_lane(d, dout.row(first + i) + q_col(s, head), s.head_dim);
-        load_lane(x, out.row(first + i) + q_col(s, head), s.head_dim);
+        load_lane(d, dout.row(first + i) + out_col(s, head), s.value_dim);
+        load_lane(x, out.row(first + i) + out_col(s, head), s.value_dim);
         const float mean = dot(d, x);
         load_lane(x, q_rows.row(first + i) + q_col(s, head), s.head_dim);
         const float shift = lse.row(at.batch * s.heads + head)[run * s.queries.chunk + i];
@@ -201,7 +202,7 @@ __global__ void dkv_kernel(Shape s, Rows<const T> q_rows, Rows<const T> kv_rows,
       }
     }
   store_lane(dkv_rows.row(at.row) + k_col(s, at.head), dk, s.head_dim);
-  store_lane(dkv_rows.row(at.row) + v_col(s, at.head), dv, s.head_dim);
+  store_lane(dkv_rows.row(at.row) + v_col(s, at.head), dv, s.value_dim);
 }
 
 // Each warp computes a head of a token; its lanes go along the head.
@@ -286,9 +287,9 @@ __global__ void split_kernel(std::int64_t groups, std::int64_t rows, std::int64_
 }  // namespace
 
 void run_kernel(const Attention& work, std::span<const exec::Operand> o, const Stream& stream) {
-  if (work.head_dim > kDims * kWarp)
+  if (const std::int64_t widest = std::max(work.head_dim, work.width_of_values()); widest > kDims * kWarp)
     throw runtime_failure("attention kernels are for heads of up to " + std::to_string(kDims * kWarp) + ", not " +
-                          std::to_string(work.head_dim));
+                          std::to_string(widest));
   Shape s{work.batch,
           work.heads,
           work.kv_heads,
@@ -297,8 +298,9 @@ void run_kernel(const Attention& work, std::span<const exec::Operand> o, const S
           {work.keys, work.seq},
           work.kv_apart ? 0 : work.heads * work.head_dim,
           static_cast<int>(work.head_dim),
+          static_cast<int>(work.width_of_values()),
           work.causal,
-          1.0f / std::sqrt(static_cast<float>(work.head_dim)),
+          static_cast<float>(work.score_scale) / std::sqrt(static_cast<float>(work.head_dim)),
           work.first_head.value(),
           work.dropout > 0,
           {}};

@@ -1,23 +1,15 @@
+#include "exec/cuda/kernels/activations.hpp"
 #include "exec/cuda/kernels/families.hpp"
 #include "exec/cuda/kernels/map.hpp"
 
 namespace stretto::cuda {
 namespace {
 
-// gelu(x) = x · sigmoid(2u), u = sqrt(2/pi) · (x + 0.044715 x³), as on the host.
-constexpr float kTwiceSqrtTwoOverPi = 1.5957691216057307f, kCubic = 0.044715f;
-
-__device__ float sigmoid(float x) { return 1.0f / (1.0f + __expf(-x)); }
-__device__ float gate_of(float x) { return sigmoid(kTwiceSqrtTwoOverPi * x * (1.0f + kCubic * x * x)); }
-
 struct Gelu {
-  __device__ void operator()(const float (&in)[1], float (&out)[1]) const { out[0] = in[0] * gate_of(in[0]); }
+  __device__ void operator()(const float (&in)[1], float (&out)[1]) const { out[0] = gelu(in[0]); }
 };
 struct GeluBackward {
-  __device__ void operator()(const float (&in)[2], float (&out)[1]) const {
-    const float x = in[1], s = gate_of(x);
-    out[0] = in[0] * (s + x * s * (1.0f - s) * kTwiceSqrtTwoOverPi * (1.0f + 3.0f * kCubic * x * x));
-  }
+  __device__ void operator()(const float (&in)[2], float (&out)[1]) const { out[0] = in[0] * gelu_slope(in[1]); }
 };
 struct Add {
   __device__ void operator()(const float (&in)[2], float (&out)[1]) const { out[0] = in[0] + in[1]; }
@@ -26,13 +18,12 @@ struct BiasAdd {
   __device__ void operator()(const float (&in)[3], float (&out)[1]) const { out[0] = in[0] + (in[1] + in[2]); }
 };
 struct Swiglu {
-  __device__ void operator()(const float (&in)[2], float (&out)[1]) const { out[0] = in[0] * sigmoid(in[0]) * in[1]; }
+  __device__ void operator()(const float (&in)[2], float (&out)[1]) const { out[0] = silu(in[0]) * in[1]; }
 };
 struct SwigluBackward {  // dy, gate, up → dgate, dup
   __device__ void operator()(const float (&in)[3], float (&out)[2]) const {
-    const float d = in[0], g = in[1], s = sigmoid(g);
-    out[0] = d * in[2] * s * (1.0f + g * (1.0f - s));
-    out[1] = d * g * s;
+    out[0] = in[0] * in[2] * silu_slope(in[1]);
+    out[1] = in[0] * silu(in[1]);
   }
 };
 
@@ -59,7 +50,8 @@ void run(const Elementwise& e, std::span<const exec::Operand> o, const Stream& s
     case ElementwiseFn::swiglu:
       return map<2, 1, T, T>(stream, e.rows, e.cols, {{in(0), in(1)}}, {{out(2)}}, Swiglu{});
     case ElementwiseFn::swiglu_backward:
-      return map<3, 2, T, T>(stream, e.rows, e.cols, {{in(0), in(1), in(2)}}, {{out(3), half(out(3))}}, SwigluBackward{});
+      return map<3, 2, T, T>(stream, e.rows, e.cols, {{in(0), in(1), in(2)}}, {{out(3), half(out(3))}},
+                             SwigluBackward{});
     case ElementwiseFn::column_sum:
       return;
   }

@@ -25,7 +25,21 @@ void run_kernel(const JoinQkv& work, std::span<const exec::Operand> operands, co
 void run_kernel(const AttentionProduct& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_kernel(const Softmax& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_kernel(const Rope& work, std::span<const exec::Operand> operands, const Stream& stream);
+void run_kernel(const LatentHeads& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_kernel(const Dropout& work, std::span<const exec::Operand> operands, const Stream& stream);
+// Works of the router and of experts have scores, probabilities, counts and biases in f32. Indices, positions and
+// offsets outside their range, and more rows than there is room for, are reported (Stream::fault), and their rows left
+// out. Sums are in a fixed order; counts are whole numbers, whose order does not matter.
+void run_kernel(const Route& work, std::span<const exec::Operand> operands, const Stream& stream);
+void run_kernel(const BalanceLoss& work, std::span<const exec::Operand> operands, const Stream& stream);
+void run_kernel(const CountLoads& work, std::span<const exec::Operand> operands, const Stream& stream);
+void run_kernel(const MoveBias& work, std::span<const exec::Operand> operands, const Stream& stream);
+void run_kernel(const SortTokens& work, std::span<const exec::Operand> operands, const Stream& stream);
+void run_kernel(const Permute& work, std::span<const exec::Operand> operands, const Stream& stream);
+void run_kernel(const CountRows& work, std::span<const exec::Operand> operands, const Stream& stream);
+void run_kernel(const SortByExpert& work, std::span<const exec::Operand> operands, const Stream& stream);
+void run_kernel(const WeightedActivation& work, std::span<const exec::Operand> operands, const Stream& stream);
+void run_kernel(const GateRows& work, std::span<const exec::Operand> operands, const Stream& stream);
 // A token outside the vocabulary makes its row NaN, and adds to no gradient.
 void run_kernel(const Embedding& work, std::span<const exec::Operand> operands, const Stream& stream);
 // A target outside the vocabulary makes the loss NaN.

@@ -40,8 +40,8 @@ std::int64_t resident_blocks(const Stream& stream, void (*kernel)(Parameters...)
   thread_local std::map<std::pair<const void*, unsigned>, int> of_sm;
   const auto [known, fresh] = of_sm.try_emplace({reinterpret_cast<const void*>(kernel), threads}, 0);
   if (fresh)
-    if (const cudaError_t error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&known->second, kernel,
-                                                                                static_cast<int>(threads), 0);
+    if (const cudaError_t error =
+            cudaOccupancyMaxActiveBlocksPerMultiprocessor(&known->second, kernel, static_cast<int>(threads), 0);
         error != cudaSuccess) {
       of_sm.erase(known);
       cudaGetLastError();

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "base/values_of.hpp"
+#include "exec/cuda/fault.hpp"
+#include "exec/cuda/groups.hpp"
 #include "exec/cuda/kernels/share.hpp"
 #include "model/schedule/parcel.hpp"
 #include "tests/kernel_operands.hpp"
@@ -107,6 +109,98 @@ TEST_CASE("shares of collectives on the device are those of the host", "[cuda]")
   std::vector<std::byte> from(1001, std::byte{7}), to(1001, std::byte{1});
   run_message(from.data(), to.data(), 1000, pace, Stream{});
   CHECK(std::count(to.begin(), to.end(), std::byte{7}) == 1000);
+}
+
+namespace {
+
+// Offsets of three members with two experts each, some of which get nothing; each gives at most 8 rows.
+const std::vector<std::int32_t> kOffsets = {0, 3, 3, 5, 5, 8, 8,  //
+                                            0, 0, 0, 0, 0, 0, 7,  //
+                                            0, 1, 2, 3, 4, 5, 6};
+
+}  // namespace
+
+TEST_CASE("rows of experts that go between ranks on a device are those of the host", "[cuda]") {
+  for (const std::int64_t cols : {1, 8})
+    for (const CollectiveKind kind : {CollectiveKind::dispatch, CollectiveKind::combine}) {
+      Collective collective{kind, 0, 8 * cols};
+      collective.experts = 6;
+      collective.cols = cols;
+      collective.capacity = 12 * cols;
+      const auto run = [&](bool on_device) {
+        const bool is_dispatch = kind == CollectiveKind::dispatch;
+        const std::size_t given = static_cast<std::size_t>((is_dispatch ? 8 : 12) * cols),
+                          got = static_cast<std::size_t>((is_dispatch ? 12 : 8) * cols);
+        std::vector<std::vector<float>> in(3), out(3, std::vector<float>(got, -1));
+        std::vector<local::Buffers> buffers;
+        for (std::size_t m = 0; m < 3; ++m) {
+          for (std::size_t i = 0; i < given; ++i) in[m].push_back(static_cast<float>(100 * m + i));
+          buffers.push_back({in[m].data(), out[m].data(), kOffsets.data()});
+        }
+        for (int m = 0; m < 3; ++m)
+          on_device ? run_share(collective, Dtype::f32, m, buffers, 0, {3, 0}, Stream{})
+                    : local::run_share(collective, Dtype::f32, m, buffers, 0);
+        return out;
+      };
+      CHECK(run(true) == run(false));
+    }
+}
+
+TEST_CASE("numbers of rows that cannot be are an error, the same on every member", "[cuda]") {
+  Collective collective{CollectiveKind::dispatch, 0, 8};
+  collective.experts = 6;
+  collective.cols = 1;
+  collective.capacity = 12;
+  local::require_fit(collective, kOffsets.data(), 3);
+  collective.capacity = 9;
+  CHECK_THROWS_WITH(local::require_fit(collective, kOffsets.data(), 3),
+                    "experts of rank 2 of 3 that share them get 12 rows, and moe_expert_rank_capacity_factor leaves "
+                    "room for 9");
+  for (const auto& [at, value] : {std::pair{2, 9}, std::pair{6, 9}, std::pair{7, -1}}) {
+    std::vector<std::int32_t> wrong = kOffsets;
+    wrong[static_cast<std::size_t>(at)] = value;
+    CHECK_THROWS_WITH(local::require_fit(collective, wrong.data(), 3),
+                      "dispatch: offsets of experts' rows leave a buffer");
+  }
+  const GroupedGemm product{Pass::forward, 3, 10, 4, 4};
+  const auto groups = [&](std::vector<std::int32_t> offsets) { require_groups(product, offsets.data()); };
+  groups({0, 4, 4, 10});
+  CHECK_THROWS_WITH(groups({0, 4, 3, 10}), "experts: offsets descend");
+  CHECK_THROWS_WITH(groups({0, 4, 4, 11}), "experts: offset 11 is outside [0, 11)");
+}
+
+TEST_CASE("kernels of experts report what they cannot work with, and touch nothing else", "[cuda]") {
+  // Runs the work with one element of an operand changed; returns the report.
+  const auto report_of = [](const Work& work, std::size_t operand, std::int64_t row, std::int64_t col, double value) {
+    INFO(describe(work));
+    std::vector<Buffer> buffers = buffers_of(work, Dtype::f32, 3, {false});
+    buffers[operand].set(row, col, value);
+    const std::vector<Buffer> before = buffers;
+    Fault fault;
+    std::vector<std::byte> scratch(1 << 16);
+    const std::vector<exec::Operand> operands = bound(buffers);
+    launch_work(work, operands,
+                {.scratch = scratch.data(), .scratch_bytes = scratch.size(), .sms = 2, .fault = &fault, .op = 7});
+    CHECK((fault.kind == Fault::Kind::none || fault.op == 7));
+    return text_of(fault, work);
+  };
+  const Permute permute{Pass::forward, 9, 3, 7};
+  CHECK(report_of(permute, 0, 1, 1, 5) == "");
+  CHECK(report_of(permute, 0, 1, 1, 27) == "experts: position 27 is outside [0, 27)");
+  CHECK(report_of(permute, 0, 1, 1, -1) == "experts: position -1 is outside [0, 27)");
+  CHECK(report_of(Permute{Pass::backward, 9, 3, 7, false, false, 14, 20}, 0, 1, 1, 20) ==
+        "experts: position 20 is outside [0, 20)");
+  CHECK(report_of(SortTokens{7, 3, 12}, 0, 2, 1, 12) == "experts: index 12 is outside [0, 12)");
+  CHECK(report_of(CountLoads{9, 3, 12}, 0, 2, 1, -1) == "experts: index -1 is outside [0, 12)");
+  CHECK(report_of(Route{Pass::dgrad, 9, 12, 4}, 1, 2, 1, 12) == "experts: index 12 is outside [0, 12)");
+  CHECK_THAT(report_of(SortTokens{7, 2, 2, 5}, 0, 0, 0, 0),
+             Catch::Contains("gets 7 rows, and moe_expert_capacity_factor leaves room for 5: no token is dropped"));
+  CHECK(report_of(SortTokens{7, 2, 2, 0, 1, 6, 1}, 0, 0, 0, 0) ==
+        "experts of this rank get 7 rows, and moe_expert_rank_capacity_factor leaves room for 6");
+  CHECK(report_of(CountRows{1, 4, 4, 9, 0}, 0, 0, 4, 12) ==
+        "experts of this rank get 12 rows, and moe_expert_rank_capacity_factor leaves room for 9");
+  CHECK_THAT(report_of(SortByExpert{Pass::forward, 1, 4, 4, 9, 9, 3, 0}, 0, 0, 4, 12), Catch::Contains("offset"));
+  CHECK_THAT(report_of(WeightedActivation{Pass::dgrad, 5, 7, true, 3, 9}, 0, 0, 3, 10), Catch::Contains("offset 10"));
 }
 
 TEST_CASE("kernels that go round their work launch as many blocks as the device holds, and no more", "[cuda]") {

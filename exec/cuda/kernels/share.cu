@@ -159,8 +159,11 @@ void run_share(const Collective& collective, Dtype dtype, int member, std::span<
   const CollectivePhase& moves = rule.phase[static_cast<std::size_t>(phase)];
   auto* out = static_cast<std::byte*>(buffers[static_cast<std::size_t>(member)].out);
   Slices slices;
+  const std::int32_t* offsets = buffers[static_cast<std::size_t>(member)].offsets;
+  if (collective.by_rows()) local::require_fit(collective, offsets, members);
   for (int m = 0; m < members; ++m) {
-    const Parcel parcel = parcel_of(rule, phase, collective.elements, members, m, member);
+    const Parcel parcel = collective.by_rows() ? parcel_of_rows(collective, offsets, members, m, member)
+                                               : parcel_of(rule, phase, collective.elements, members, m, member);
     const local::Buffers& theirs = buffers[static_cast<std::size_t>(m)];
     const auto* from =
         static_cast<const std::byte*>(moves.from_result ? theirs.out : theirs.in) + parcel.source * width;

@@ -19,7 +19,8 @@ struct Pace {
 };
 
 // Starts one member's share of a collective among ranks whose memory is on one device, with the sums of
-// local::run_share(). At most kMostMembers. Other members' buffers must be ready, and stay until all shares are done.
+// local::run_share(), which has the errors too; offsets of experts' rows are in the host's memory. At most
+// kMostMembers. Other members' buffers must be ready, and stay until all shares are done.
 void run_share(const Collective& collective, Dtype dtype, int member, std::span<const local::Buffers> buffers,
                int phase, const Pace& pace, const Stream& stream);
 // Starts one message: `bytes` from one rank's buffer to another's.

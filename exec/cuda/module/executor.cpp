@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "exec/cuda/cuda.hpp"
+#include "exec/cuda/fault.hpp"
 #include "exec/cuda/kernels/launch_work.hpp"
 #include "exec/cuda/launch_plan.hpp"
 #include "exec/cuda/module/attention.hpp"
@@ -21,7 +22,9 @@
 #include "exec/cuda/module/communication.hpp"
 #include "exec/cuda/module/gemm.hpp"
 #include "exec/cuda/module/gpu_device.hpp"
+#include "exec/cuda/module/grouped_gemm.hpp"
 #include "exec/cuda/module/handles.hpp"
+#include "exec/cuda/module/host_counts.hpp"
 #include "exec/cuda/module/rank.hpp"
 #include "exec/cuda/module/step_graph.hpp"
 #include "exec/cuda/module/step_times.hpp"
@@ -38,6 +41,10 @@ constexpr double kSpin_s = 0.001;  // busy waiting for a step, which takes longe
 // comparing make many executors. A process has one device.
 GemmRunner& gemm_runner(int sms) {
   thread_local std::map<int, GemmRunner> runners;
+  return runners.try_emplace(sms, sms).first->second;
+}
+GroupedGemmRunner& grouped_gemm_runner(int sms) {
+  thread_local std::map<int, GroupedGemmRunner> runners;
   return runners.try_emplace(sms, sms).first->second;
 }
 AttentionRunner& attention_runner() {
@@ -59,6 +66,15 @@ class CudaExecutor final : public exec::Executor {
     beside_ = require_memory(device_, schedule_, memory_plan_, programs_, options_);
     fork_ = std::make_unique<CudaEvent>(false);
     gemms_ = &gemm_runner(sms_of_gemms());
+    if (has_grouped_gemms()) grouped_gemms_ = &grouped_gemm_runner(sms_of_gemms());
+    faults_ = std::make_unique<PinnedMemory>(static_cast<std::int64_t>(programs_.size() * sizeof(Fault)));
+    if (launches_.waits_on_host() && options_.graphs) {
+      options_.graphs = false;
+      add_note(
+          "steps are launched call by call, not as CUDA graphs: data says how many rows experts have, and the host "
+          "waits "
+          "for the numbers; moe_pad_expert_input_to_capacity makes them equal");
+    }
     for (const BoundProgram& program : programs_)
       ranks_.push_back(std::make_unique<Rank>(schedule_, program, memory_plan_.roles[program.role],
                                               registers() ? Arena::By::nccl : Arena::By::cuda));
@@ -71,9 +87,11 @@ class CudaExecutor final : public exec::Executor {
     check(cudaDeviceSynchronize(), "writing to memory");
     prepare_attention();
     const OperandsOf operands = [this](std::uint32_t rank, std::uint32_t op) { return ranks_[rank]->operands_of(op); };
-    communication_ = options_.processes ? connect_nccl(schedule_, programs_.front(), operands, options_, stream_of(0),
-                                                       registered_memory())
-                                        : share_gpu(schedule_, programs_, launches_, operands, options_);
+    counts_ = std::make_unique<HostCounts>(programs_, launches_, operands);
+    const CountsOf counts = [this](const exec::Operand& operand) { return counts_->of(operand); };
+    communication_ = options_.processes ? connect_nccl(schedule_, programs_.front(), operands, counts, options_,
+                                                       stream_of(0), registered_memory())
+                                        : share_gpu(schedule_, programs_, launches_, operands, counts, options_);
     if (options_.nccl_ub && !options_.processes)
       notes_.push_back("cluster.nccl_ub is off: ranks of one process share the GPU's memory and do without NCCL");
     finish();            // waits for the work that connects ranks
@@ -226,6 +244,11 @@ class CudaExecutor final : public exec::Executor {
     return held == 0 ? 0 : std::max(1, device_.sms - held);
   }
 
+  bool has_grouped_gemms() const {
+    return std::any_of(schedule_.operations.begin(), schedule_.operations.end(),
+                       [](const Operation& operation) { return std::holds_alternative<GroupedGemm>(operation.work); });
+  }
+
   // Prepares cuDNN's plans, where it has any. A workspace belongs to a stream: attention on two lanes of a rank may be
   // concurrent.
   void prepare_attention() {
@@ -340,9 +363,16 @@ class CudaExecutor final : public exec::Executor {
     for (std::uint32_t r = 0; r < programs_.size(); ++r)
       for (std::uint32_t op = 0; op < programs_[r].ops.size(); ++op) {
         const OpId id = programs_[r].ops[op].op;
-        if (!is_communication(schedule_.operations[id].work) && loaded.insert(id).second) compute(r, op);
+        const Work& work = programs_[r].work_of(op);
+        if (is_communication(work) || !loaded.insert(id).second) continue;
+        if (const auto* grouped = std::get_if<GroupedGemm>(&work))
+          grouped_gemms_->load(*grouped, ranks_[r]->operands_of(op), stream_of(stream_of_op(r, op)));
+        else
+          compute(r, op);
       }
-    finish();
+    wait_for_streams();
+    // Tokens that all go to one expert find no room there.
+    std::fill_n(faults_->data, programs_.size() * sizeof(Fault), std::byte{0});
   }
 
   void act(const LaunchAction& action, bool is_timed) {
@@ -356,6 +386,12 @@ class CudaExecutor final : public exec::Executor {
         return check(cudaStreamWaitEvent(stream, event_of(action.of_step_before), 0), "waiting for an event");
       case LaunchAction::Kind::record:
         return check(cudaEventRecord(event_of(false), stream), "recording an event");
+      case LaunchAction::Kind::copy:
+        return counts_->copy(
+            ranks_[action.rank]->operands_of(action.op)[*made_counts_of(work_of(action.rank, action.op))],
+            stream_of(action.stream));
+      case LaunchAction::Kind::host_wait:
+        return await(action, event_of(false));
       case LaunchAction::Kind::begin:
         if (is_timed) record_time(times_->mark(action.rank, action.op, StepTimes::ready), stream);
         return;
@@ -404,33 +440,68 @@ class CudaExecutor final : public exec::Executor {
 
   void compute(std::uint32_t rank, std::uint32_t op) {
     const std::uint32_t on = stream_of_op(rank, op);
-    const Stream stream = stream_of(on);
+    Stream stream = stream_of(on);
+    stream.fault = faults_of() + rank;
+    stream.op = static_cast<std::int32_t>(op);
     const BoundProgram& program = programs_[rank];
     const Work& work = program.work_of(op);
     const std::span<const exec::Operand> operands = ranks_[rank]->operands_of(op);
     if (const auto* gemm = std::get_if<Gemm>(&work)) return gemms_->run(*gemm, operands, stream);
+    if (const auto* grouped = std::get_if<GroupedGemm>(&work))
+      return grouped_gemms_->run(*grouped, operands, grouped->equal ? nullptr : counts_->of(operands[*counts_of(work)]),
+                                 stream);
     if (const auto* attention = std::get_if<Attention>(&work); attention && runs_by_cudnn(*attention, operands))
       return attention_->run(*attention, operands, attention_workspaces_[on]->data, stream);
     launch_work(work, operands, stream);
   }
 
-  // Waits for all work, at most for the timeout.
+  // Waits for all work, at most for the timeout. Throws where a kernel has found data that it cannot work with.
   void finish() {
+    wait_for_streams();
+    require_no_fault();
+  }
+
+  void wait_for_streams() {
     const auto begin = std::chrono::steady_clock::now();
     for (std::uint32_t s = 0; s < streams_.size(); ++s)
-      while (true) {
-        const cudaError_t error = cudaStreamQuery(streams_[s]->stream);
-        if (error == cudaSuccess) break;
-        if (error != cudaErrorNotReady) check(error, "running a step");
-        cudaGetLastError();  // clears "not ready", which the next launch would report as its own error
-        communication_->check();
-        const double waited_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-        if (waited_s > options_.timeout_s)
-          throw runtime_failure(fmt::format("rank {}: lane {} has not finished its step after {} s",
-                                            programs_[s / schedule_.lanes.size()].rank,
-                                            schedule_.lanes[s % schedule_.lanes.size()].name, options_.timeout_s));
-        if (waited_s > kSpin_s) std::this_thread::sleep_for(std::chrono::microseconds(20));
-      }
+      wait_for(
+          begin, [&] { return cudaStreamQuery(streams_[s]->stream); }, s, "has not finished its step");
+  }
+
+  // Waits for the numbers of rows that an operation makes. Kernels have seen them before the host.
+  void await(const LaunchAction& action, cudaEvent_t event) {
+    wait_for(
+        std::chrono::steady_clock::now(), [&] { return cudaEventQuery(event); }, action.stream,
+        "has no numbers of experts' rows");
+    require_no_fault();
+  }
+
+  template <class Query>
+  void wait_for(std::chrono::steady_clock::time_point begin, Query query, std::uint32_t stream, const char* what) {
+    while (true) {
+      const cudaError_t error = query();
+      if (error == cudaSuccess) return;
+      if (error != cudaErrorNotReady) check(error, "running a step");
+      cudaGetLastError();  // clears "not ready", which the next launch would report as its own error
+      communication_->check();
+      const double waited_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      if (waited_s > options_.timeout_s)
+        throw runtime_failure(
+            fmt::format("rank {}: lane {} {} after {} s", programs_[stream / schedule_.lanes.size()].rank,
+                        schedule_.lanes[stream % schedule_.lanes.size()].name, what, options_.timeout_s));
+      if (waited_s > kSpin_s) std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  }
+
+  Fault* faults_of() const { return reinterpret_cast<Fault*>(faults_->data); }
+  void require_no_fault() const {
+    for (std::size_t r = 0; r < programs_.size(); ++r) {
+      const Fault& fault = faults_of()[r];
+      if (fault.kind == Fault::Kind::none) continue;
+      const auto op = static_cast<std::uint32_t>(fault.op);
+      throw runtime_failure(fmt::format("rank {}: {}: {}", programs_[r].rank, label(schedule_, programs_[r].ops[op]),
+                                        text_of(fault, programs_[r].work_of(op))));
+    }
   }
 
   void transfer(Contents part, bool up) {
@@ -453,6 +524,9 @@ class CudaExecutor final : public exec::Executor {
   std::vector<std::unique_ptr<CudaEvent>> events_;         // [2 · event + parity of the step]
   std::unique_ptr<StepTimes> times_;
   GemmRunner* gemms_ = nullptr;
+  GroupedGemmRunner* grouped_gemms_ = nullptr;  // null without experts
+  std::unique_ptr<PinnedMemory> faults_;        // [rank] Fault
+  std::unique_ptr<HostCounts> counts_;
   AttentionRunner* attention_ = nullptr;                             // null without attention
   std::vector<std::unique_ptr<DeviceMemory>> attention_workspaces_;  // [stream]; null: cuDNN has no attention there
   std::unique_ptr<Communication> communication_;

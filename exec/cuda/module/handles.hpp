@@ -23,6 +23,20 @@ struct DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 };
+// Memory of the host, zeroed, which the device reads and writes at the same address; at least one byte.
+struct PinnedMemory {
+  std::byte* data = nullptr;
+  explicit PinnedMemory(std::int64_t bytes) {
+    const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1));
+    void* memory = nullptr;
+    check(cudaHostAlloc(&memory, size, cudaHostAllocMapped), "taking memory of the host");
+    data = static_cast<std::byte*>(memory);
+    std::fill_n(data, size, std::byte{0});
+  }
+  ~PinnedMemory() { cudaFreeHost(data); }
+  PinnedMemory(const PinnedMemory&) = delete;
+  PinnedMemory& operator=(const PinnedMemory&) = delete;
+};
 // Lower priorities come first, in the range of cudaDeviceGetStreamPriorityRange(). The stream and the default stream do
 // not wait for each other.
 struct CudaStream {

@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "base/error.hpp"
+#include "exec/comm/local.hpp"
 #include "exec/cuda/module/check.hpp"
 #include "exec/cuda/module/communication.hpp"
 #include "exec/cuda/module/nccl_api.hpp"
@@ -19,6 +20,7 @@
 #include "exec/cuda/module/window_layout.hpp"
 #include "exec/cuda/nccl_groups.hpp"
 #include "exec/launch/process_group.hpp"
+#include "model/schedule/parcel.hpp"
 #include "model/schedule/partners.hpp"
 
 namespace stretto::cuda {
@@ -73,11 +75,12 @@ struct Invitation {
 
 class Nccl final : public Communication {
  public:
-  Nccl(const Schedule& schedule, const BoundProgram& program, OperandsOf operands, const CudaOptions& options,
-       const Stream& stream, std::span<std::byte> registered)
+  Nccl(const Schedule& schedule, const BoundProgram& program, OperandsOf operands, CountsOf counts,
+       const CudaOptions& options, const Stream& stream, std::span<std::byte> registered)
       : schedule_(schedule),
         program_(program),
         operands_(std::move(operands)),
+        counts_(std::move(counts)),
         processes_(*options.processes),
         timeout_s_(options.timeout_s),
         registered_(registered),
@@ -213,6 +216,11 @@ class Nccl final : public Communication {
     const std::string& machine = machines_[static_cast<std::size_t>(processes_.rank())];
     if (place.kind != NcclGroup::Kind::collectives)
       reason = "NCCL has no messages by copy engine";
+    else if (std::any_of(schedule_.operations.begin(), schedule_.operations.end(), [&](const Operation& operation) {
+               const auto* rows = std::get_if<Collective>(&operation.work);
+               return rows != nullptr && rows->by_rows() && rows->communicator == place.communicator;
+             }))
+      reason = "data says how many rows experts have; moe_pad_expert_input_to_capacity makes them equal";
     else if (registered_.empty())
       reason = "cluster.nccl_ub is off";
     else if (nccl_version() < kNcclWithZeroCta || nccl().AlltoAll == nullptr)
@@ -325,13 +333,18 @@ class Nccl final : public Communication {
       case CollectiveKind::all_reduce:
         result = nccl().AllReduce(in, out, elements, type, reduction, group.comm(), stream);
         break;
+      case CollectiveKind::dispatch:
+      case CollectiveKind::combine:
+        if (collective.by_rows()) {
+          result =
+              exchange_rows(collective, in, out, counts_(operands[*counts_of(Work(collective))]), dtype, group, stream);
+          break;
+        }
+        [[fallthrough]];  // every member has as many rows for every other
       case CollectiveKind::all_to_all:
         result = copied_.contains(found->first) ? nccl().AlltoAll(in, out, share, type, group.comm(), stream)
                                                 : all_to_all(in, out, share, dtype, group, stream);
         break;
-      case CollectiveKind::dispatch:
-      case CollectiveKind::combine:
-        throw runtime_failure("expert parallelism does not run on GPUs yet");
     }
     group.require(result, "starting a collective");
     if (result == ncclInProgress) group.settle("starting a collective");
@@ -342,15 +355,54 @@ class Nccl final : public Communication {
   static ncclResult_t all_to_all(const void* in, void* out, std::size_t slice, Dtype dtype,
                                  const NcclCommunicator& group, cudaStream_t stream) {
     const std::size_t bytes = slice * static_cast<std::size_t>(bytes_of(dtype));
+    const auto parcel = [&](std::size_t peer) { return Slice{peer * bytes, slice}; };
+    return exchange_slices(in, out, dtype, group, stream, parcel, parcel);
+  }
+
+  // Sends every member its rows: what `offsets`, the host's copy, says.
+  static ncclResult_t exchange_rows(const Collective& collective, const void* in, void* out,
+                                    const std::int32_t* offsets, Dtype dtype, const NcclCommunicator& group,
+                                    cudaStream_t stream) {
+    const auto members = static_cast<std::int64_t>(group.members().size());
+    const std::int64_t self = group.place();
+    local::require_fit(collective, offsets, members);
+    const auto slice = [&](std::int64_t begin, std::int64_t elements) {
+      return Slice{static_cast<std::size_t>(begin * bytes_of(dtype)), static_cast<std::size_t>(elements)};
+    };
+    return exchange_slices(
+        in, out, dtype, group, stream,
+        [&](std::size_t peer) {
+          const Parcel given = parcel_of_rows(collective, offsets, members, self, static_cast<std::int64_t>(peer));
+          return slice(given.source, given.elements);
+        },
+        [&](std::size_t peer) {
+          const Parcel got = parcel_of_rows(collective, offsets, members, static_cast<std::int64_t>(peer), self);
+          return slice(got.target, got.elements);
+        });
+  }
+
+  // A part of a buffer: its first byte, and elements.
+  struct Slice {
+    std::size_t begin_bytes = 0, elements = 0;
+  };
+  // A group of messages, of which empty ones are left out. NCCL runs it as one kernel.
+  template <class Given, class Got>
+  static ncclResult_t exchange_slices(const void* in, void* out, Dtype dtype, const NcclCommunicator& group,
+                                      cudaStream_t stream, const Given& given, const Got& got) {
     nccl().GroupStart();
     ncclResult_t result = ncclSuccess;
+    const auto keep = [&](ncclResult_t one) {
+      if (one != ncclSuccess && one != ncclInProgress) result = one;
+    };
     for (std::size_t peer = 0; peer < group.members().size(); ++peer) {
-      const auto* from = static_cast<const std::byte*>(in) + peer * bytes;
-      auto* to = static_cast<std::byte*>(out) + peer * bytes;
-      for (const ncclResult_t one :
-           {nccl().Send(from, slice, type_of(dtype), static_cast<int>(peer), group.comm(), stream),
-            nccl().Recv(to, slice, type_of(dtype), static_cast<int>(peer), group.comm(), stream)})
-        if (one != ncclSuccess && one != ncclInProgress) result = one;
+      const Slice sent = given(peer), received = got(peer);
+      const int to = static_cast<int>(peer);
+      if (sent.elements > 0)
+        keep(nccl().Send(static_cast<const std::byte*>(in) + sent.begin_bytes, sent.elements, type_of(dtype), to,
+                         group.comm(), stream));
+      if (received.elements > 0)
+        keep(nccl().Recv(static_cast<std::byte*>(out) + received.begin_bytes, received.elements, type_of(dtype), to,
+                         group.comm(), stream));
     }
     const ncclResult_t ended = nccl().GroupEnd();
     return result == ncclSuccess ? ended : result;
@@ -381,6 +433,7 @@ class Nccl final : public Communication {
   const Schedule& schedule_;
   const BoundProgram& program_;
   const OperandsOf operands_;
+  const CountsOf counts_;
   launch::ProcessGroup& processes_;
   const double timeout_s_;
   const std::span<std::byte> registered_;  // the arena, or empty
@@ -394,9 +447,9 @@ class Nccl final : public Communication {
 }  // namespace
 
 std::unique_ptr<Communication> connect_nccl(const Schedule& schedule, const BoundProgram& program, OperandsOf operands,
-                                            const CudaOptions& options, const Stream& stream,
+                                            CountsOf counts, const CudaOptions& options, const Stream& stream,
                                             std::span<std::byte> registered) {
-  return std::make_unique<Nccl>(schedule, program, std::move(operands), options, stream, registered);
+  return std::make_unique<Nccl>(schedule, program, std::move(operands), std::move(counts), options, stream, registered);
 }
 
 }  // namespace stretto::cuda

@@ -38,6 +38,7 @@ class NcclCommunicator {
   const std::string& name() const { return name_; }
   const std::vector<std::int64_t>& members() const { return members_; }
   int index_of(std::int64_t rank) const;  // in NCCL's numbering
+  int place() const { return index_of(rank_); }
 
   // Throws when `result` is an error. `call`: the called function, for the message.
   void require(ncclResult_t result, const char* call) const;

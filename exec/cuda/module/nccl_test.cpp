@@ -8,6 +8,7 @@
 
 #include "tests/fake_cuda/cuda_runtime.h"
 #include "tests/on_fake_gpu.hpp"
+#include "tests/small_mixture.hpp"
 #include "tests/training.hpp"
 
 namespace stretto::testing {
@@ -46,6 +47,68 @@ TEST_CASE("ranks in processes of their own, by NCCL: the same bits as on a share
   CHECK(fake_nccl::aborted() == 0);
   // The device has two processors, a rank of three stages has eight communicators, and each has at least one block.
   CHECK(fake_nccl::most_ctas() <= 8);
+}
+
+TEST_CASE("experts in processes of their own, by NCCL: the same bits as on a shared device", "[cuda][processes]") {
+  struct Case {
+    Layout layout;
+    std::int64_t ep = 1;
+    Mixture mixture = Mixture::softmax;
+    const char* mode = "plain";
+    bool pads = false, gathers = false;
+  };
+  const Case cases[] = {
+      {{2, 1}, 2},
+      {{4, 1}, 4, Mixture::sigmoid},
+      {{1, 2, true}, 2, Mixture::latent},
+      {{2, 2, true}, 4, Mixture::sigmoid, "overlap_grad_reduce"},
+      {{2, 1}, 2, Mixture::softmax, "plain", true},
+      {{4, 1}, 2, Mixture::softmax, "plain", false, true},
+      {{2, 1}, 2, Mixture::sigmoid, "overlap_moe_expert_parallel_comm"},
+      {{4, 1}, 4, Mixture::softmax, "delay_wgrad_compute", true},
+      {{2, 1, false, 2}, 2, Mixture::sigmoid},
+  };
+  Cases taken;
+  for (const Case& c : cases) {
+    if (!taken.takes_next()) continue;
+    Scenario scenario = small_mixture(c.layout, c.ep, c.mixture, c.mode);
+    if (c.pads) pad_experts(scenario);
+    if (c.gathers) scenario.parallel.moe_token_dispatcher_type = TokenDispatcher::allgather;
+    INFO(c.layout.text() << ", ep " << c.ep << ", " << c.mode << (c.pads ? ", padded" : c.gathers ? ", gathers" : ""));
+    Trained apart;
+    const std::vector<std::string> errors =
+        as_processes(scenario.parallel.ranks(), 60, [&](launch::ProcessGroup& group) {
+          OnFakeGpu rank(scenario, true, &group);
+          Trained trained = rank.train(2, &group);
+          group.barrier();
+          if (group.rank() == 0) apart = std::move(trained);
+        });
+    for (const std::string& error : errors) CHECK(error == "");
+    const Trained together = OnFakeGpu(scenario, true).train(2);
+    CHECK(apart.losses == together.losses);
+    CHECK(same_bits(apart.gradients, together.gradients));
+    CHECK(same_bits(apart.parameters, together.parameters));
+    CHECK(fake_nccl::live() == 0);
+  }
+}
+
+TEST_CASE("more rows than experts have room for are one error on all ranks", "[cuda][processes]") {
+  const auto errors_of = [](const Scenario& scenario) {
+    return as_processes(scenario.parallel.ranks(), 60, [&](launch::ProcessGroup& group) {
+      OnFakeGpu rank(scenario, true, &group);
+      rank.train(2, &group);
+      group.barrier();
+    });
+  };
+  Scenario scenario = small_mixture({2, 1}, 2, Mixture::softmax);
+  scenario.parallel.moe_expert_rank_capacity_factor = 1;
+  for (const std::string& error : errors_of(scenario))
+    CHECK_THAT(error, Catch::Contains("rows, and moe_expert_rank_capacity_factor leaves room for"));
+  scenario = small_mixture({2, 1}, 2, Mixture::softmax);
+  pad_experts(scenario, 0.3);
+  for (const std::string& error : errors_of(scenario))
+    CHECK_THAT(error, Catch::Contains("rows, and moe_expert_capacity_factor leaves room for"));
+  CHECK(fake_nccl::live() == 0);
 }
 
 TEST_CASE("communicators without channels of their own leave half of the device to compute", "[cuda][processes]") {

@@ -15,11 +15,12 @@ namespace {
 class SharedGpu final : public Communication {
  public:
   SharedGpu(const Schedule& schedule, const std::vector<BoundProgram>& programs, const LaunchPlan& launches,
-            OperandsOf operands, const CudaOptions& options)
+            OperandsOf operands, CountsOf counts, const CudaOptions& options)
       : schedule_(schedule),
         programs_(programs),
         launches_(launches),
         operands_(std::move(operands)),
+        counts_(std::move(counts)),
         options_(options) {}
 
   void launch(const LaunchAction& action, const Stream& stream) override {
@@ -61,6 +62,11 @@ class SharedGpu final : public Communication {
       const std::span<const exec::Operand> theirs = operands_(rank, op);
       buffers.push_back({theirs.front().data, theirs.back().data});
     }
+    if (collective.by_rows()) {
+      // Kernels copy what the host's copy of the numbers says.
+      const std::span<const exec::Operand> own = operands_(action.rank, action.op);
+      buffers[static_cast<std::size_t>(self)].offsets = counts_(own[*counts_of(Work(collective))]);
+    }
     const Dtype dtype = operands_(action.rank, action.op).front().dtype;
     const RingCost ring = ring_cost(collective.kind, dtype, collective.elements, communicator.size);
     run_share(collective, dtype, self, buffers, action.phase,
@@ -71,14 +77,16 @@ class SharedGpu final : public Communication {
   const std::vector<BoundProgram>& programs_;
   const LaunchPlan& launches_;
   const OperandsOf operands_;
+  const CountsOf counts_;
   const CudaOptions options_;
 };
 
 }  // namespace
 
 std::unique_ptr<Communication> share_gpu(const Schedule& schedule, const std::vector<BoundProgram>& programs,
-                                         const LaunchPlan& launches, OperandsOf operands, const CudaOptions& options) {
-  return std::make_unique<SharedGpu>(schedule, programs, launches, std::move(operands), options);
+                                         const LaunchPlan& launches, OperandsOf operands, CountsOf counts,
+                                         const CudaOptions& options) {
+  return std::make_unique<SharedGpu>(schedule, programs, launches, std::move(operands), std::move(counts), options);
 }
 
 }  // namespace stretto::cuda

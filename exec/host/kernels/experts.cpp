@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "exec/expert_errors.hpp"
 #include "exec/host/kernels/blas.hpp"
 #include "exec/host/kernels/families.hpp"
 #include "exec/host/kernels/operand.hpp"
@@ -16,15 +17,12 @@ namespace {
 
 // An index that another operation has made, which in a wrong schedule may be anything.
 std::int64_t checked(std::int32_t index, std::int64_t end, const char* what) {
-  if (index < 0 || index >= end)
-    throw runtime_failure(std::string("experts: ") + what + " " + std::to_string(index) + " is outside [0, " +
-                          std::to_string(end) + ")");
+  if (index < 0 || index >= end) throw runtime_failure(exec::number_outside(what, index, end));
   return index;
 }
 
 [[noreturn]] void throw_no_room(std::int64_t rows, std::int64_t capacity) {
-  throw runtime_failure("experts of this rank get " + std::to_string(rows) +
-                        " rows, and moe_expert_rank_capacity_factor leaves room for " + std::to_string(capacity));
+  throw runtime_failure(exec::no_room_at_rank("this rank", rows, capacity));
 }
 
 // First row of each group, and behind the last its end.
@@ -36,7 +34,7 @@ struct Groups {
   }
   std::int64_t size(std::int64_t group) const {
     const std::int64_t begin = at(group), end = at(group + 1);
-    if (end < begin) throw runtime_failure("experts: offsets descend");
+    if (end < begin) throw runtime_failure(exec::kOffsetsDescend);
     return end - begin;
   }
 };
@@ -196,7 +194,7 @@ void for_each_chunk(const Work& work, const Operand& all, const Visit& visit) {
   };
   const auto size = [&](std::int64_t rank, std::int64_t from, std::int64_t to) {
     const std::int64_t rows = begin(rank, to) - begin(rank, from);
-    if (rows < 0) throw runtime_failure("experts: offsets descend");
+    if (rows < 0) throw runtime_failure(exec::kOffsetsDescend);
     return rows;
   };
   std::int64_t sorted = 0;
@@ -267,10 +265,7 @@ void run_kernel(const SortTokens& work, std::span<const Operand> operands) {
   });
   if (work.each > 0) {
     for (std::int64_t e = 0; e < here; ++e)
-      if (begin[e + 1] > work.each)
-        throw runtime_failure("expert " + std::to_string(e) + " gets " + std::to_string(begin[e + 1]) +
-                              " rows, and moe_expert_capacity_factor leaves room for " + std::to_string(work.each) +
-                              ": no token is dropped");
+      if (begin[e + 1] > work.each) throw runtime_failure(exec::no_room_at_expert(e, begin[e + 1], work.each));
     for (std::int64_t e = 0; e <= here; ++e) begin[e] = static_cast<std::int32_t>(e * work.each);
   } else {
     for (std::int64_t e = 0; e < here; ++e) begin[e + 1] += begin[e];
