@@ -140,7 +140,7 @@ TEST_CASE("a kernel that the schedule does not have, and waiting for the host", 
   const Run run(scenario);
   KinetoOptions options;
   options.inserted_at = 0.4;
-  options.inserted_us = 5000;
+  options.inserted_us = 2000;
   options.inserted_kernel = "void cub::DeviceRadixSortOnesweepKernel<long>(int*)";
   check_first(diagnosed(scenario, {run.trace(0, options)}), Cause::unscheduled_kernel, "cub::DeviceRadixSort", 5);
   options.inserted_kernel = "";

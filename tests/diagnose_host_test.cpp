@@ -18,6 +18,7 @@ using diagnose::Cause;
 using std::chrono::milliseconds;
 
 constexpr std::int64_t kRanks = 2;
+constexpr int kIssue_ms = 10;
 
 // A step takes some milliseconds, so that faults of a hundred and more outweigh what the prediction is wrong by.
 Scenario scenario_with(const std::string& mode, double link_GBps = 10) {
@@ -115,7 +116,6 @@ TEST_CASE("a lost overlap of a run on this machine is named first", "[diagnose]"
     scenario.overlap.bucket_size = 1500;
     return scenario;
   };
-  constexpr int kIssue_ms = 10;
   const Scenario with = scenario_of("overlap_grad_reduce"), without = scenario_of("plain");
   const std::string trace = traced(
       folder, without, [](std::int64_t, const Operation&) { std::this_thread::sleep_for(milliseconds(kIssue_ms)); });
