@@ -13,7 +13,8 @@ MIXTURE = ["model.swiglu=true", 'model.normalization="RMSNorm"', 'model.position
            "model.moe_ffn_hidden_size=128"]
 DEEPSEEK = ['model.moe_router_score_function="sigmoid"', "model.moe_router_enable_expert_bias=true", "model.moe_router_num_groups=4",
             "model.moe_router_group_topk=2", "model.moe_shared_expert_intermediate_size=128", "model.multi_latent_attention=true",
-            "model.qk_layernorm=true", "model.q_lora_rank=64", "model.kv_lora_rank=32", "model.qk_head_dim=32", "model.qk_pos_emb_head_dim=16", "model.v_head_dim=32"]
+            "model.qk_layernorm=true", "model.q_lora_rank=64", "model.kv_lora_rank=32", "model.qk_head_dim=32",
+            "model.qk_pos_emb_head_dim=16", "model.v_head_dim=32"]
 TINY_DEEPSEEK = ["model.q_lora_rank=8", "model.kv_lora_rank=8", "model.qk_head_dim=8", "model.qk_pos_emb_head_dim=4", "model.v_head_dim=8",
                  "model.moe_shared_expert_intermediate_size=16"]
 # Room for all tokens of a rank at each expert.
