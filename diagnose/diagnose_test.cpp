@@ -121,7 +121,7 @@ TEST_CASE("a lost overlap is exposed communication", "[diagnose]") {
 TEST_CASE("a late rank is named where its peers are traced", "[diagnose]") {
   const Scenario scenario = scenario_of();
   const Run late(scenario, [](const Schedule&, sim::Costs& costs) { sim::set_apart(costs, 1, 1.5); });
-  // What the rank computes longer than another one. The step grows by less, because communication is hidden then.
+  // The rank computes longer by this than another one. The step grows by less, because communication is hidden then.
   const auto computing = [&](std::int64_t rank) {
     const BoundProgram& program = late.result.programs[late.result.folding.index_of(rank)];
     Picoseconds sum = 0;

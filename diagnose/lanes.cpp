@@ -57,7 +57,7 @@ class Placer {
   const Kernel& kernel(std::uint32_t index) const { return trace_.kernels[index]; }
   const TimelineRow* row(std::uint32_t op) const { return predicted_.rows[op]; }
 
-  // Of an operation of Stretto's that the schedule does not have: the communicator of its lane.
+  // For an operation of Stretto's that the schedule does not have: the communicator of its lane.
   std::uint32_t communicator_of_kernel(const PlacedKernel& placed, const Kernel& kernel) const {
     if (placed.op != kNoOperation) return communicator_of(program_.work_of(static_cast<std::uint32_t>(placed.op)));
     if (placed.lane != kNoLane)

@@ -178,7 +178,7 @@ const std::vector<std::uint32_t>& busiest_lane(const Simulated& s, const BoundPr
                            [&](const auto& a, const auto& b) { return compute(a) < compute(b); });
 }
 
-// What a stage of the small pipeline says: its layer, and what it does before, between and behind its layers.
+// The times that a stage of the small pipeline tells: its layer, and what it does before, between and behind its layers.
 struct StageTimes {
   LayerTimes layer;
   Picoseconds before = 0, between = 0, behind = 0;

@@ -8,7 +8,7 @@
 
 namespace stretto::sweep {
 
-// What one layer costs follows from tensor, context and expert parallelism, micro-batch size, recomputation and the
+// The cost of one layer follows from tensor, context and expert parallelism, micro-batch size, recomputation and the
 // overlap of its own communication, but not from the number of stages, chunks, layers and micro-batches. All points
 // that have equal layers are a family. Its costs are those of a small pipeline of at most two stages, three layers
 // each, which is built and simulated once; closed forms (sweep/bounds.hpp) make bounds of any pipeline of them.
