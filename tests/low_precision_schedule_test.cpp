@@ -108,7 +108,7 @@ TEST_CASE("a layer has the works that its recipe says", "[low_precision]") {
   CHECK(forward("mxfp8", "", "") == Counts{{"quantise", 4}, {"gemm.codes", 4}});
   CHECK(forward("delayed", "", "") == Counts{{"quantise", 4}, {"gemm.codes", 4}});
   CHECK(forward("tensorwise", "", "") == Counts{{"amax", 4}, {"update_scale", 4}, {"quantise", 4}, {"gemm.codes", 4}});
-  // What is gathered has one scale on all ranks: X of qkv and fc1.
+  // A gathered matrix has one scale on all ranks: X of qkv and fc1.
   CHECK(forward("tensorwise", "", tp) == Counts{{"amax", 4},
                                                 {"all_reduce.max", 2},
                                                 {"update_scale", 4},
