@@ -81,10 +81,6 @@ void read_saved_state(const Schedule& schedule, const MemoryOf& memory_of, const
     const StoredTensor* tensor = file.find(name);
     const StatePortion portion(schedule, memory_of, first, part, StatePortion::Of::held);
     values.resize(static_cast<std::size_t>(portion.elements()));
-    if (tensor == nullptr && !array.of_model) {  // the file is of training without such state, which begins here
-      std::fill(values.begin(), values.end(), array.mean);
-      return portion.scatter(values);
-    }
     if (tensor == nullptr) throw input_error(fmt::format("{}: has no tensor {}", file.name(), name));
     if (tensor->dtype != spelled(dtype))
       throw input_error(
