@@ -390,7 +390,7 @@ TEST_CASE("a small model trains in every recipe as in bf16") {
     compare_training(recipe, 1, 24, recipe == LowRecipe::nvfp4 ? 0.03 : 0.01);
   }
 }
-TEST_CASE("a small model trains in every recipe as in bf16, for long", "[.][soak]") {
+TEST_CASE("a small model trains for long in every recipe as in bf16", "[.][soak]") {
   for (const LowRecipe recipe : kRecipes)
     for (const std::uint64_t seed : {1, 2})
       compare_training(recipe, seed, 160, recipe == LowRecipe::nvfp4 ? 0.008 : 0.003);
