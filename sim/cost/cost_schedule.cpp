@@ -90,7 +90,11 @@ CollectiveCost group_cost(const Accelerator& accelerator, const Framework& frame
   GroupTime time;
   double card_bytes = 0;
   if (const auto* c = std::get_if<Collective>(&operation.work)) {
-    const double element_bytes = double(bytes_of(dtype));
+    double element_bytes = double(bytes_of(dtype));
+    // FSDP gathers a layer's weights as codes, where the framework keeps them so.
+    if (framework.element_bytes.contains("gathered_codes") && c->kind == CollectiveKind::all_gather &&
+        schedule.tensors[operation.accesses.front().view.tensor].name.starts_with("shard.parameter"))
+      element_bytes = std::min(element_bytes, rule_of(lowest_product_type(schedule)).bytes);
     time = rule_of(c->kind).of_rows
                ? token_exchange_time(accelerator, framework, *c, element_bytes,
                                      schedule.communicators[c->communicator].transport, span, limit)
