@@ -12,7 +12,7 @@ namespace {
 
 // Scores. A sure kernel outweighs leaving out an operation and a kernel together; side, bytes and length decide between
 // operations that fit alike.
-constexpr double kKind = 3, kSideAgrees = 0.4, kSideDiffers = -0.8, kLength = 0.5, kBytes = 1;
+constexpr double kKind = 3, kSideAgrees = 0.4, kSideDiffers = -0.8, kLength = 1, kBytes = 1;
 constexpr double kExtraKernel = -0.3, kMissingItem = -0.6;
 constexpr std::size_t kMostCells = std::size_t{1} << 28;
 
@@ -44,6 +44,8 @@ class AlignmentTable {
   std::vector<std::int32_t> run() {
     const std::size_t count = pieces_.size();
     std::vector<float> best(width_, kNever), matched(width_, kNever), next_best(width_), next_matched(width_);
+    // Length of the kernels so far of the item of a cell that is matched, in microseconds.
+    std::vector<float> lengths(width_, 0), next_lengths(width_, 0);
     std::size_t first = first_of(0);
     for (std::size_t c = 0; c < width_ && first + c <= items_.size(); ++c) {
       if (first + c == 0) {
@@ -67,8 +69,11 @@ class AlignmentTable {
         if (j > 0) {
           const Fit& fit = fits_[j - 1][static_cast<std::size_t>(piece.cls)];
           const float begins = fit.first < 0 ? kNever : at(best, j - 1) + first_score(items_[j - 1], piece, fit);
-          const float goes_on = fit.further < 0 ? kNever : at(matched, j) + float(fit.further);
+          const float before_us = at(matched, j) == kNever ? 0 : lengths[j - before];
+          const float goes_on =
+              fit.further < 0 ? kNever : at(matched, j) + further_score(items_[j - 1], piece, fit, before_us);
           next_matched[c] = std::max(begins, goes_on);
+          next_lengths[c] = float(piece.us) + (goes_on > begins ? before_us : 0);
           if (goes_on > begins) how |= kFurther;
         }
         const float extra = at(best, j) + float(kExtraKernel);
@@ -83,6 +88,7 @@ class AlignmentTable {
       }
       best.swap(next_best);
       matched.swap(next_matched);
+      lengths.swap(next_lengths);
       first = now;
     }
     return walk_back();
@@ -109,6 +115,12 @@ class AlignmentTable {
     if (side != trace::Side::unknown && piece.side != trace::Side::unknown)
       score += side == piece.side ? kSideAgrees : kSideDiffers;
     return float(score);
+  }
+
+  // A further kernel is welcome as far as it brings the item nearer to its predicted length.
+  static float further_score(const Item& item, const Piece& piece, const Fit& fit, double before_us) {
+    return float(fit.further +
+                 kLength * (nearness(item.us, before_us + piece.us) - nearness(item.us, std::max(before_us, 1e-6))));
   }
 
   std::vector<std::int32_t> walk_back() {

@@ -120,8 +120,16 @@ TEST_CASE("a lost overlap is exposed communication", "[diagnose]") {
 
 TEST_CASE("a late rank is named where its peers are traced", "[diagnose]") {
   const Scenario scenario = scenario_of();
-  const Run plain(scenario), late(scenario, [](const Schedule&, sim::Costs&costs) { sim::set_apart(costs, 1, 1.5); });
-  const double growth = to_ms(late.result.step - plain.result.step);
+  const Run late(scenario, [](const Schedule&, sim::Costs& costs) { sim::set_apart(costs, 1, 1.5); });
+  // What the rank computes longer than another one. The step grows by less, because communication is hidden then.
+  const auto computing = [&](std::int64_t rank) {
+    const BoundProgram& program = late.result.programs[late.result.folding.index_of(rank)];
+    Picoseconds sum = 0;
+    for (const TimelineRow& row : late.result.timeline.rows)
+      if (row.rank == program.rank && !is_communication(program.work_of(row.op))) sum += row.end - row.start;
+    return sum;
+  };
+  const double growth = to_ms(computing(1) - computing(0));
   std::vector<std::string> traces;
   for (std::int64_t rank = 0; rank < 4; ++rank) {
     KinetoOptions options;
@@ -129,10 +137,11 @@ TEST_CASE("a late rank is named where its peers are traced", "[diagnose]") {
     traces.push_back(late.trace(rank, options));
   }
   check_first(diagnosed(scenario, traces), Cause::straggler, "rank 1", growth);
-  // Rank 0 alone cannot say who is late, only that another rank is.
+  // Rank 0 alone cannot say who is late, only that its communication takes longer.
   const Diagnosis alone = diagnosed(scenario, {traces.front()});
-  CHECK(alone.gaps.front().cause == Cause::straggler);
-  CHECK_THAT(alone.gaps.front().name, Contains("another rank"));
+  const Cause cause = alone.gaps.front().cause;
+  CHECK((cause == Cause::straggler || cause == Cause::exposed_communication));
+  CHECK_THAT(alone.gaps.front().name, Contains("tp "));
 }
 
 TEST_CASE("a kernel that the schedule does not have, and waiting for the host", "[diagnose]") {
@@ -140,11 +149,11 @@ TEST_CASE("a kernel that the schedule does not have, and waiting for the host", 
   const Run run(scenario);
   KinetoOptions options;
   options.inserted_at = 0.4;
-  options.inserted_us = 5000;
+  options.inserted_us = 2000;
   options.inserted_kernel = "void cub::DeviceRadixSortOnesweepKernel<long>(int*)";
-  check_first(diagnosed(scenario, {run.trace(0, options)}), Cause::unscheduled_kernel, "cub::DeviceRadixSort", 5);
+  check_first(diagnosed(scenario, {run.trace(0, options)}), Cause::unscheduled_kernel, "cub::DeviceRadixSort", 2);
   options.inserted_kernel = "";
-  check_first(diagnosed(scenario, {run.trace(0, options)}), Cause::waiting_for_host, "host", 5);
+  check_first(diagnosed(scenario, {run.trace(0, options)}), Cause::waiting_for_host, "host", 2);
 }
 
 TEST_CASE("a part of a step is compared kernel by kernel", "[diagnose]") {

@@ -18,9 +18,10 @@ using diagnose::Cause;
 using std::chrono::milliseconds;
 
 constexpr std::int64_t kRanks = 2;
+constexpr int kIssue_ms = 10;
 
 // A step takes some milliseconds, so that faults of a hundred and more outweigh what the prediction is wrong by.
-Scenario scenario_with(const std::string& mode, double link_GBps = 0) {
+Scenario scenario_with(const std::string& mode, double link_GBps = 10) {
   Scenario scenario = tiny_scenario(kRanks, mode, "fp32", 12);
   scenario.cluster.ranks_per_device = kRanks;
   scenario.cluster.link_GBps = link_GBps;
@@ -59,9 +60,10 @@ std::string traced(const TempDir& folder, const Scenario& scenario, const Fault&
   return path;
 }
 
-diagnose::Diagnosis diagnosed(const Scenario& scenario, const std::string& trace) {
-  const sim::Platform platform =
+diagnose::Diagnosis diagnosed(const Scenario& scenario, const std::string& trace, double issue_ms = 0) {
+  sim::Platform platform =
       sim::read_platform((std::filesystem::path(__FILE__).parent_path() / "golden/host.toml").string());
+  platform.op_overhead_us.value += issue_ms * 1e3;
   const diagnose::Traces traces = diagnose::read_traces({trace}, -1, "");
   const predict::PredictedStep step = predict::predict_step(scenario, platform);
   return diagnose::diagnose(step, traces, scenario.name).diagnosis;
@@ -104,23 +106,23 @@ TEST_CASE("a late rank of a run on this machine is named first", "[diagnose]") {
   check_first(diagnosed(scenario, trace), Cause::straggler, "rank 1", 12 * 25);
 }
 
-// Gradients are reduced over a paced link for about 100 ms, which the prediction hides behind the backward pass. How
-// long the computation really takes does not matter: it is spread over many operations.
+// Every operation is issued 10 ms late, in the prediction and in the run, so that there is time to hide the reduction
+// of gradients in: some 300 ms on a paced link.
 TEST_CASE("a lost overlap of a run on this machine is named first", "[diagnose]") {
   const TempDir folder;
   const auto scenario_of = [](const std::string& mode) {
-    Scenario scenario = scenario_with(mode, 0.066);
-    scenario.model = {4, 256, 4, 1024, 256, 256, 512, 512};
-    scenario.training.micro_batch_size = 2;
-    scenario.training.global_batch_size = 4;
-    scenario.overlap.bucket_size = 400'000;
+    Scenario scenario = scenario_with(mode, 3e-5);
+    scenario.training.global_batch_size = 2;
+    scenario.overlap.bucket_size = 1500;
     return scenario;
   };
   const Scenario with = scenario_of("overlap_grad_reduce"), without = scenario_of("plain");
-  const std::string trace = traced(folder, without);
-  const diagnose::Diagnosis diagnosis = diagnosed(with, trace);
-  check_first(diagnosis, Cause::exposed_communication, "dp reduce_scatter",
-              diagnosed(without, trace).predicted_ms - diagnosis.predicted_ms);
+  const std::string trace = traced(
+      folder, without, [](std::int64_t, const Operation&) { std::this_thread::sleep_for(milliseconds(kIssue_ms)); });
+  const diagnose::Diagnosis diagnosis = diagnosed(with, trace, kIssue_ms);
+  const double lost_ms = diagnosed(without, trace, kIssue_ms).predicted_ms - diagnosis.predicted_ms;
+  CHECK(lost_ms > 200);
+  check_first(diagnosis, Cause::exposed_communication, "dp reduce_scatter", lost_ms);
 }
 
 }  // namespace stretto::testing

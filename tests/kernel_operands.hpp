@@ -116,6 +116,7 @@ inline double shaped(const std::string& name, std::int64_t col, double value, co
     const double byte = std::floor((value + 1) * 127);
     return col % cast.packed() >= cast.elements ? std::floor(127 + value * 9) : byte == 127 ? 126 : byte;
   }
+  if (name == "codes") return std::floor((value + 1) * 127);
   if (name == "x" && std::holds_alternative<ScaledCast>(work)) {
     // The blocks have many magnitudes, one has only zeros, and some numbers are far below the largest of their block.
     const std::int64_t block = col / kScaleBlock;

@@ -105,7 +105,8 @@ TensorId QuantisedLinears::of_weights(const std::string& name, Dtype dtype, std:
   }
   for (std::size_t layer = 0; layer < places.size(); ++layer)  // no operation reads the place of another layer
     if (!shape_.in_codes[layer]) places[layer] = *any;
-  return w_.family(name, rows, cols, std::ssize(places), 1, std::move(places));
+  const std::int64_t layers = std::ssize(places);  // before the vector is moved
+  return w_.family(name, rows, cols, layers, 1, std::move(places));
 }
 
 View QuantisedLinears::shared(const std::string& name, Dtype dtype, std::int64_t rows, std::int64_t cols) {
