@@ -1,4 +1,5 @@
-// Traces of steps that ran on this machine, with injected faults: each is named first, with its size.
+// Traces of steps that ran on this machine, with injected faults: each is named first, with its size. They need the
+// machine for themselves; diagnose/diagnose_test.cpp has traces of Stretto's that are simulated.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <filesystem>
@@ -107,7 +108,7 @@ void check_first(const diagnose::Diagnosis& diagnosis, Cause cause, const std::s
 }  // namespace
 
 // 12 samples on 2 ranks are 6 micro-batches of 2 layers: 12 calls of 25 ms.
-TEST_CASE("a slowed kernel of a run on this machine is named first", "[diagnose]") {
+TEST_CASE("a slowed kernel of a run on this machine is named first", "[diagnose][speed]") {
   const TempDir folder;
   const Scenario scenario = scenario_with("plain");
   const auto fault = [](std::int64_t, const Operation& operation) { return operation.name == "fc1.fprop" ? 25 : 0; };
@@ -115,7 +116,7 @@ TEST_CASE("a slowed kernel of a run on this machine is named first", "[diagnose]
   check_first(diagnosed(scenario, run.path), Cause::slower_kernel, "fc1.fprop", run.most_ms);
 }
 
-TEST_CASE("a late rank of a run on this machine is named first", "[diagnose]") {
+TEST_CASE("a late rank of a run on this machine is named first", "[diagnose][speed]") {
   const TempDir folder;
   const Scenario scenario = scenario_with("plain");
   const Traced run = traced(folder, scenario, [](std::int64_t rank, const Operation& operation) {
@@ -126,7 +127,7 @@ TEST_CASE("a late rank of a run on this machine is named first", "[diagnose]") {
 
 // Every operation is issued 10 ms late, in the prediction and in the run, so that there is time to hide the reduction
 // of gradients in: some 400 ms on a paced link.
-TEST_CASE("a lost overlap of a run on this machine is named first", "[diagnose]") {
+TEST_CASE("a lost overlap of a run on this machine is named first", "[diagnose][speed]") {
   const TempDir folder;
   const auto scenario_of = [](const std::string& mode) {
     Scenario scenario = scenario_with(mode, 3e-5);
