@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <map>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/data_folder.hpp"
 #include "base/error.hpp"
@@ -26,7 +29,10 @@
 #include "predict/knobs.hpp"
 #include "predict/predict_modes.hpp"
 #include "predict/predict_step.hpp"
+#include "predict/recipes.hpp"
+#include "predict/run.hpp"
 #include "predict/sensitivity.hpp"
+#include "report/critical_path.hpp"
 #include "report/prediction.hpp"
 #include "sim/cost/cost_schedule.hpp"
 #include "sweep/near.hpp"
@@ -89,12 +95,21 @@ std::string simulate(const Request& request, const SimulateOptions& options) {
     const predict::Fusions fusions = open_fusions(request, scenario, platform);
     fusions.apply(scenario);
     const auto [sim_options, simulated] = predict::engine_of(options.engine, options.backbone_GBps, platform, scenario);
-    predict::PredictedStep step = predict::predict_step(scenario, simulated, sim_options);
+    const auto keys = predict::read_run_input(request.scenario, request.set, scenario, simulated);
+    predict::PredictedStep step;
+    if (options.limits || keys)
+      step = predict::predict_step(scenario, simulated, sim_options);
+    else
+      step.prediction = predict::predict_times(scenario, simulated, sim_options);
     if (!fusions.note.empty()) step.prediction.notes.push_back(fusions.note);
     nlohmann::json json = prediction_json(step.prediction);
-    json["modes"] = json["without"] = json["numbers"] = json["machines"] = json["changes"] = nullptr;
+    for (const char* key : {"modes", "without", "recipes", "path", "numbers", "machines", "changes", "run"})
+      json[key] = nullptr;
+    if (keys) json["run"] = predict::run_json(predict::predict_run(*keys, scenario, simulated, step, sim_options));
     if (options.limits) {
       const double step_ms = step.prediction.step_ms;
+      json["path"] =
+          path_json(path_shares(step.schedule, step.result, critical_path(step.result, step.result.timeline)));
       json["numbers"] = predict::sensitivity_json(predict::sensitivities_of(scenario, simulated));
       json["machines"] = predict::machines_json(predict::better_machines(scenario, simulated), step_ms);
       const auto read = [&](const std::vector<std::string>& set) {
@@ -111,6 +126,7 @@ std::string simulate(const Request& request, const SimulateOptions& options) {
       json["modes"] = predict::modes_json(modes);
       json["without"] = predict::knobs_json(
           predict::predict_without(scenario, simulated, sim_options, step.prediction.step_ms, modes));
+      json["recipes"] = predict::recipes_json(predict::predict_recipes(scenario, simulated, sim_options));
     }
     return json.dump();
   });
@@ -118,17 +134,66 @@ std::string simulate(const Request& request, const SimulateOptions& options) {
 
 struct Sweep::State {
   Request request;
+  predict::ScenarioInput input;
   Scenario scenario;
   sweep::Space space;
   sweep::Looker looker;
   std::int64_t place = 0;
   std::map<std::string, sim::Platform> platforms = {};
+  struct Open {
+    std::vector<std::string> values;
+    sweep::Point point;
+  };
+  // The window so far has points that are decided, and those that are not, the lowest bound last.
+  std::deque<sweep::Point> decided = {};
+  std::vector<Open> open = {};
 
   const sim::Platform& platform(const std::string& name) {
     const auto found = platforms.find(name);
     if (found != platforms.end()) return found->second;
     const std::string& asked = name.empty() ? request.platform : name;
     return platforms.emplace(name, predict::read_platform_input(asked, scenario)).first->second;
+  }
+  Scenario read(const std::vector<std::string>& further, const std::string& of_point) const {
+    std::vector<std::string> set = request.set;
+    set.insert(set.end(), further.begin(), further.end());
+    return input.read(std::move(set), of_point.empty() ? request.platform : of_point);
+  }
+
+  void look_at_window() {
+    constexpr std::int64_t kWindow = sweep::kWindow / 10;  // the first points are wanted soon
+    const std::int64_t end = std::min(space.points(), place + kWindow);
+    for (; place < end; ++place) {
+      std::vector<std::string> values = space.at(sweep::number_at(space, place));
+      const auto settings = sweep::settings_of(space, values, scenario);
+      if (!settings) continue;
+      sweep::Point point = looker.look_at(
+          *settings, [&] { return read(settings->set, settings->platform); },
+          [&]() -> const sim::Platform& { return platform(settings->platform); });
+      if (point.status == sweep::Status::open)
+        open.push_back({std::move(values), std::move(point)});
+      else
+        decided.push_back(std::move(point));
+    }
+    std::stable_sort(open.begin(), open.end(),
+                     [](const Open& a, const Open& b) { return a.point.bound_ms > b.point.bound_ms; });
+  }
+
+  // Returns nullopt behind the last point.
+  std::optional<sweep::Point> next() {
+    while (decided.empty() && open.empty() && place < space.points()) look_at_window();
+    if (!decided.empty()) {
+      sweep::Point point = std::move(decided.front());
+      decided.pop_front();
+      return point;
+    }
+    if (open.empty()) return std::nullopt;
+    Open one = std::move(open.back());
+    open.pop_back();
+    looker.decide(
+        one.point, space, one.values, [&] { return read(one.point.set, one.point.platform); },
+        [&]() -> const sim::Platform& { return platform(one.point.platform); });
+    return std::move(one.point);
   }
 };
 
@@ -139,8 +204,9 @@ Sweep::Sweep(Request request, const std::vector<std::string>& over, std::size_t 
         sweep::Space space =
             sweep::read_space(read_toml(predict::scenario_path(request.scenario), request.set).section("sweep"), over,
                               scenario, platform);
+        predict::ScenarioInput input(request.scenario);
         return std::unique_ptr<State>(
-            new State{std::move(request), scenario, std::move(space), sweep::Looker(best, all)});
+            new State{std::move(request), std::move(input), scenario, std::move(space), sweep::Looker(best, all)});
       })) {}
 Sweep::~Sweep() = default;
 Sweep::Sweep(Sweep&&) noexcept = default;
@@ -148,22 +214,8 @@ Sweep& Sweep::operator=(Sweep&&) noexcept = default;
 
 std::string Sweep::next() {
   return guarded([&]() -> std::string {
-    State& s = *state_;
-    while (s.place < s.space.points()) {
-      const std::vector<std::string> values = s.space.at(sweep::number_at(s.space, s.place++));
-      const auto settings = sweep::settings_of(s.space, values, s.scenario);
-      if (!settings) continue;
-      const auto read = [&] {
-        Request changed = s.request;
-        changed.set.insert(changed.set.end(), settings->set.begin(), settings->set.end());
-        if (!settings->platform.empty()) changed.platform = settings->platform;
-        return scenario_of(changed);
-      };
-      return sweep::json_of(s.looker.look_at(s.space, values, *settings, read,
-                                             [&]() -> const sim::Platform& { return s.platform(settings->platform); }))
-          .dump();
-    }
-    return "";
+    const std::optional<sweep::Point> point = state_->next();
+    return point ? sweep::json_of(*point).dump() : "";
   });
 }
 

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "base/toml.hpp"
+#include "base/toml_text.hpp"
 
 namespace stretto {
 namespace {
@@ -76,7 +77,7 @@ TomlTable parse_toml(std::string_view text, const std::string& name, const std::
   return TomlTable(std::move(root), table, name, "");
 }
 
-TomlTable read_toml(const std::string& path, const std::vector<std::string>& overrides) {
+std::string toml_text(const std::string& path) {
   std::error_code problem;
   if (std::filesystem::is_directory(path, problem)) throw input_error(path + ": expected a TOML file, got a directory");
   errno = 0;
@@ -87,7 +88,11 @@ TomlTable read_toml(const std::string& path, const std::vector<std::string>& ove
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (file.bad()) throw input_error(path + ": expected a readable TOML file, got: " + std::strerror(errno));
   text.resize(static_cast<std::size_t>(file.gcount()));
-  return parse_toml(text, path, overrides);
+  return text;
+}
+
+TomlTable read_toml(const std::string& path, const std::vector<std::string>& overrides) {
+  return parse_toml(toml_text(path), path, overrides);
 }
 
 }  // namespace stretto

@@ -13,6 +13,7 @@ namespace stretto::cli {
 // stretto::Error.
 void add_simulate(CLI::App& app);
 void add_train(CLI::App& app);
+void add_evaluate(CLI::App& app);
 void add_profile(CLI::App& app);
 void add_compare(CLI::App& app);
 void add_calibrate(CLI::App& app);
@@ -22,6 +23,7 @@ void add_import(CLI::App& app);
 void add_validate(CLI::App& app);
 void add_sweep(CLI::App& app);
 void add_plan(CLI::App& app);
+void add_diagnose(CLI::App& app);
 
 // ---- shared by commands ----
 

@@ -115,9 +115,11 @@ std::string Output::path(const std::string& file) const {
 }
 
 std::vector<Input> inputs_of(const Scenario& scenario) {
-  std::vector<Input> inputs = {{"the scenario", scenario.file},
-                               {"its platform", scenario.platform},
-                               {"[training] data", scenario.training.data}};
+  std::vector<Input> inputs = {{"the scenario", scenario.file}, {"its platform", scenario.platform}};
+  for (const std::vector<std::string>* paths : {&scenario.training.data, &scenario.training.validation_data})
+    for (const std::string& path : *paths)
+      for (const std::string& file : exec::files_of_data(path))
+        inputs.push_back({paths == &scenario.training.data ? "[training] data" : "[training] validation_data", file});
   if (!scenario.training.load.empty())
     for (const std::string& file : exec::files_of_weights(scenario.training.load))
       inputs.push_back({"[training] load", file});

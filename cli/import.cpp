@@ -42,7 +42,7 @@ void add_import_options(CLI::App& command, Files& files, MeasurementImport& opti
   command
       .add_option(
           "--import", options.imports,
-          "make a platform file of measurements: output of nccl-tests, a table of collectives or of GEMMs "
+          "make a platform file of measurements: output of nccl-tests, a table of collectives or of GEMMs, a trace "
           "(docs/platform.md). Where the file does not say which operation it is, or on how many GPUs and nodes: "
           "OP@GPUS/NODES=FILE (repeatable)")
       ->type_name("FILE")

@@ -120,6 +120,7 @@ int run(int argc, char** argv) {
   stretto::cli::add_compare(app);
   stretto::cli::add_simulate(app);
   stretto::cli::add_train(app);
+  stretto::cli::add_evaluate(app);
   stretto::cli::add_profile(app);
   stretto::cli::add_calibrate(app);
   stretto::cli::add_show(app);
@@ -128,6 +129,7 @@ int run(int argc, char** argv) {
   stretto::cli::add_validate(app);
   stretto::cli::add_sweep(app);
   stretto::cli::add_plan(app);
+  stretto::cli::add_diagnose(app);
   try {
     app.parse(argc, argv);
     if (version && !version_json.empty()) {

@@ -14,6 +14,7 @@
 #include "model/schedule/print.hpp"
 #include "model/verify/verify.hpp"
 #include "predict/fusions.hpp"
+#include "predict/run.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -31,7 +32,7 @@ void show_gates(const ShowOptions& options, const Gates& gates) {
 void show(const ShowOptions& options) {
   if (options.scenario.empty()) {
     options.files.claim_outputs();
-    if (options.keys) return void(std::cout << scenario_reference());
+    if (options.keys) return void(std::cout << scenario_reference() << "\n## `[run]`\n\n" << predict::run_reference());
     return options.gates ? show_gates(options, all_gates()) : show_platform(options.platform, options.json);
   }
   Scenario scenario = scenario_of(options);

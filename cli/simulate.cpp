@@ -15,7 +15,10 @@
 #include "predict/knobs.hpp"
 #include "predict/predict_modes.hpp"
 #include "predict/predict_step.hpp"
+#include "predict/recipes.hpp"
+#include "predict/run.hpp"
 #include "predict/sensitivity.hpp"
+#include "report/critical_path.hpp"
 #include "report/html.hpp"
 #include "report/layout_text.hpp"
 #include "report/prediction.hpp"
@@ -50,22 +53,27 @@ HtmlStep html_step(const predict::PredictedStep& of) {
   return step;
 }
 
-// The results of `--modes`: every mode compared with the plain schedule, and every knob with the scenario without it.
+// The results of `--modes`: every mode compared with the plain schedule, every knob with the scenario without it, and
+// the step in every precision.
 struct Modes {
   std::vector<predict::PredictedMode> modes;
   std::vector<predict::KnobOff> knobs;
+  std::vector<predict::RecipeStep> recipes;
 };
 
 // The results of `--limits`.
 struct Limits {
+  std::vector<std::pair<std::string, double>> path;  // of the critical path (report/critical_path.hpp)
   std::vector<predict::Sensitivity> numbers;
   std::vector<predict::BetterMachine> machines;
   std::vector<sweep::SingleChange> changes;
 };
 
 Limits limits_of(const SimulateOptions& options, const Scenario& scenario, const sim::Platform& platform,
-                 const predict::Fusions& fusions, double step_ms) {
-  return {predict::sensitivities_of(scenario, platform), predict::better_machines(scenario, platform),
+                 const predict::Fusions& fusions, const predict::PredictedStep& step) {
+  const double step_ms = step.prediction.step_ms;
+  return {path_shares(step.schedule, step.result, critical_path(step.result, step.result.timeline)),
+          predict::sensitivities_of(scenario, platform), predict::better_machines(scenario, platform),
           sweep::faster_changes(scenario, platform, step_ms, [&](const std::vector<std::string>& set) {
             Scenario changed = scenario_of(options, set);
             fusions.apply(changed);
@@ -77,8 +85,8 @@ std::string text_of(const Limits& limits, double step_ms) {
   constexpr std::size_t kShown = 3;
   std::vector<sweep::SingleChange> best = limits.changes;
   best.resize(std::min(kShown, best.size()));
-  return "\nhow the step changes with each number:\n\n" + sensitivity_table(limits.numbers).text() + "\n" +
-         machines_table(limits.machines, step_ms).text() + "\n" +
+  return "\n" + path_text(limits.path) + "\n\nhow the step changes with each number:\n\n" +
+         sensitivity_table(limits.numbers).text() + "\n" + machines_table(limits.machines, step_ms).text() + "\n" +
          (best.empty() ? "no single change of the scenario makes it faster\n" : changes_table(best, step_ms).text());
 }
 
@@ -115,6 +123,7 @@ std::string text_of(const Modes& m, double step_ms) {
   std::string text = "\n" + modes_table(m.modes).text();
   if (m.modes.size() > 1) text += "\n" + advice_of(m.modes).text();
   if (!m.knobs.empty()) text += "\n" + predict::knobs_text(step_ms) + "\n" + knobs_table(m.knobs).text();
+  if (!m.recipes.empty()) text += "\n" + predict::recipes_text() + "\n" + recipes_table(m.recipes).text();
   return text;
 }
 
@@ -131,6 +140,9 @@ void add_modes(HtmlReport& report, const Modes& m, const Prediction& p) {
     report.tables.push_back({"without", "What each knob brings",
                              "Of " + predict::knobs_text(p.step_ms) + ". What knobs save does not add up.",
                              knobs_table(m.knobs)});
+  if (!m.recipes.empty())
+    report.tables.push_back({"recipes", "What a lower precision would bring",
+                             "The step with " + predict::recipes_text() + ".", recipes_table(m.recipes)});
   std::vector<HtmlStep> steps;
   for (const predict::PredictedMode& mode : m.modes) {
     if (mode.is_scenario || !mode.advice.off_because.empty()) continue;
@@ -146,7 +158,8 @@ void add_modes(HtmlReport& report, const Modes& m, const Prediction& p) {
 }
 
 void write_page(const SimulateOptions& options, const sim::Platform& platform, const predict::PredictedStep& step,
-                const std::optional<Modes>& modes, const std::optional<predict::FitSearch>& search) {
+                const std::optional<Modes>& modes, const std::optional<Limits>& limits,
+                const std::optional<predict::Run>& run, const std::optional<predict::FitSearch>& search) {
   const Prediction& p = step.prediction;
   HtmlReport report;
   report.title = fmt::format("{}, {} on {}: predicted", p.scenario, layout_text(p.parallel), p.platform);
@@ -155,10 +168,14 @@ void write_page(const SimulateOptions& options, const sim::Platform& platform, c
                                                                      platform.device, platform.date)};
   report.summary = prediction_table(p);
   report.remarks = {limits_text(p)};
+  if (limits) report.remarks.push_back(path_text(limits->path));
   if (search) report.remarks.push_back(text_of(*search));
   for (const std::string& note : p.notes) report.remarks.push_back("note: " + note);
   report.steps = {html_step(step)};
   if (modes) add_modes(report, *modes, p);
+  if (run)
+    report.tables.push_back(
+        {"run", "The run", "Closed forms on top of the step, from the numbers of [run].", predict::run_table(*run)});
   report.device_bytes = platform.memory_bytes;
   report.reserved_bytes = p.memory.reserved_bytes();
   write_text(options.html, render_html(report));
@@ -173,7 +190,14 @@ void simulate_command(const SimulateOptions& options) {
   const auto [sim_options, simulated] = predict::engine_of(options.engine, options.backbone_GBps, platform, scenario);
   keep_within_free_memory();
   const Patience patience(scenario);
-  predict::PredictedStep step = predict::predict_step(scenario, simulated, sim_options);
+  const auto keys = predict::read_run_input(options.scenario, options.set, scenario, simulated);
+  // All else needs no timeline of the whole step.
+  const bool needs_whole = !options.trace.empty() || !options.html.empty() || options.limits || keys;
+  predict::PredictedStep step;
+  if (needs_whole)
+    step = predict::predict_step(scenario, simulated, sim_options);
+  else
+    step.prediction = predict::predict_times(scenario, simulated, sim_options);
   if (!fusions.note.empty()) step.prediction.notes.push_back(fusions.note);
   const Prediction& p = step.prediction;
   std::cout << about_text(p) << "\n\n"
@@ -187,12 +211,18 @@ void simulate_command(const SimulateOptions& options) {
   if (options.modes) {
     modes.emplace().modes = predict::predict_modes(scenario, simulated, sim_options);
     modes->knobs = predict::predict_without(scenario, simulated, sim_options, p.step_ms, modes->modes);
+    modes->recipes = predict::predict_recipes(scenario, simulated, sim_options);
     std::cout << text_of(*modes, p.step_ms);
   }
   std::optional<Limits> limits;
   if (options.limits) {
-    limits = limits_of(options, scenario, simulated, fusions, p.step_ms);
+    limits = limits_of(options, scenario, simulated, fusions, step);
     std::cout << text_of(*limits, p.step_ms);
+  }
+  std::optional<predict::Run> run;
+  if (keys) {
+    run = predict::predict_run(*keys, scenario, simulated, step, sim_options);
+    std::cout << "\n" << predict::run_table(*run).text();
   }
   const std::optional<predict::FitSearch> search =
       fit_search(options, scenario, simulated, sim_options, fusions, p.memory);
@@ -201,6 +231,9 @@ void simulate_command(const SimulateOptions& options) {
   nlohmann::json json = prediction_json(p);
   json["modes"] = modes ? predict::modes_json(modes->modes) : nlohmann::json(nullptr);
   json["without"] = modes ? predict::knobs_json(modes->knobs) : nlohmann::json(nullptr);
+  json["recipes"] = modes ? predict::recipes_json(modes->recipes) : nlohmann::json(nullptr);
+  json["path"] = limits ? path_json(limits->path) : nlohmann::json(nullptr);
+  json["run"] = run ? predict::run_json(*run) : nlohmann::json(nullptr);
   json["numbers"] = limits ? predict::sensitivity_json(limits->numbers) : nlohmann::json(nullptr);
   json["machines"] = limits ? predict::machines_json(limits->machines, p.step_ms) : nlohmann::json(nullptr);
   json["changes"] = limits ? sweep::changes_json(limits->changes, p.step_ms) : nlohmann::json(nullptr);
@@ -209,7 +242,7 @@ void simulate_command(const SimulateOptions& options) {
   if (!options.trace.empty())
     write_trace(options.trace.path(),
                 {{"predicted " + p.schedule, &step.schedule, &step.result, &step.result.timeline}});
-  if (!options.html.empty()) write_page(options, platform, step, modes, search);
+  if (!options.html.empty()) write_page(options, platform, step, modes, limits, run, search);
 }
 
 }  // namespace

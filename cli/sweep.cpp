@@ -151,7 +151,10 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
   Progress progress;
   const auto begin = std::chrono::steady_clock::now();
   std::int64_t simulated = 0, points = 0;
-  const TimeLeft time_left;
+  TimeLeft time_left;
+  bool tries = false;
+  constexpr std::chrono::milliseconds kBetweenLines{50};
+  auto shown = begin;
   sweep::SearchCalls calls;
   calls.read = [&](const sweep::PointSettings& settings) {
     return swept.read(settings.set, settings.platform.empty() ? options.platform : settings.platform);
@@ -168,12 +171,21 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
     return sum.digits();
   };
   calls.known = [&](const std::string& key) { return journal.find(key); };
-  calls.report = [&](const sweep::Point& point, bool is_new, std::int64_t looked_at) {
+  calls.report = [&](const sweep::Point& point, bool is_new, const sweep::SearchProgress& at) {
     if (is_new) journal.add(point);
     ++points;
     simulated += point.status == sweep::Status::predicted;
-    progress.show(fmt::format("{} points, {} simulated, {} of {} combinations{}", points, simulated, looked_at,
-                              combinations, time_left.after(looked_at, combinations)));
+    if (const bool are_tried = at.to_try > 0; are_tried != tries) {
+      tries = are_tried;
+      time_left.restart();
+    }
+    const auto now = std::chrono::steady_clock::now();
+    if (now - shown < kBetweenLines) return;
+    shown = now;
+    progress.show(tries ? fmt::format("{} simulated; {} of {} points that may be among the best tried{}", simulated,
+                                      at.tried, std::max(at.tried, at.to_try), time_left.after(at.tried, at.to_try))
+                        : fmt::format("{} points, {} of {} combinations{}", points, at.decided, combinations,
+                                      time_left.after(at.decided, combinations)));
   };
   calls.stop = interrupted;
   const sweep::SearchResult result =
@@ -323,10 +335,11 @@ void plan_command(SweepOptions& options) {
     set.insert(set.begin(), "parallel.expert_tensor_parallel_size=1");
   }
   swept.text = swept.text_of({});
+  const ScenarioReader reader = ScenarioReader::of_text(swept.text, "plan");
   swept.read = [&](const std::vector<std::string>& further, const std::string& platform) {
     std::vector<std::string> all = further;
     all.push_back("platform=" + platform);
-    return parse_scenario(swept.text, "plan", all);
+    return reader.read(all);
   };
   swept.axes = [&] { return parse_toml("", "plan").section("sweep"); };
   swept.command = "stretto simulate " + (options.winner.empty() ? "SCENARIO" : options.winner.name());
@@ -347,10 +360,11 @@ void add_sweep(CLI::App& app) {
   command->callback([options] {
     Swept swept;
     swept.text = contents_of(options->scenario);
+    const predict::ScenarioInput input(options->scenario);
     swept.read = [&](const std::vector<std::string>& set, const std::string& platform) {
       std::vector<std::string> all = options->set;
       all.insert(all.end(), set.begin(), set.end());
-      return predict::read_scenario_input(options->scenario, std::move(all), platform);
+      return input.read(std::move(all), platform);
     };
     swept.axes = [&] { return read_toml(options->scenario, options->set).section("sweep"); };
     swept.command = "stretto simulate " + options->scenario;

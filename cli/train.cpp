@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cmath>
+#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -19,6 +21,7 @@
 #include "base/time_left.hpp"
 #include "calibrate/probes/probes.hpp"
 #include "cli/commands.hpp"
+#include "cli/evaluation_text.hpp"
 #include "cli/processes.hpp"
 #include "cli/progress.hpp"
 #include "exec/launch/process_group.hpp"
@@ -26,6 +29,8 @@
 #include "model/overlap/overlap.hpp"
 #include "model/verify/verify.hpp"
 #include "report/memory.hpp"
+#include "report/step_log.hpp"
+#include "report/tensorboard.hpp"
 #include "report/throughput.hpp"
 #include "report/units.hpp"
 
@@ -93,18 +98,57 @@ std::pair<std::optional<double>, std::optional<double>> host_utilisation(const S
 
 struct TrainCommandOptions : ScenarioOptions {
   std::int64_t log_interval = 1;
+  Output log, tensorboard;
+  std::string event_file;  // in the folder `tensorboard`
+};
+
+// Writes every step to the files of --log and --tensorboard.
+class StepFiles {
+ public:
+  explicit StepFiles(const TrainCommandOptions& options) {
+    if (!options.log.empty())
+      log_.emplace(options.log.path(), std::vector<std::string>{"loss", "gradient_norm", "lr", "step_ms",
+                                                                "tokens_per_s", "skipped", "validation_loss"});
+    if (options.tensorboard.empty()) return;
+    std::error_code error;
+    if (std::filesystem::create_directories(options.tensorboard.path(), error); error)
+      throw runtime_failure(options.tensorboard.path() + ": cannot create the folder: " + error.message());
+    events_.emplace(options.tensorboard.path(options.event_file));
+  }
+  void after_step(const exec::TrainStep& s) {
+    add(s.step + 1, {{"loss", s.loss},
+                     {"gradient_norm", s.gradient_norm},
+                     {"lr", s.lr},
+                     {"step_ms", s.step_ms},
+                     {"tokens_per_s", s.tokens_per_s},
+                     {"skipped", s.is_skipped ? 1 : 0}});
+  }
+  void after_evaluation(const exec::Evaluation& e) { add(e.step, {{"validation_loss", e.loss}}); }
+
+ private:
+  void add(std::int64_t step, const StepValues& values) {
+    if (log_) log_->add(step, values);
+    if (events_) events_->add(step, values);
+  }
+
+  std::optional<StepLog> log_;
+  std::optional<TensorBoardLog> events_;
 };
 
 // Prints the progress of training, every `log_interval` steps and at the last step.
-class StepLog {
+class StepLines {
  public:
-  StepLog(std::ostream& out, std::int64_t train_iters, std::int64_t log_interval)
+  StepLines(std::ostream& out, std::int64_t train_iters, std::int64_t log_interval)
       : out_(out), train_iters_(train_iters), log_interval_(log_interval) {}
 
+  void after_evaluation(const exec::Evaluation& e) { out_ << evaluation_text(e) << std::flush; }
   void after_step(const exec::TrainStep& s) {
     if (first_ < 0) first_ = s.step;
     steps_ += 1;
     interval_ms_ += s.step_ms;
+    if (s.is_skipped)
+      out_ << fmt::format("step {}: skipped, because its gradient norm {:.3g} is above grad_norm_skip_threshold\n",
+                          s.step + 1, s.gradient_norm);
     tokens_ += s.tokens_per_s * s.step_ms;
     if ((s.step + 1) % log_interval_ != 0 && s.step + 1 != train_iters_) return;
     out_ << fmt::format("step {:5d}/{}  loss {:.5f}  norm {:.3f}  lr {:.2e}  {}  {:.0f} tokens/s{}\n", s.step + 1,
@@ -150,13 +194,20 @@ std::string train_as(const TrainCommandOptions& options, ScenarioRun& run) {
   // Rank 0 measures how fast a core is.
   std::optional<Yardstick> yardstick;
   if (is_first && !run.is_gpu && schedule.compute_dtype == Dtype::f32) yardstick.emplace();
-  StepLog log(out, scenario.training.train_iters, options.log_interval);
+  StepLines log(out, scenario.training.train_iters, options.log_interval);
   exec::TrainOptions callbacks;
   callbacks.processes = processes;
   callbacks.stop = interrupted;
   callbacks.on_message = [&](const std::string& line) { out << printable(line) << std::endl; };
+  std::optional<StepFiles> files;
+  if (is_first) files.emplace(options);
+  callbacks.on_evaluation = [&](const exec::Evaluation& e) {
+    log.after_evaluation(e);
+    if (files) files->after_evaluation(e);
+  };
   callbacks.on_step = [&](const exec::TrainStep& s) {
     log.after_step(s);
+    if (files) files->after_step(s);
     if (yardstick) yardstick->after_step(s.step_ms);
   };
   const exec::Machine machine = run.machine(static_cast<int>(scenario.cluster.cores_per_device));
@@ -189,9 +240,13 @@ std::string train_as(const TrainCommandOptions& options, ScenarioRun& run) {
                      {"step_ms", s.step_ms},
                      {"tokens_per_s", s.tokens_per_s},
                      {"gradient_norm", s.gradient_norm},
-                     {"lr", s.lr}});
+                     {"lr", s.lr},
+                     {"skipped", s.is_skipped}});
     times_ms.push_back(s.step_ms);
   }
+  nlohmann::json evaluations = nlohmann::json::array();
+  for (const exec::Evaluation& e : result.evaluations)
+    evaluations.push_back({{"step", e.step}, {"loss", e.loss}, {"tokens", e.tokens}});
   nlohmann::json mfu = nullptr, hfu = nullptr, tflops_per_gpu = nullptr;
   if (!times_ms.empty() && run.is_gpu) {
     const std::int64_t gpus = processes ? ranks : 1;
@@ -214,6 +269,7 @@ std::string train_as(const TrainCommandOptions& options, ScenarioRun& run) {
     if (of_hardware) hfu = *of_hardware;
   }
   write_json(options.json, {{"steps", std::move(steps)},
+                            {"evaluations", std::move(evaluations)},
                             {"mfu", mfu},
                             {"hfu", hfu},
                             {"tflops_per_gpu", tflops_per_gpu},
@@ -252,8 +308,17 @@ void add_train(CLI::App& app) {
       ->add_option("--log-interval,--log_interval", options->log_interval,
                    "a line for every so many steps, with the loss of the last and the mean time of all; 1 unless given")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31));
+  options->files.add_output(
+      *command, "--log", options->log,
+      "append loss, norm, rate and time of every step to this file as it goes: .csv, else JSON lines");
+  options->files.add_output(*command, "--tensorboard", options->tensorboard,
+                            "write an event file of TensorBoard into this folder as it goes");
   command->callback([options] {
+    options->event_file = event_file_name();
+    options->files.set_folder(options->tensorboard, {options->event_file});
     options->further = {"--log-interval", std::to_string(options->log_interval)};
+    for (const auto& [name, output] : {std::pair{"--log", &options->log}, {"--tensorboard", &options->tensorboard}})
+      if (!output->empty()) options->further.insert(options->further.end(), {name, output->name()});
     train_command(*options);
   });
 }

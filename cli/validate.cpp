@@ -109,6 +109,7 @@ nlohmann::json json_of(const ValidatedStep& step, const validate::ValidationOpti
       {"constant_mfu_s", step.constant_mfu_s > 0 ? nlohmann::json(step.constant_mfu_s) : nlohmann::json()},
       {"left_out_s", nullptr},
       {"interval", nullptr},
+      {"readings", nlohmann::json::array()},
       {"predicted_peak_bytes", step.peak_bytes},
       {"published_peak_bytes", nullptr},
       {"peak_of", nullptr},
@@ -123,6 +124,8 @@ nlohmann::json json_of(const ValidatedStep& step, const validate::ValidationOpti
     one["peak_of"] = step.published.hbm_of;
     one["memory_error_pct"] = 100 * step.memory_error();
   }
+  for (std::size_t i = 0; i < step.readings_s.size(); ++i)
+    one["readings"].push_back({{"reading", step.published.readings[i].what}, {"predicted_s", step.readings_s[i]}});
   if (step.left_out_s > 0) one["left_out_s"] = step.left_out_s;
   if (asked.intervals)
     one["interval"] = {{"low_s", step.low_s()},

@@ -9,42 +9,73 @@
 
 namespace stretto::exec {
 
-// A file of training tokens; docs/data.md specifies the formats. Move-only. Reading is thread-safe.
+// Returns the files that a path names: the path itself, or those that a pattern of glob(7) matches, sorted by name.
+// Throws Error(input) when a pattern matches none.
+std::vector<std::string> files_of_data(const std::string& path);
+
+// Training tokens in one or several files, one behind the other; docs/data.md specifies the formats. Move-only. Reading
+// is thread-safe.
 class TokenSource {
  public:
   // Opens a file. Throws Error(input) with the path and the cause: missing, a directory, empty, a truncated header, a
   // token count that does not match the file, an unknown version.
   static TokenSource open(const std::string& path);
+  // Opens several: `paths` may be patterns. `weights` is empty, or has the share of samples of each path, in any unit;
+  // the files of one pattern share its weight by their sizes. Throws as open() and files_of_data() do.
+  static TokenSource open(const std::vector<std::string>& paths, const std::vector<double>& weights);
   // Reads tokens from memory; `name` stands for the path, including its ending.
   static TokenSource parse(std::vector<std::byte> bytes, const std::string& name);
 
-  std::int64_t size() const { return size_; }  // number of tokens
-  // Reads tokens from `position` on, as many as `to` holds, all in [0, size). The caller keeps `scratch` for the next
+  std::int64_t size() const { return files_.back().begin + files_.back().size; }  // number of tokens
+  // Reads tokens from `position` on, as many as `to` holds, all in one file. The caller keeps `scratch` for the next
   // call. Throws Error(runtime) when the file has become shorter since it was opened, or cannot be read.
   void read(std::int64_t position, std::span<std::int32_t> to, std::vector<std::byte>& scratch) const;
   std::int32_t token(std::int64_t position) const;
   // Returns 256 for text. Token shards do not state their vocabulary, so it is the largest that their tokens can need:
   // 65,536 for 16 bits, 2^31 for 32.
-  std::int64_t vocab_needed() const {
-    return bytes_per_token_ == 4 ? std::int64_t{1} << 31 : 1 << 8 * bytes_per_token_;
-  }
-  const std::string& name() const { return file_.name(); }
-  // Returns a text that identifies the data: the number of tokens and a checksum of 64 pieces of 64 KiB at equal
-  // distances, which is all of a file up to 4 MiB. Throws as read() does.
+  std::int64_t vocab_needed() const;
+  // Returns the position in its file of the token at `position`.
+  std::int64_t in_file(std::int64_t position) const { return position - file_at(position).begin; }
+  // Returns the name of the file that holds the token at `position`.
+  const std::string& name(std::int64_t position = 0) const { return file_at(position).file.name(); }
+  // Returns a text that identifies the data: the number of tokens and a checksum of 64 pieces of 64 KiB of each file at
+  // equal distances, which is all of a file up to 4 MiB; weights too, if there are any. Throws as read() does.
   std::string identity() const;
 
- private:
-  explicit TokenSource(ReadFile file);
+  // Returns how many windows of `window` tokens there are, none of which crosses files.
+  std::int64_t windows(std::int64_t window) const;
+  // Returns the first token of window `number` of the endless sequence of Sampling, for windows of `window` tokens.
+  // Throws Error(input) when a path holds no window.
+  std::int64_t window_begin(std::int64_t window, std::uint64_t seed, std::uint64_t number) const;
 
-  ReadFile file_;
-  std::size_t first_byte_ = 0;  // byte of the first token
-  std::int64_t size_ = 0;
-  int bytes_per_token_ = 1;
+ private:
+  struct File {
+    ReadFile file;
+    std::size_t first_byte = 0;  // byte of the first token
+    std::int64_t begin = 0;      // position of the first token
+    std::int64_t size = 0;       // tokens
+    int bytes_per_token = 1;
+  };
+  // Files [first, last) that share a weight.
+  struct Part {
+    std::size_t first = 0, last = 0;
+    double weight = 1;
+  };
+  static File opened(ReadFile file);
+  void add(File file);
+  const File& file_at(std::int64_t position) const;
+  std::int64_t windows_of(const Part& part, std::int64_t window) const;
+  std::int64_t window_in(const Part& part, std::int64_t window, std::uint64_t seed, std::uint64_t number) const;
+
+  std::vector<File> files_;
+  std::vector<Part> parts_;
 };
 
-// How samples are drawn. The tokens are cut into windows of seq + 1 that do not overlap; each epoch visits every window
-// once, in an order of its own that (seed, epoch) determines. Global sample `i` of step `s` is number s · global_batch
-// + i of that endless sequence: no layout, and no kill and resume, changes the training data.
+// How samples are drawn. The tokens of each file are cut into windows of seq + 1 that do not overlap; each epoch visits
+// every window once, in an order of its own that (seed, epoch) determines. Global sample `i` of step `s` is number s ·
+// global_batch + i of that endless sequence: no layout, and no kill and resume, changes the training data. Paths with
+// weights have such a sequence each. Of 1,024 samples a path gets its share, by largest remainders, in an order that
+// (seed, block) determines.
 struct Sampling {
   std::int64_t seq = 0;           // tokens of a sample
   std::int64_t global_batch = 0;  // samples of a step, over all ranks

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <set>
 
 #include "base/error.hpp"
@@ -204,6 +205,43 @@ TEST_CASE("other data has another identity", "[data]") {
 }
 
 namespace stretto::exec {
+
+TEST_CASE("several files are one sequence of windows, and none crosses files", "[data]") {
+  const TempDir dir;
+  const std::string a = dir.write("part-1.txt", "aaaaabbbbbcc"), b = dir.write("part-2.txt", "dddddeeeee");
+  const std::string pattern = (fs::path(a).parent_path() / "part-*.txt").string();
+  CHECK(files_of_data(pattern) == std::vector{a, b});
+  CHECK_THAT(message_of([&] { files_of_data((fs::path(a).parent_path() / "no-*").string()); }), Contains("no file"));
+  const TokenSource source = TokenSource::open({pattern}, {});
+  CHECK(source.size() == 22);
+  CHECK(source.windows(5) == 4);
+  CHECK(source.name(12) == b);
+  const Sampling sampling{4, 4, 256, 7};
+  std::set<std::string> windows;
+  std::vector<std::byte> scratch;
+  for (std::int64_t sample = 0; sample < 4; ++sample) {
+    std::vector<std::int32_t> tokens(5);
+    source.read(window_begin(source, sampling, 0, sample), tokens, scratch);
+    windows.insert(std::string(tokens.begin(), tokens.end()));
+  }
+  CHECK(windows == std::set<std::string>{"aaaaa", "bbbbb", "ddddd", "eeeee"});
+}
+
+TEST_CASE("weights are shares of samples, in every block of 1,024", "[data]") {
+  const TempDir dir;
+  const std::vector<std::string> paths = {dir.write("a.txt", std::string(1000, 'a')),
+                                          dir.write("b.txt", std::string(30, 'b')),
+                                          dir.write("c.txt", std::string(300, 'c'))};
+  const TokenSource source = TokenSource::open(paths, {3, 1, 4});
+  const Sampling sampling{9, 1024, 256, 7};
+  for (std::int64_t step = 0; step < 3; ++step) {
+    std::map<std::int32_t, int> samples;
+    for (std::int64_t sample = 0; sample < 1024; ++sample)
+      samples[source.token(window_begin(source, sampling, step, sample))] += 1;
+    CHECK(samples == std::map<std::int32_t, int>{{'a', 384}, {'b', 128}, {'c', 512}});
+  }
+  CHECK(source.identity() != TokenSource::open(paths, {3, 1, 5}).identity());
+}
 
 TEST_CASE("the order and the numbers that docs/training.md gives as examples") {
   // Ten windows of two tokens; the first token of a window is the window's number.

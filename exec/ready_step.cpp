@@ -23,7 +23,8 @@ ReadyStep::ReadyStep(Scenario given, Schedule built, const Machine& machine, con
 }
 
 TokenSource tokens_of(const Scenario& scenario) {
-  if (!scenario.training.data.empty()) return TokenSource::open(scenario.training.data);
+  const Training& training = scenario.training;
+  if (!training.data.empty()) return TokenSource::open(training.data, training.data_weights);
   const Transformer& model = scenario.model;
   const auto values = static_cast<std::uint64_t>(std::min<std::int64_t>(model.vocab_size, 256));
   std::vector<std::byte> bytes(static_cast<std::size_t>(std::max<std::int64_t>(1 << 16, 2 * model.seq_length)));

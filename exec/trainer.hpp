@@ -17,10 +17,19 @@ struct TrainStep {
   double loss = 0, gradient_norm = 0, lr = 0;
   double step_ms = 0;
   double tokens_per_s = 0;
+  bool is_skipped = false;  // taken back, because its gradient norm is above grad_norm_skip_threshold
+};
+
+// The loss on [training] validation_data.
+struct Evaluation {
+  std::int64_t step = 0;    // steps that the parameters were trained
+  double loss = 0;          // mean negative log-likelihood per token, nats
+  std::int64_t tokens = 0;  // tokens that it is the mean of
 };
 
 struct TrainOptions {
   std::function<void(const TrainStep&)> on_step;            // after every step
+  std::function<void(const Evaluation&)> on_evaluation;     // after every loss on validation_data
   std::function<void(const std::string& line)> on_message;  // resumed from …, checkpoint …
   // polled between steps (Ctrl-C); a checkpoint is written then
   std::function<bool()> stop;
@@ -30,7 +39,8 @@ struct TrainOptions {
 };
 
 struct TrainResult {
-  std::vector<TrainStep> steps;    // steps of this run
+  std::vector<TrainStep> steps;  // steps of this run
+  std::vector<Evaluation> evaluations;
   std::int64_t resumed_from = -1;  // step of the checkpoint, or -1
   bool finished = false;           // train_iters reached
 };
@@ -42,6 +52,14 @@ struct TrainResult {
 // Throws Error(input) for data, checkpoint or model that do not fit; Error(runtime) when a rank dies, the disk is full,
 // data are cut short, another run has locked checkpoint_dir, or the loss is not finite.
 TrainResult train(const Scenario& scenario, const Schedule& schedule, Executor& executor, const TrainOptions& options);
+
+// Returns the loss on validation_data, or on data where the scenario has none, of the newest checkpoint in
+// checkpoint_dir, else of the weights that `load` names. The batches run through the training step with a learning rate
+// of 0, and all that a batch changes is taken back: any layout and mode evaluates, at the price of a step a batch.
+// Reads only. Throws Error(input) when there are neither checkpoints nor weights, or dropout; otherwise as train()
+// does.
+Evaluation evaluate(const Scenario& scenario, const Schedule& schedule, Executor& executor,
+                    const TrainOptions& options);
 
 // Throws Error(input) when the scenario has no training data that can be read.
 void require_data(const Scenario& scenario);

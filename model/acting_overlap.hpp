@@ -1,9 +1,25 @@
 #pragma once
+#include <algorithm>
+#include <cstdint>
+
 #include "model/scenario.hpp"
 
 namespace stretto {
 
-// Conditions under which knobs of experts act, for all code that decides by them.
+// Conditions under which knobs act, for all code that decides by them.
+
+// Returns the number of micro-batches, the first of a step, whose weight gradient of the head is put off to its end
+// (defer_embedding_wgrad_compute).
+inline std::int64_t deferred_head_gradients(const Scenario& scenario) {
+  const Overlap& overlap = scenario.overlap;
+  if (!overlap.defer_embedding_wgrad_compute || scenario.parallel.pipeline_model_parallel_size == 1 ||
+      scenario.training.frozen_base || is_zero_bubble(scenario.parallel.pipeline_schedule))
+    return 0;
+  // A step of which a part is built (predict/few_micro_batches.hpp) says by a negative limit how many it puts off.
+  if (overlap.wgrad_deferral_limit < 0) return -overlap.wgrad_deferral_limit;
+  const std::int64_t all = scenario.num_microbatches();
+  return overlap.wgrad_deferral_limit > 0 ? std::min(overlap.wgrad_deferral_limit, all) : all;
+}
 
 // Returns whether overlap_moe_expert_parallel_comm acts: ranks share experts.
 inline bool overlaps_experts(const Scenario& scenario) {
@@ -18,6 +34,12 @@ inline bool overlaps_shared_expert(const Scenario& scenario) {
 // Returns whether delay_wgrad_compute acts.
 inline bool delays_weights(const Scenario& scenario) {
   return overlaps_experts(scenario) && scenario.overlap.delay_wgrad_compute && !scenario.training.frozen_base;
+}
+// Returns whether ep_flash_overlap acts: ranks share experts, and exchange equally many rows.
+inline bool cuts_exchanges(const Scenario& scenario) {
+  const Parallel& parallel = scenario.parallel;
+  return scenario.overlap.ep_flash_overlap && scenario.model.experts.any() && parallel.expert_model_parallel_size > 1 &&
+         parallel.moe_token_dispatcher_type == TokenDispatcher::alltoall && parallel.moe_expert_capacity_factor > 0;
 }
 
 }  // namespace stretto

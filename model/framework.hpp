@@ -16,6 +16,8 @@ struct Framework {
   std::string name;                // "": no framework; the platform's own constants
   std::string attention_kernel;    // a kernel of the platform; "": the platform's default
   std::int64_t softmax_heads = 1;  // the kernel of unfused attention takes a multiple of this many heads; 1: any number
+  // Its norm kernels also write codes by a known scale (delayed scaling), or take the largest magnitude, of their output.
+  bool norm_quantises = false;
   // Memory traffic of one element in bytes, by kind of work ("adamw", "cross_entropy"), where the framework's kernels
   // read and write more often than the operation's operands say.
   std::map<std::string, Quantity> element_bytes;

@@ -33,6 +33,7 @@ FrameworkProfile read_framework_profile(const std::string& path) {
   root.finish();
 
   f.attention_kernel = value_or<std::string>(kernels, "attention_kernel", f.attention_kernel);
+  f.norm_quantises = value_or<bool>(kernels, "norm_quantises", f.norm_quantises);
   f.softmax_heads = value_or<std::int64_t>(kernels, "softmax_heads", f.softmax_heads, {.min = 1, .max = 1 << 10});
   const auto own = [&](const char* key, std::optional<Quantity>& quantity, Limits<double> limits) {
     if (kernels.has(key)) quantity = read_quantity(kernels.section(key), limits);

@@ -2,16 +2,22 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <optional>
+#include <tuple>
+#include <utility>
 
 #include "base/data_folder.hpp"
 #include "base/read_file.hpp"
+#include "base/toml_text.hpp"
 #include "base/values_of.hpp"
 #include "model/framework_profile.hpp"
 #include "model/overlap/gates.hpp"
 #include "model/scenario/given_keys.hpp"
 #include "model/scenario/keys.hpp"
 #include "model/scenario/not_modelled.hpp"
+#include "model/scenario/reader.hpp"
 #include "model/scenario/sections.hpp"
 
 namespace stretto {
@@ -43,11 +49,11 @@ PlatformDefaults platform_defaults(const std::string& platform) {
 
 // Returns the CUDA_DEVICE_MAX_CONNECTIONS that the framework sets where a scenario says nothing; 0: none. Blackwell
 // (10.0) and later need none, and FSDP runs without it, as in Megatron-LM (arguments.py:1455 to 1478 at d98e8a64).
-std::int64_t default_connections(const std::optional<FrameworkProfile>& profile, const PlatformDefaults& platform,
+std::int64_t default_connections(const FrameworkProfile* profile, const PlatformDefaults& platform,
                                  const Parallel& parallel) {
   const bool is_before_blackwell = platform.compute_capability > 0 && platform.compute_capability < 10;
   const bool cuts_layers = parallel.tensor_model_parallel_size > 1 || parallel.context_parallel_size > 1;
-  if (!profile || !is_before_blackwell || !cuts_layers || parallel.shards_gradients()) return 0;
+  if (profile == nullptr || !is_before_blackwell || !cuts_layers || parallel.shards_gradients()) return 0;
   return static_cast<std::int64_t>(profile->max_connections.value);
 }
 
@@ -171,25 +177,60 @@ std::string resolved_data(const std::string& kind, const std::string& name, cons
   return is_data_name(name) ? data_file(kind, name) : resolved(name, folder);
 }
 
-Scenario scenario_of(TomlTable file_root, const std::string& file) {
+// Files that scenarios name, each of which is read once. Thread-safe.
+class NamedFiles {
+ public:
+  explicit NamedFiles(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  const std::filesystem::path& folder() const { return folder_; }
+  const FrameworkProfile& profile(const std::string& name) {
+    return read(profiles_, name, [&] { return read_framework_profile(resolved_data("profiles", name, folder_)); });
+  }
+  // A platform's path and what its head says.
+  using PlatformHead = std::pair<std::string, PlatformDefaults>;
+  const PlatformHead& platform(const std::string& name) {
+    return read(platforms_, name, [&] {
+      std::string path = resolved_data("platforms", name, folder_);
+      const PlatformDefaults defaults = platform_defaults(path);
+      return PlatformHead(std::move(path), defaults);
+    });
+  }
+
+ private:
+  template <class Value, class Read>
+  const Value& read(std::map<std::string, Value>& known, const std::string& name, Read read) {
+    const std::lock_guard lock(mutex_);
+    const auto found = known.find(name);
+    return found != known.end() ? found->second : known.emplace(name, read()).first->second;
+  }
+
+  const std::filesystem::path folder_;
+  std::mutex mutex_;
+  std::map<std::string, FrameworkProfile> profiles_;
+  std::map<std::string, PlatformHead> platforms_;
+};
+
+Scenario scenario_of(TomlTable file_root, const std::string& file, NamedFiles& files) {
   Scenario scenario;
-  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  const std::filesystem::path& folder = files.folder();
   const std::string profile_name = value_or<std::string>(file_root, "profile", "");
-  std::optional<FrameworkProfile> profile;
+  const FrameworkProfile* profile = nullptr;
   if (!profile_name.empty()) {
-    profile = read_framework_profile(resolved_data("profiles", profile_name, folder));
+    profile = &files.profile(profile_name);
     scenario.framework = profile->framework;
   }
   TomlTable root = profile ? with_defaults(file_root, profile->scenario) : file_root;
   root.has("profile");
   scenario.name = value_or<std::string>(root, "name", std::filesystem::path(file).stem().string());
-  if (const std::string platform = value_or<std::string>(root, "platform", ""); !platform.empty())
-    scenario.platform = resolved_data("platforms", platform, folder);
+  PlatformDefaults platform;
+  if (const std::string name = value_or<std::string>(root, "platform", ""); !name.empty())
+    std::tie(scenario.platform, platform) = files.platform(name);
   const bool empty = file_root.empty();
   TomlTable model = section_of(root, "model"), cluster = section_of(root, "cluster"),
             parallel = section_of(root, "parallel"), overlap = section_of(root, "overlap"),
             training = section_of(root, "training"), compare = section_of(root, "compare");
   root.has("sweep");  // only `stretto sweep` reads its axes
+  root.has("run");    // only `stretto simulate` reads it
   refuse_not_modelled(root);
   // This check comes before the one for a missing [model], which a misspelt section name causes.
   root.finish();
@@ -201,13 +242,16 @@ Scenario scenario_of(TomlTable file_root, const std::string& file) {
   scenario.parallel = read_parallel(parallel);
   scenario.model = read_model(std::move(model), scenario.parallel, folder);
   check_layout(parallel, scenario.model, scenario.parallel);
-  const PlatformDefaults platform = platform_defaults(scenario.platform);
   Cluster by_default;
   by_default.ranks_per_device = platform.ranks_per_device;
   by_default.cuda_device_max_connections = default_connections(profile, platform, scenario.parallel);
   scenario.cluster = read_cluster(std::move(cluster), by_default);
   scenario.overlap = read_overlap(std::move(overlap), scenario.parallel);
-  scenario.training = read_training(std::move(training), scenario.parallel, scenario.model);
+  Training training_by_default;
+  scenario.compute_capability = platform.compute_capability;
+  training_by_default.low_precision.fp8_transposes =
+      platform.compute_capability > 0 && platform.compute_capability < 10;
+  scenario.training = read_training(std::move(training), scenario.parallel, scenario.model, training_by_default);
   if (ExpertLoads& loads = scenario.training.expert_loads; loads.kind == ExpertLoads::Kind::measured) {
     loads.file = resolved(loads.file, folder);
     read_measured(loads, scenario.model.experts.num_moe_experts);
@@ -228,22 +272,50 @@ const char* name_of(GraphModule module) {
   return name_in({"full_iteration", "attn", "mlp", "moe_router", "moe_preprocess"}, module);
 }
 
+const char* name_of(LrDecay decay) { return name_in({"cosine", "linear", "constant", "WSD"}, decay); }
+
+const char* name_of(WsdDecay decay) { return name_in({"exponential", "linear", "cosine", "minus_sqrt"}, decay); }
+
 Dtype Training::compute_dtype() const {
   return precision == "fp64" ? Dtype::f64 : precision == "bf16" ? Dtype::bf16 : Dtype::f32;
 }
 
+struct ScenarioReader::Files {
+  std::string text, name;
+  bool is_file = false;
+  NamedFiles named;
+};
+
+ScenarioReader::ScenarioReader(std::string text, std::string name, bool is_file)
+    : files_(new Files{std::move(text), name, is_file, NamedFiles(std::filesystem::path(name).parent_path())}) {}
+ScenarioReader::ScenarioReader(std::string path) : ScenarioReader(toml_text(path), path, true) {}
+ScenarioReader ScenarioReader::of_text(std::string text, std::string name) {
+  return ScenarioReader(std::move(text), std::move(name), false);
+}
+ScenarioReader::~ScenarioReader() = default;
+ScenarioReader::ScenarioReader(ScenarioReader&&) noexcept = default;
+ScenarioReader& ScenarioReader::operator=(ScenarioReader&&) noexcept = default;
+
+const std::string& ScenarioReader::text() const { return files_->text; }
+
+Scenario ScenarioReader::read(const std::vector<std::string>& overrides) const {
+  Scenario scenario = scenario_of(parse_toml(files_->text, files_->name, overrides), files_->name, files_->named);
+  if (!files_->is_file) return scenario;
+  scenario.file = files_->name;
+  const std::filesystem::path& folder = files_->named.folder();
+  Training& training = scenario.training;
+  for (std::string* path : {&training.load, &training.checkpoint_dir}) *path = resolved(*path, folder);
+  for (std::vector<std::string>* paths : {&training.data, &training.validation_data})
+    for (std::string& path : *paths) path = resolved(path, folder);
+  return scenario;
+}
+
 Scenario parse_scenario(const std::string& text, const std::string& name, const std::vector<std::string>& overrides) {
-  return scenario_of(parse_toml(text, name, overrides), name);
+  return ScenarioReader::of_text(text, name).read(overrides);
 }
 
 Scenario read_scenario(const std::string& path, const std::vector<std::string>& overrides) {
-  Scenario scenario = scenario_of(read_toml(path, overrides), path);
-  scenario.file = path;
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  scenario.training.data = resolved(scenario.training.data, folder);
-  scenario.training.load = resolved(scenario.training.load, folder);
-  scenario.training.checkpoint_dir = resolved(scenario.training.checkpoint_dir, folder);
-  return scenario;
+  return ScenarioReader(path).read(overrides);
 }
 
 std::set<std::string> given_keys(const std::string& path, const std::vector<std::string>& overrides,

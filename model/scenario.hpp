@@ -9,6 +9,7 @@
 #include "model/expert_loads.hpp"
 #include "model/framework.hpp"
 #include "model/layout.hpp"
+#include "model/low_precision.hpp"
 #include "model/recompute.hpp"
 #include "model/schedule/dtype.hpp"
 #include "model/transformer.hpp"
@@ -64,6 +65,10 @@ struct Overlap {
   // Without such pairs: weight gradients of experts beside the way back of their rows' gradients.
   bool overlap_dispatch_backward_with_experts_wgrad = false;
   bool moe_shared_expert_overlap = false;  // the shared expert computes on a lane of its own, beside exchanges of rows
+  bool high_priority_a2a_comm_stream = false;  // of pairs: exchanges of rows come first where operations wait for SMs
+  // Experts compute the rows of some ranks while those of others are on the way, in so many shards of ranks.
+  bool ep_flash_overlap = false;
+  std::int64_t ep_flash_shards = 2;
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;
   bool align_grad_reduce = false;   // all pipeline stages reduce a chunk's gradients at the same moment
@@ -109,11 +114,20 @@ struct Overlap {
 enum class GraphModule : std::uint8_t { full_iteration, attn, mlp, moe_router, moe_preprocess };
 const char* name_of(GraphModule module);  // "full_iteration", …
 
+// How the learning rate falls from lr to min_lr (Megatron-LM's --lr-decay-style, optimizer_param_scheduler.py).
+// `constant` does not fall; `wsd` stays at lr until the last lr_wsd_decay_iters steps (warm-up, stable, decay).
+enum class LrDecay : std::uint8_t { cosine, linear, constant, wsd };
+const char* name_of(LrDecay decay);
+// How `wsd` falls; r is the share of lr_wsd_decay_iters that has passed: 2 · 0.5^r − 1, 1 − r, a cosine, 1 − √r.
+enum class WsdDecay : std::uint8_t { exponential, linear, cosine, minus_sqrt };
+const char* name_of(WsdDecay decay);
+
 struct Training {
   std::int64_t micro_batch_size = 1;   // sequences
   std::int64_t global_batch_size = 1;  // sequences; micro-batches per rank = global / (micro · dp)
   std::string precision = "fp32";      // or "fp64", or "bf16" with optimizer, gradients and sums in fp32
   Dtype compute_dtype() const;         // the type that `precision` names
+  LowPrecision low_precision;          // of the layers' linear products
   Recompute recompute;
   AttentionBackend attention_backend = AttentionBackend::fused;
   bool frozen_base = false;                // no parameter is trained: the passes of LoRA without its adapters
@@ -126,16 +140,26 @@ struct Training {
   double lr = 1e-3, min_lr = 1e-4;
   std::int64_t lr_warmup_iters = 10;
   std::int64_t lr_decay_iters = 0;  // 0 = train_iters
+  LrDecay lr_decay_style = LrDecay::cosine;
+  std::int64_t lr_wsd_decay_iters = 0;  // steps at the end of lr_decay_iters; acts with `wsd`
+  WsdDecay lr_wsd_decay_style = WsdDecay::exponential;
   double weight_decay = 0.1, adam_beta1 = 0.9, adam_beta2 = 0.95, adam_eps = 1e-8;
-  double clip_grad = 1.0;  // 0 = off
+  double clip_grad = 1.0;               // 0 = off
+  double grad_norm_skip_threshold = 0;  // a step with a larger gradient norm is taken back; 0 = none is
   std::uint64_t seed = 1234;
   double init_method_std = 0.02;
-  std::string data;            // text file (bytes are tokens) or .bin token shard; relative to the scenario file
-  std::string load;            // initial weights (exec/state/weights.hpp), "" = random; path relative like data's
-  std::string checkpoint_dir;  // "" = none
-  std::int64_t checkpoint_interval = 0;  // steps; 0 = only at the end
-  bool enable_cuda_graph = true;         // on a GPU: steps after the first are launched as one
-  bool cudnn_attention_dropout = true;   // on a GPU: attention's dropout by cuDNN's own masks, where it has plans
+  // Text files (bytes are tokens), .bin token shards, or patterns of them (exec/data.hpp); relative to the scenario
+  // file.
+  std::vector<std::string> data, validation_data;
+  std::vector<double> data_weights;  // share of samples of each of `data`; empty = all files are one sequence
+  std::int64_t eval_interval = 0;    // steps between losses on validation_data; 0 = only at the end
+  std::int64_t eval_iters = 10;      // global batches of validation_data that one loss is the mean of
+  std::string load;                  // initial weights (exec/state/weights.hpp), "" = random; path relative like data's
+  std::string checkpoint_dir;        // "" = none
+  std::int64_t checkpoint_interval = 0;   // steps; 0 = only at the end
+  std::int64_t save_retain_interval = 0;  // checkpoints of multiples of it are never deleted; 0 = the last two stay
+  bool enable_cuda_graph = true;          // on a GPU: steps after the first are launched as one
+  bool cudnn_attention_dropout = true;    // on a GPU: attention's dropout by cuDNN's own masks, where it has plans
   std::vector<GraphModule> cuda_graph_modules;  // in predictions of a profile whose host issues kernels
   bool captures(GraphModule module) const {
     return std::count(cuda_graph_modules.begin(), cuda_graph_modules.end(), module) > 0;
@@ -158,6 +182,7 @@ struct Scenario {
   // Path of a platform file, or "" for the calibrated host's default path. A file may name a platform that comes with
   // Stretto.
   std::string platform;
+  double compute_capability = 0;  // of the platform's GPUs: 9.0 for H100; 0: it says none
   // from the profile that the file names; the profile's defaults are in the other fields
   Framework framework;
   std::vector<std::string> by_profile;  // keys that the profile gave and the file did not

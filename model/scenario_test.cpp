@@ -185,7 +185,7 @@ TEST_CASE("every key reaches its field", "[scenario]") {
   CHECK(t.clip_grad == 0);
   CHECK(t.seed == 9);
   CHECK(t.init_method_std == 0.5);
-  CHECK(t.data == "d.txt");
+  CHECK(t.data == std::vector<std::string>{"d.txt"});
   CHECK(t.load == "w.safetensors");
   CHECK(t.checkpoint_dir == "ck");
   CHECK(t.checkpoint_interval == 6);
@@ -285,10 +285,11 @@ TEST_CASE("what is not modelled is refused by its name, never by another key's",
   CHECK(override_message("parallel.moe_token_drop_policy=probs")
             .ends_with(": a capacity of experts that drops tokens is not modelled yet"));
   CHECK(override_message("training.num_experts=8").ends_with(": this of experts is not modelled yet"));
-  for (const char* set : {"training.fp8=hybrid", "model.fp8_format=hybrid", "training.fp8_recipe=delayed",
-                          "training.precision=fp8", "overlap.fp8_wgrad=true"})
-    CHECK(override_message(set).ends_with(": fp8 compute is not modelled yet"));
-  CHECK(override_message("training.fp4_recipe=nvfp4").ends_with(": fp4 compute is not modelled yet"));
+  for (const char* set : {"training.fp8_interval=1", "training.enable_fp8_all_gather=true"})
+    CHECK(override_message(set).ends_with(": this fp8 compute is not modelled yet"));
+  CHECK(override_message("training.fp8_multi_head_attention=true").ends_with(": attention in fp8 is not modelled yet"));
+  CHECK(override_message("training.fp4_quantizer_factory=a").ends_with(": this fp4 compute is not modelled yet"));
+  CHECK(override_message("training.precision=fp8_cs").find("fp8_format") != std::string::npos);
   CHECK(override_message("model.qk_rope_head_dim=64")
             .ends_with("multi-latent attention of this family is not modelled yet"));
   CHECK(override_message("model.mtp_num_layers=1").ends_with(": multi-token prediction is not modelled yet"));
@@ -379,7 +380,7 @@ TEST_CASE("paths are relative to the scenario's folder", "[scenario]") {
   CHECK(s.file == file);
   CHECK(s.name == "tiny");
   CHECK(s.platform == (folder.parent_path() / "hosts" / "p.toml").string());
-  CHECK(s.training.data == "/data/x.bin");
+  CHECK(s.training.data == std::vector<std::string>{"/data/x.bin"});
   CHECK(s.training.load == (folder.parent_path() / "weights").string());
   CHECK(s.training.checkpoint_dir.empty());
   CHECK(s.model.num_layers == 5);

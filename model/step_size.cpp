@@ -138,13 +138,18 @@ StepSize step_size_of(const Scenario& scenario) {
   for (const CpCommType type : parallel.cp_comm_type)
     if (type != CpCommType::all_gather) ring += double(parallel.cp_ring_size(type));
   ring /= double(parallel.cp_comm_type.size());
+  // Rows of experts in shards: six messages to each other rank in both passes, each with a receive, and the pieces of
+  // products and sorts.
+  const double ep = double(parallel.expert_model_parallel_size);
   // Unfused attention has three to four operations more in each forward pass, and four to five more in the backward
   // pass.
   const bool is_unfused = scenario.training.attention_backend == AttentionBackend::unfused;
-  const double of_layer = kLayer_operations + (is_unfused ? recomputes ? 10 : 7 : 0) +
-                          (recomputes ? scenario.training.recompute.whole_layers ? 14 : 12 : 0) + (tp > 1 ? 6 : 0) +
-                          (parallel.context_parallel_size > 1 ? 10 + 7 * ring : 0) + 7 * units_of_layer(scenario) +
-                          (exchanges ? tp * (overlap.tp_comm_overlap_cfg.empty() ? 12 : std::max(18.0, slices)) : 0);
+  const double of_layer =
+      kLayer_operations + (is_unfused ? recomputes ? 10 : 7 : 0) +
+      (recomputes ? scenario.training.recompute.whole_layers ? 14 : 12 : 0) + (tp > 1 ? 6 : 0) +
+      (parallel.context_parallel_size > 1 ? 10 + 7 * ring : 0) + 7 * units_of_layer(scenario) +
+      (cuts_exchanges(scenario) ? 12 * ep + 12 * std::min(ep, double(overlap.ep_flash_shards)) : 0) +
+      (exchanges ? tp * (overlap.tp_comm_overlap_cfg.empty() ? 12 : std::max(18.0, slices)) : 0);
   const bool weights_apart = is_zero_bubble(parallel.pipeline_schedule) || delays_weights(scenario);
   const double messages = stages > 1 ? 2 * micro_batches * (chunks - 1) : 0;
   StepSize size;

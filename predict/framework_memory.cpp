@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <variant>
@@ -68,6 +70,7 @@ class Role {
     const std::int64_t peak = sum_up_parts();
     RoleMemory result;
     result.held_bytes = std::max<std::int64_t>(0, reserved(limit_bytes) - peak);
+    result.state_bytes = sum(always_) + sum(late_);
     for (BesidePlan& part : parts_)
       if (part.bytes != 0) result.parts.push_back(std::move(part));
     return result;
@@ -91,6 +94,17 @@ class Role {
     return tensor.starts_with("bucket.gradient_bf16") || tensor.starts_with("unit.gradient_bf16");
   }
 
+  static std::int64_t sum(const std::vector<std::int64_t>& bytes) {
+    return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
+  }
+  // Returns whether these are parameters that are gathered in fp8 and multiplied as codes: a framework that keeps
+  // parameters in fp8 has no others.
+  bool is_kept_in_codes(const std::string& tensor) const {
+    constexpr std::string_view kBucket = "bucket.parameter";
+    return is_low_ && tensor.starts_with(kBucket) &&
+           schedule_.find_tensor("bucket.fp8" + tensor.substr(kBucket.size())).has_value();
+  }
+
   void keep(std::int64_t bytes, bool is_late) {
     if (bytes > 0) (is_late ? late_ : always_).push_back(bytes);
   }
@@ -112,6 +126,12 @@ class Role {
         bytes = bytes_of(double(storage.elements), *memory_.master);
         parts_[part(fmt::format("masters of {:g} bytes an element", memory_.master->value), memory_.master->source)]
             .bytes += bytes - storage.bytes();
+      }
+      if (is_kept_in_codes(tensor_of_[id])) {
+        bytes = 0;
+        parts_[part("parameters that are codes alone",
+                    {"published", "TransformerEngine: fp8_model_init, which --fp8-param-gather has"})]
+            .bytes -= storage.bytes();
       }
       if (memory_.casts_to_gather && tensor_of_[id].starts_with("shard.parameter.")) {
         bytes = 0;
@@ -298,20 +318,18 @@ class Role {
   // Assigns the tensors that are allocated at the peak to their causes. Returns the sum without other pools.
   std::int64_t sum_up_parts() {
     std::vector<std::int64_t> live(parts_.size(), 0), most;
-    std::int64_t sum = 0, peak = -1;
+    std::int64_t now = 0, peak = -1;
     for (const Event& event : events_of(blocks_)) {
       const Block& block = blocks_[event.block];
       const std::int64_t by = event.is_free ? -block.bytes : block.bytes;
       live[block.part] += by;
-      if ((sum += by) > peak) {
-        peak = sum;
+      if ((now += by) > peak) {
+        peak = now;
         most = live;
         peak_at_ = event.at;
       }
     }
-    std::int64_t always = 0;
-    for (const std::vector<std::int64_t>* kept : {&always_, &late_})
-      for (const std::int64_t bytes : *kept) always += bytes;
+    const std::int64_t always = sum(always_) + sum(late_);
     if (most.empty()) return always;
     for (std::size_t p = 1; p < parts_.size(); ++p) parts_[p].bytes += most[p];
     parts_[0].bytes = own_ + most[0] - plan_.bytes;
@@ -349,6 +367,8 @@ class Role {
   const RolePlan& plan_;
   const FrameworkMemory& memory_;
   const double most_rows_;
+  const bool is_low_ = std::any_of(schedule_.operations.begin(), schedule_.operations.end(),
+                                   [](const Operation& operation) { return is_of_low_precision(operation.work); });
   const BoundProgram program_;
   std::vector<std::string> tensor_of_;  // [storage]
   std::vector<BesidePlan> parts_;       // the first: the schedule's own tensors

@@ -17,6 +17,7 @@ struct RoleMemory {
   // Bytes that PyTorch's allocator holds above the allocated ones (predict/caching_allocator.hpp), because it keeps its
   // segments.
   std::int64_t held_bytes = 0;
+  std::int64_t state_bytes = 0;  // of the allocated bytes: those that stay for the whole step
 };
 
 // Simulates how the framework allocates and frees the tensors of `rank` over two steps in host issue order: those of

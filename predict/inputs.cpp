@@ -28,10 +28,16 @@ std::string scenario_path(const std::string& given) {
   return data_file("models", given);
 }
 
-Scenario read_scenario_input(const std::string& scenario, std::vector<std::string> set, const std::string& platform) {
+ScenarioInput::ScenarioInput(const std::string& scenario) : reader_(scenario_path(scenario)) {}
+
+Scenario ScenarioInput::read(std::vector<std::string> set, const std::string& platform) const {
   // The platform says whether ranks share devices, so the scenario must know it.
   if (!platform.empty()) set.push_back("platform=" + platform_path(platform));
-  return read_scenario(scenario_path(scenario), set);
+  return reader_.read(set);
+}
+
+Scenario read_scenario_input(const std::string& scenario, std::vector<std::string> set, const std::string& platform) {
+  return ScenarioInput(scenario).read(std::move(set), platform);
 }
 
 std::string default_platform_path(const std::string& backend) {

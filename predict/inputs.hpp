@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "model/scenario.hpp"
+#include "model/scenario/reader.hpp"
 #include "sim/platform.hpp"
 
 namespace stretto::predict {
@@ -13,6 +14,17 @@ namespace stretto::predict {
 // Returns the scenario with overrides, on the named platform (""; the scenario's own). Throws as read_scenario() and
 // data_file().
 Scenario read_scenario_input(const std::string& scenario, std::vector<std::string> set, const std::string& platform);
+// Reads one scenario input with many overrides and platforms. Thread-safe.
+class ScenarioInput {
+ public:
+  explicit ScenarioInput(const std::string& scenario);
+  // Returns what read_scenario_input() returns.
+  Scenario read(std::vector<std::string> set, const std::string& platform) const;
+  const std::string& text() const { return reader_.text(); }
+
+ private:
+  ScenarioReader reader_;
+};
 // Returns the file from which a scenario is read.
 std::string scenario_path(const std::string& given);
 

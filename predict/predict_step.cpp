@@ -13,7 +13,9 @@
 #include "model/build_schedule.hpp"
 #include "predict/beyond_measured.hpp"
 #include "predict/framework_memory.hpp"
+#include "predict/quick_step.hpp"
 #include "sim/accelerator/group_span.hpp"
+#include "sim/accelerator/kernel_time.hpp"
 #include "sim/cost/cost_schedule.hpp"
 #include "sim/network/rings.hpp"
 
@@ -57,8 +59,11 @@ std::int64_t userbuffer_bytes(const Schedule& schedule, const FrameworkMemory& f
 PeakRate peak_of(const sim::Platform& platform, const Cluster& cluster, const Schedule& schedule,
                  std::int64_t devices) {
   const Dtype type = schedule.compute_dtype;
-  if (platform.accelerator && type == Dtype::bf16)
-    return {platform.accelerator->peak_TFLOPs.value * 1e12 * double(devices), data_sheet_of(type)};
+  if (platform.accelerator && type == Dtype::bf16) {
+    const sim::ProductType of_products = sim::lowest_product_type(schedule);
+    return {platform.accelerator->peak_TFLOPs_of(of_products) * 1e12 * double(devices),
+            "the data sheet's " + std::string(name_of(of_products)) + " peak"};
+  }
   if (platform.accelerator) return {};
   if (platform.gpu) {
     const PeakRate sheet = data_sheet_peak(platform.device, devices, type);
@@ -93,8 +98,7 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
     Coordinates at;
     at[Coord::pp] = static_cast<std::int64_t>(role);
     first_rank.push_back(schedule.mesh.rank_of(at));
-    std::vector<BesidePlan> beside =
-        cuda::memory_beside(schedule, first_rank.back(), device, by_nccl, has_graph);
+    std::vector<BesidePlan> beside = cuda::memory_beside(schedule, first_rank.back(), device, by_nccl, has_graph);
     if (role == 0 || sum_of(beside) > sum_of(memory.beside)) memory.beside = std::move(beside);
   }
   memory.beside.insert(memory.beside.begin(), cuda::context_beside(device.sms));
@@ -114,6 +118,7 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
                     memory.device_bytes - memory.reserved_bytes(), sim::most_rows(schedule, training.expert_loads));
     use.by_framework = std::move(taken.parts);
     use.held = taken.held_bytes;
+    use.state = taken.state_bytes;
   }
   return memory;
 }
@@ -138,39 +143,31 @@ Engine engine_of(const std::string& name, double backbone_GBps, const sim::Platf
   return engine;
 }
 
-PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platform, const sim::SimOptions& options) {
-  const auto begin = std::chrono::steady_clock::now();
-  PredictedStep step;
-  step.schedule = build_schedule(scenario, free_memory_bytes());
-  const Schedule& schedule = step.schedule;
-  // Costs come before the slow work, because they report missing numbers of the platform.
-  const sim::Costs costs =
-      sim::cost_schedule(schedule, platform, scenario.cluster, 1, scenario.framework, scenario.training);
-  VerifiedSchedule verified = plan_and_verify(std::move(step.schedule));
-  step.schedule = std::move(verified.schedule);
-  step.plan = std::move(verified.plan);
-  Prediction& p = step.prediction;
+namespace {
+
+// Fills in all that is said about a step.
+Prediction prediction_of(const Scenario& scenario, const sim::Platform& platform, const sim::SimOptions& options,
+                         const ToldStep& told, const sim::Costs& costs) {
+  const Schedule& schedule = *told.schedule;
+  const Breakdown b = told.mean();
+  Prediction p;
   p.ranks = schedule.mesh.ranks();
   p.devices = p.ranks / schedule.placement.ranks_per_device;
   p.parallel = scenario.parallel;
   p.micro_batches = scenario.num_microbatches();
-  step.result = sim::simulate(schedule, std::move(verified), costs, options);
-  p.whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-
-  const Breakdown b = mean_breakdown(schedule, step.result.programs, step.result.timeline);
+  p.simulated_micro_batches = told.micro_batches;
   p.scenario = scenario.name;
   p.platform = platform.name;
   if (platform.accelerator || platform.gpu) p.device = "GPU";
   p.schedule = schedule.name;
   p.engine = options.network == sim::NetworkKind::simgrid ? "simgrid" : "fluid";
   p.parameters = double(parameter_count(scenario.model));
-  p.step_ms = to_ms(step.result.step);
-  p.steady = step.result.steady;
+  p.step_ms = to_ms(told.step());
+  p.steady = told.result.steady;
   p.peak = peak_of(platform, scenario.cluster, schedule, p.devices);
   p.throughput = throughput_of(scenario, p.step_ms, p.devices, p.peak);
   p.breakdown = to_ms(b);
   p.exposed = exposed_parts(schedule, b, platform);
-  p.memory = memory_of(schedule, step.plan, platform, scenario.training, scenario.framework);
   p.notes = schedule.notes;
   if (const double most = sim::most_rows(schedule, scenario.training.expert_loads); most != 1)
     p.notes.push_back(
@@ -186,7 +183,7 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
     p.notes.push_back("links, channels and cores of [cluster] do not act: platform " + platform.name +
                       " has links of its own");
   if (platform.accelerator)
-    for (std::string& note : beyond_measured(schedule, step.result, costs, platform, scenario.framework))
+    for (std::string& note : beyond_measured(told, costs, platform, scenario.framework))
       p.notes.push_back(std::move(note));
   else if (std::string note = beyond_calibrated(schedule, platform); !note.empty())
     p.notes.push_back(std::move(note));
@@ -198,9 +195,48 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
                   "--backbone-GBps does not act: it lies between nodes, and no communication leaves one of {} GPUs",
                   platform.accelerator->domain)
             : "--backbone-GBps does not act: no communication has a link");
-  p.operations = step.result.operations;
-  p.simulate_s = step.result.simulate_s;
+  p.operations = told.result.operations;
+  p.simulate_s = told.result.simulate_s;
+  return p;
+}
+
+}  // namespace
+
+PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platform, const sim::SimOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  PredictedStep step;
+  step.schedule = build_schedule(scenario, free_memory_bytes());
+  // Costs come before the slow work, because they report missing numbers of the platform.
+  const sim::Costs costs =
+      sim::cost_schedule(step.schedule, platform, scenario.cluster, 1, scenario.framework, scenario.training);
+  VerifiedSchedule verified = plan_and_verify(std::move(step.schedule));
+  step.schedule = std::move(verified.schedule);
+  step.plan = std::move(verified.plan);
+  ToldStep told{&step.schedule,
+                scenario.num_microbatches(),
+                sim::simulate(step.schedule, std::move(verified), costs, options),
+                {}};
+  const double whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  step.prediction = prediction_of(scenario, platform, options, told, costs);
+  step.prediction.memory = memory_of(step.schedule, step.plan, platform, scenario.training, scenario.framework);
+  step.prediction.whole_s = whole_s;
+  step.result = std::move(told.result);
   return step;
+}
+
+Prediction predict_times(const Scenario& scenario, const sim::Platform& platform, const sim::SimOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  const QuickStep step(scenario);
+  std::string why;
+  const ToldStep told = step.tell(platform, scenario.framework, options, &why);
+  const double whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  Prediction p = prediction_of(
+      scenario, platform, options, told,
+      sim::cost_schedule(*told.schedule, platform, scenario.cluster, 1, scenario.framework, scenario.training));
+  p.memory = step.memory(platform);
+  p.why_simulated = std::move(why);
+  p.whole_s = whole_s;
+  return p;
 }
 
 }  // namespace stretto::predict

@@ -1,8 +1,13 @@
 #include "report/critical_path.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <nlohmann/json.hpp>
+
+#include "report/prediction.hpp"
 
 namespace stretto {
 namespace {
@@ -48,6 +53,7 @@ class PathSearch {
         (communicates(at) ? path.communication : path.compute) += end - begin;
         counted = begin;
         path.rows.push_back(row);
+        path.counted.push_back(end - begin);
       }
       const Cause cause = cause_of(at);
       if (!cause.is_there) break;
@@ -55,6 +61,7 @@ class PathSearch {
       is_behind_end = cause.is_end;
     }
     std::reverse(path.rows.begin(), path.rows.end());
+    std::reverse(path.counted.begin(), path.counted.end());
     path.between = path.length - path.compute - path.communication;
     return path;
   }
@@ -141,5 +148,37 @@ class PathSearch {
 }  // namespace
 
 CriticalPath critical_path(const BoundStep& step, const Timeline& timeline) { return PathSearch(step, timeline).run(); }
+
+std::vector<std::pair<std::string, double>> path_shares(const Schedule& schedule, const BoundStep& step,
+                                                        const CriticalPath& path) {
+  std::map<std::int64_t, const BoundProgram*> program_of;
+  for (const BoundProgram& program : step.programs) program_of[program.rank] = &program;
+  const auto part_of = [&](const TimelineRow& row) -> std::string {
+    const BoundProgram& program = *program_of.at(row.rank);
+    const Operation& operation = schedule.operations[program.ops[row.op].op];
+    const Work& work = program.work_of(row.op);
+    if (is_communication(work)) return name_of(axis_of(schedule.communicators[communicator_of(work)].axes));
+    return operation.name.ends_with(".recompute") ? "recompute" : name_of(operation.phase);
+  };
+  std::map<std::string, Picoseconds> parts = {{"between", path.between}};
+  for (std::size_t i = 0; i < path.rows.size(); ++i) parts[part_of(path.rows[i])] += path.counted[i];
+  std::vector<std::pair<std::string, double>> shares;
+  for (const auto& [part, time] : parts) shares.emplace_back(part, double(time) / double(path.length));
+  std::stable_sort(shares.begin(), shares.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  return shares;
+}
+
+std::string path_text(const std::vector<std::pair<std::string, double>>& shares) {
+  std::string text;
+  for (const auto& [part, share] : shares)
+    if (share >= 0.005) text += fmt::format("{}{:.0f} % {}", text.empty() ? "" : ", ", 100 * share, part);
+  return "the critical path: " + text;
+}
+
+nlohmann::json path_json(const std::vector<std::pair<std::string, double>>& shares) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const auto& [part, share] : shares) rows.push_back({{"part", part}, {"share", share}});
+  return rows;
+}
 
 }  // namespace stretto

@@ -1,8 +1,12 @@
 #pragma once
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/timeline.hpp"
 #include "model/schedule/bound_step.hpp"
+#include "model/schedule/schedule.hpp"
 
 namespace stretto {
 
@@ -14,7 +18,8 @@ namespace stretto {
 struct CriticalPath {
   // in the order of execution; communication has the row of the member that arrived last
   std::vector<TimelineRow> rows;
-  Picoseconds length = 0;  // from step_begin to the end of the last operation
+  std::vector<Picoseconds> counted;  // [row] the part of its time that no later row of the path has
+  Picoseconds length = 0;            // from step_begin to the end of the last operation
   Picoseconds compute = 0, communication = 0, between = 0;
 };
 
@@ -22,5 +27,14 @@ struct CriticalPath {
 // representatives; rows are in order of (rank, op), and some may be missing. A wait for an operation of the previous
 // step counts as the beginning of the step.
 CriticalPath critical_path(const BoundStep& step, const Timeline& timeline);
+
+// Returns what the path consists of, as shares of its length that add up to 1, the largest first: computation by phase
+// ("forward", "dgrad", "recompute"), communication by axis ("tp"), and "between". `step` is that of the path.
+std::vector<std::pair<std::string, double>> path_shares(const Schedule& schedule, const BoundStep& step,
+                                                        const CriticalPath& path);
+// Returns "the critical path: 36 % dgrad, 30 % forward, 5 % tp", without shares below half a percent.
+std::string path_text(const std::vector<std::pair<std::string, double>>& shares);
+
+nlohmann::json path_json(const std::vector<std::pair<std::string, double>>& shares);  // [{`part`, `share`}]
 
 }  // namespace stretto

@@ -11,4 +11,8 @@ namespace stretto {
 // "NVIDIA H100 80GB HBM3".
 std::optional<double> data_sheet_TFLOPs(std::string_view name, Dtype dtype);
 
+// Returns the most power of a GPU in watts, its boards and nodes apart; nullopt where the data sheets do not list it. A
+// device whose name states its limit ("NVIDIA H100-SXM5-96GB, 500 W") has that.
+std::optional<double> data_sheet_watts(std::string_view name);
+
 }  // namespace stretto

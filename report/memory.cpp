@@ -64,6 +64,7 @@ MemoryUse use_of(const Schedule& schedule, const RolePlan& plan) {
           bounds[i + 1].at_byte - bounds[i].at_byte;
   }
   use.workspace += plan.bytes - use.peak();
+  use.state = use.parameters + use.gradients + use.optimizer_state + use.inputs_and_scalars;
   return use;
 }
 

@@ -25,6 +25,9 @@ struct MemoryUse {
   // where it takes less, and the bytes that its allocator holds above the allocated ones.
   std::vector<BesidePlan> by_framework = {};
   std::int64_t held = 0;
+  // Bytes whose contents stay for the step: parameters, gradients, optimizer state, inputs and scalars, as the
+  // framework holds them.
+  std::int64_t state = 0;
 
   std::int64_t peak() const {
     return parameters + optimizer_state + inputs_and_scalars + gradients + activations + workspace;

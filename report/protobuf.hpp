@@ -12,6 +12,9 @@ class ProtoMessage {
  public:
   // Adds a field of type (u)int32, (u)int64, bool or an enumeration, even when it is 0.
   void add(int field, std::uint64_t value);
+  // Add a field of type double or float.
+  void add_fixed(int field, double value);
+  void add_fixed(int field, float value);
   // Adds a field of type string or bytes.
   void add(int field, std::string_view value);
   void add(int field, const ProtoMessage& message) { add(field, std::string_view(message.bytes_)); }

@@ -121,6 +121,7 @@ void write_arrows(TraceFile& file, const TraceSection& section, const std::vecto
                   Picoseconds origin, std::int64_t& next_arrow) {
   const std::vector<BoundProgram>& programs = section.step->programs;
   const Partners& partners = section.step->issued.partners;
+  if (partners.route_of.size() < programs.size()) return;
   struct End {
     std::size_t program = 0;
     std::uint32_t op = 0;
@@ -149,6 +150,22 @@ void write_arrows(TraceFile& file, const TraceSection& section, const std::vecto
       event("f", receive, R"(,"bp":"e")");
       ++next_arrow;
     }
+}
+
+void write_extra(TraceFile& file, const TraceSection& section, const std::map<std::int64_t, std::size_t>& by_rank,
+                 int first_pid, Picoseconds origin) {
+  std::map<std::pair<std::int64_t, std::string>, int> threads;  // [rank, lane]
+  for (const TraceExtra& extra : *section.extra) {
+    const auto found = by_rank.find(extra.rank);
+    if (found == by_rank.end()) continue;
+    const int pid = first_pid + static_cast<int>(found->second);
+    const auto [thread, is_new] = threads.try_emplace(
+        {extra.rank, extra.lane}, static_cast<int>(section.schedule->lanes.size() + threads.size()) + 1);
+    if (is_new) file.event(metadata_event("thread_name", pid, thread->second, R"("name":)" + quoted(extra.lane)));
+    file.event(fmt::format(R"({{"ph":"X","name":{},"cat":"extra","pid":{},"tid":{},"ts":{},"dur":{}}})",
+                           quoted(extra.name), pid, thread->second, us_text(extra.start - origin),
+                           us_text(extra.end - extra.start)));
+  }
 }
 
 void write_memory(TraceFile& file, const TraceSection& section, const BoundProgram& program, const RowsOfRank& rows,
@@ -216,9 +233,11 @@ void write_trace(const std::string& path, const std::vector<TraceSection>& secti
       rows[p][row.op] = &row;
       file.event(slice(*section.schedule, programs[p], row, origin, first_pid + static_cast<int>(p)));
     }
+    if (section.extra != nullptr) write_extra(file, section, by_rank, first_pid, origin);
     write_passes(file, section, programs, first_pid, origin);
     write_arrows(file, section, rows, first_pid, origin, next_arrow);
-    for (std::size_t p = 0; p < programs.size(); ++p)
+    // With kernels outside the schedule the memory of its buffers says little.
+    for (std::size_t p = 0; p < programs.size() && section.extra == nullptr; ++p)
       write_memory(file, section, programs[p], rows[p], first_pid + static_cast<int>(p), origin);
   }
   file.finish();

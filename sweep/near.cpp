@@ -73,11 +73,15 @@ std::vector<SingleChange> faster_changes(const Scenario& scenario, const sim::Pl
   }
   std::exception_ptr problem;
   std::mutex mutex;
+  Families families;
   parallel_each(std::ssize(tried), [&](std::int64_t at) {
     SingleChange& change = tried[static_cast<std::size_t>(at)];
     try {
       Point point;
-      evaluate(point, read(change.set), platform, [&] { return step_ms; });
+      point.set = change.set;
+      const Scenario changed = read(change.set);
+      look_at(point, changed, platform, families);
+      if (point.status == Status::open) decide(point, changed, platform, families, step_ms);
       if (point.status == Status::predicted && point.step_ms < step_ms) change.step_ms = point.step_ms;
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::input) return;  // the change is not legal

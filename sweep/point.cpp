@@ -8,7 +8,7 @@
 namespace stretto::sweep {
 
 const char* name_of(Status status) {
-  static constexpr const char* kNames[] = {"refused", "does not fit", "slower", "predicted"};
+  static constexpr const char* kNames[] = {"open", "refused", "does not fit", "slower", "predicted"};
   return name_in(kNames, status);
 }
 

@@ -7,8 +7,9 @@
 
 namespace stretto::sweep {
 
-// What became of one point of a sweep. Every point has one, with the reason.
+// The outcome of one point of a sweep. Every point has one, with the reason.
 enum class Status : std::uint8_t {
+  open,          // not decided yet; no file has it
   refused,       // the scenario's reader, a gate or the builder refuses the combination
   does_not_fit,  // it needs more memory than a device has
   slower,        // a bound of its step is above the steps of enough others, so it was not simulated
@@ -22,7 +23,7 @@ struct Point {
   std::string key;               // 16 hexadecimal digits that stand for scenario, platform and settings
   std::vector<std::string> set;  // as --set takes them
   std::string platform;          // "" unless the sweep varies it
-  Status status = Status::refused;
+  Status status = Status::open;
   std::string reason;  // "" for a predicted point
   std::int64_t gpus = 0;
   double step_ms = 0;   // 0 unless predicted

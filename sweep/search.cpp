@@ -45,46 +45,61 @@ std::string group_of(const Space& space, const std::vector<std::string>& values)
 
 }  // namespace
 
-struct Looker::Bests {
+struct Looker::Known {
   std::size_t best;
   bool all;
+  Families families = {};
   std::mutex mutex = {};
   std::map<std::string, std::multiset<double>> steps = {};  // [group] the best steps
 
-  double limit_ms(const std::string& group) {
-    const std::lock_guard lock(mutex);
-    const std::multiset<double>& of_group = steps[group];
+  double limit_ms(const std::multiset<double>& of_group) const {
     return all || of_group.size() < best ? std::numeric_limits<double>::infinity() : *of_group.rbegin();
   }
 };
 
-Looker::Looker(std::size_t best, bool all) : bests_(new Bests{best, all}) {}
+Looker::Looker(std::size_t best, bool all) : known_(new Known{best, all}) {}
 Looker::~Looker() = default;
 Looker::Looker(Looker&&) noexcept = default;
 Looker& Looker::operator=(Looker&&) noexcept = default;
 
-Point Looker::look_at(const Space& space, const std::vector<std::string>& values, const PointSettings& settings,
-                      const std::function<Scenario()>& read, const std::function<const sim::Platform&()>& platform) {
+Point Looker::look_at(const PointSettings& settings, const Read& read, const ReadPlatform& platform) {
   Point point;
   point.set = settings.set;
   point.platform = settings.platform;
-  const std::string group = group_of(space, values);
   try {
-    evaluate(point, read(), platform(), [&] { return bests_->limit_ms(group); });
+    sweep::look_at(point, read(), platform(), known_->families);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::input) throw;
+    point.status = Status::refused;
     point.reason = error.what();
   }
-  add(space, values, point);
   return point;
+}
+
+void Looker::decide(Point& point, const Space& space, const std::vector<std::string>& values, const Read& read,
+                    const ReadPlatform& platform) {
+  double limit_ms = 0;
+  {
+    const std::lock_guard lock(known_->mutex);
+    limit_ms = known_->limit_ms(known_->steps[group_of(space, values)]);
+  }
+  sweep::decide(point, read(), platform(), known_->families, limit_ms);
+  add(space, values, point);
 }
 
 void Looker::add(const Space& space, const std::vector<std::string>& values, const Point& point) {
   if (point.status != Status::predicted) return;
-  const std::lock_guard lock(bests_->mutex);
-  std::multiset<double>& steps = bests_->steps[group_of(space, values)];
+  const std::lock_guard lock(known_->mutex);
+  std::multiset<double>& steps = known_->steps[group_of(space, values)];
   steps.insert(point.step_ms);
-  if (steps.size() > bests_->best) steps.erase(std::prev(steps.end()));
+  if (steps.size() > known_->best) steps.erase(std::prev(steps.end()));
+}
+
+double Looker::highest_limit_ms() const {
+  const std::lock_guard lock(known_->mutex);
+  double highest = known_->steps.empty() ? std::numeric_limits<double>::infinity() : 0;
+  for (const auto& [group, steps] : known_->steps) highest = std::max(highest, known_->limit_ms(steps));
+  return highest;
 }
 
 std::int64_t number_at(const Space& space, std::int64_t place) {
@@ -94,54 +109,124 @@ std::int64_t number_at(const Space& space, std::int64_t place) {
   return place * stride % count;
 }
 
+namespace {
+
+// One search: windows one after the other, each in two passes on all processors.
+class Search {
+ public:
+  Search(const Space& space, const Scenario& scenario, const SearchOptions& options, const SearchCalls& calls)
+      : space_(space), scenario_(scenario), options_(options), calls_(calls), looker_(options.best, options.all) {}
+
+  SearchResult run() {
+    for (std::int64_t begin = 0; begin < space_.points() && !stopped_; begin += kWindow) {
+      each(std::min(kWindow, space_.points() - begin), [&](std::int64_t i) { look_at(number_at(space_, begin + i)); });
+      std::sort(open_.begin(), open_.end(), [](const Open& a, const Open& b) {
+        return std::pair(a.point.bound_ms, a.number) < std::pair(b.point.bound_ms, b.number);
+      });
+      each(std::ssize(open_), [&](std::int64_t i) { decide(static_cast<std::size_t>(i)); });
+      open_.clear();
+      progress_.tried = progress_.to_try = 0;
+    }
+    if (problem_) std::rethrow_exception(problem_);
+    SearchResult result;
+    for (auto& [number, point] : found_) result.points.push_back(std::move(point));
+    result.indivisible = indivisible_;
+    result.complete = !stopped_;
+    return result;
+  }
+
+ private:
+  struct Open {
+    std::int64_t number = 0;
+    Point point;
+  };
+
+  template <class Act>
+  void each(std::int64_t count, Act act) {
+    parallel_each(count, [&](std::int64_t i) {
+      if (stopped_) return;
+      try {
+        act(i);
+        if (calls_.stop()) stopped_ = true;
+      } catch (...) {
+        const std::lock_guard lock(mutex_);
+        if (!problem_) problem_ = std::current_exception();
+        stopped_ = true;
+      }
+    });
+  }
+
+  void look_at(std::int64_t number) {
+    const std::vector<std::string> values = space_.at(number);
+    const bool is_of_shard =
+        options_.shards == 1 ||
+        static_cast<std::int64_t>(family_of(space_, values) % std::uint64_t(options_.shards)) == options_.shard;
+    const std::optional<PointSettings> settings =
+        is_of_shard ? settings_of(space_, values, scenario_) : std::optional<PointSettings>();
+    if (!settings) {
+      const std::lock_guard lock(mutex_);
+      ++progress_.decided;
+      indivisible_ += is_of_shard;
+      return;
+    }
+    const std::string key = calls_.key(*settings);
+    const Point* known = calls_.known(key);
+    Point point = known != nullptr ? *known : looker_.look_at(*settings, reader(*settings), platform(*settings));
+    point.key = key;
+    if (known != nullptr) looker_.add(space_, values, point);
+    const std::lock_guard lock(mutex_);
+    if (point.status == Status::open)
+      open_.push_back({number, std::move(point)});
+    else
+      keep(number, std::move(point), known == nullptr);
+  }
+
+  void decide(std::size_t at) {
+    Open& open = open_[at];
+    const PointSettings settings{open.point.set, open.point.platform};
+    looker_.decide(open.point, space_, space_.at(open.number), reader(settings), platform(settings));
+    const double limit_ms = looker_.highest_limit_ms();
+    const std::lock_guard lock(mutex_);
+    ++progress_.tried;
+    progress_.to_try = std::upper_bound(open_.begin(), open_.end(), limit_ms,
+                                        [](double limit, const Open& o) { return limit < o.point.bound_ms; }) -
+                       open_.begin();
+    keep(open.number, open.point, true);
+  }
+
+  // The caller holds the mutex.
+  void keep(std::int64_t number, Point point, bool is_new) {
+    ++progress_.decided;
+    calls_.report(point, is_new, progress_);
+    found_.emplace(number, std::move(point));
+  }
+
+  Looker::Read reader(const PointSettings& settings) const {
+    return [this, &settings] { return calls_.read(settings); };
+  }
+  Looker::ReadPlatform platform(const PointSettings& settings) const {
+    return [this, &settings]() -> const sim::Platform& { return calls_.platform(settings); };
+  }
+
+  const Space& space_;
+  const Scenario& scenario_;
+  const SearchOptions& options_;
+  const SearchCalls& calls_;
+  Looker looker_;
+  std::mutex mutex_;
+  std::vector<Open> open_;
+  std::map<std::int64_t, Point> found_;  // [number of the point]
+  std::int64_t indivisible_ = 0;
+  SearchProgress progress_;
+  std::atomic<bool> stopped_{false};
+  std::exception_ptr problem_;
+};
+
+}  // namespace
+
 SearchResult search(const Space& space, const Scenario& scenario, const SearchOptions& options,
                     const SearchCalls& calls) {
-  std::mutex mutex;
-  std::map<std::int64_t, Point> found;  // [number of the point]
-  std::atomic<std::int64_t> indivisible{0}, looked_at{0};
-  std::atomic<bool> stopped{false};
-  std::exception_ptr problem;
-  Looker looker(options.best, options.all);
-  const auto look_at = [&](std::int64_t number) {
-    ++looked_at;
-    const std::vector<std::string> values = space.at(number);
-    if (options.shards > 1 &&
-        static_cast<std::int64_t>(family_of(space, values) % std::uint64_t(options.shards)) != options.shard)
-      return;
-    const std::optional<PointSettings> settings = settings_of(space, values, scenario);
-    if (!settings) {
-      ++indivisible;
-      return;
-    }
-    const std::string key = calls.key(*settings);
-    const Point* known = calls.known(key);
-    Point point = known != nullptr ? *known
-                                   : looker.look_at(
-                                         space, values, *settings, [&] { return calls.read(*settings); },
-                                         [&]() -> const sim::Platform& { return calls.platform(*settings); });
-    point.key = key;
-    if (known != nullptr) looker.add(space, values, point);
-    const std::lock_guard lock(mutex);
-    calls.report(point, known == nullptr, looked_at);
-    found.emplace(number, std::move(point));
-  };
-  parallel_each(space.points(), [&](std::int64_t place) {
-    if (stopped) return;
-    try {
-      look_at(number_at(space, place));
-      if (calls.stop()) stopped = true;
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      if (!problem) problem = std::current_exception();
-      stopped = true;
-    }
-  });
-  if (problem) std::rethrow_exception(problem);
-  SearchResult result;
-  for (auto& [number, point] : found) result.points.push_back(std::move(point));
-  result.indivisible = indivisible;
-  result.complete = !stopped;
-  return result;
+  return Search(space, scenario, options, calls).run();
 }
 
 std::vector<std::size_t> fastest(const std::vector<Point>& points) {

@@ -10,8 +10,8 @@
 
 namespace stretto::sweep {
 
-// Decides points, and remembers the best steps so far of each group that can be compared: equal numbers of GPUs, equal
-// batches, models and platforms. Thread-safe.
+// Decides points, and remembers families and the best steps so far of each group that can be compared: equal numbers of
+// GPUs, equal batches, models and platforms. Thread-safe.
 class Looker {
  public:
   // A point whose bound is above the best-th step so far is not simulated, unless `all`.
@@ -19,20 +19,28 @@ class Looker {
   ~Looker();
   Looker(Looker&&) noexcept;
   Looker& operator=(Looker&&) noexcept;
-  // Returns the point with these values, without a key. `read` and `platform` may throw Error(input), which refuses it.
-  Point look_at(const Space& space, const std::vector<std::string>& values, const PointSettings& settings,
-                const std::function<Scenario()>& read, const std::function<const sim::Platform&()>& platform);
+
+  using Read = std::function<Scenario()>;                      // may throw Error(input), which refuses the point
+  using ReadPlatform = std::function<const sim::Platform&()>;  // likewise
+  // Returns the point with these values, without a key; it is open where closed forms do not decide it.
+  Point look_at(const PointSettings& settings, const Read& read, const ReadPlatform& platform);
+  // Decides an open point with these values.
+  void decide(Point& point, const Space& space, const std::vector<std::string>& values, const Read& read,
+              const ReadPlatform& platform);
   // Remembers a step that is known already.
   void add(const Space& space, const std::vector<std::string>& values, const Point& point);
+  // Returns the bound above which a point of no group is simulated.
+  double highest_limit_ms() const;
 
  private:
-  struct Bests;
-  std::unique_ptr<Bests> bests_;
+  struct Known;
+  std::unique_ptr<Known> known_;
 };
 
-// Returns the number of the point that a search looks at as the place-th. Neighbours are alike: in this order good
-// points come early, and their steps spare others the simulation.
+// Returns the number of the point that a search looks at as the place-th. Points of one window are decided by closed
+// forms, then the others in the order of their bounds; a stride makes each window a sample of the space.
 std::int64_t number_at(const Space& space, std::int64_t place);
+constexpr std::int64_t kWindow = 200'000;  // combinations
 
 struct SearchOptions {
   std::size_t best = 10;  // a point whose bound is above the best-th step so far is not simulated
@@ -42,6 +50,13 @@ struct SearchOptions {
   std::int64_t shard = 0, shards = 1;
 };
 
+// How far a search is. Of the points of a window that closed forms leave open, `to_try` may be among the best as far as
+// is known; 0: they are still being looked for.
+struct SearchProgress {
+  std::int64_t decided = 0;  // combinations
+  std::int64_t tried = 0, to_try = 0;
+};
+
 // Everything that a search asks its caller. All members are called from several threads at once except `done` and
 // `report`, which are called by one at a time.
 struct SearchCalls {
@@ -49,7 +64,7 @@ struct SearchCalls {
   std::function<const sim::Platform&(const PointSettings&)> platform;
   std::function<std::string(const PointSettings&)> key;       // Point::key
   std::function<const Point*(const std::string& key)> known;  // a point of an earlier search, or null
-  std::function<void(const Point&, bool is_new, std::int64_t looked_at)> report;
+  std::function<void(const Point&, bool is_new, const SearchProgress&)> report;
   std::function<bool()> stop;
 };
 

@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "model/build_schedule.hpp"
 #include "predict/predict_step.hpp"
-#include "sweep/evaluate.hpp"
+#include "sweep/bounds.hpp"
 #include "sweep/journal.hpp"
 #include "tests/message_of.hpp"
 #include "tests/temp_dir.hpp"
@@ -20,22 +20,38 @@ constexpr const char* kModel =
     "platform = \"h100-sxm\"\nprofile = \"nemo-dgxc\"\n[model]\npreset = \"llama3-8b\"\nnum_layers = 8\n"
     "[parallel]\ndata_parallel_size = 16\n[training]\nglobal_batch_size = 128\n";
 
+constexpr const char* kExperts =
+    "platform = \"h100-sxm\"\nprofile = \"megatron-bridge-moe\"\n[model]\npreset = \"mixtral-8x7b\"\nnum_layers = 4\n"
+    "seq_length = 2048\n[parallel]\ndata_parallel_size = 16\nexpert_tensor_parallel_size = 1\n[training]\n"
+    "global_batch_size = 64\n";
+constexpr const char* kUnfused =
+    "platform = \"a100-80gb\"\nprofile = \"megatron-2022\"\n[model]\npreset = \"gpt3-175b\"\nnum_layers = 4\n"
+    "[parallel]\ndata_parallel_size = 16\n[training]\nglobal_batch_size = 32\n";
+constexpr const char* kSharded =
+    "platform = \"h100-sxm\"\nprofile = \"torchtitan\"\n[model]\npreset = \"llama3-8b\"\nnum_layers = 4\n"
+    "[parallel]\ndata_parallel_size = 16\n[training]\nglobal_batch_size = 32\n";
+
+// A small space: a scenario and its axes.
+struct Axes {
+  const char* text;
+  std::vector<std::string> over;
+};
+const Axes kDense = {
+    kModel,
+    {"tensor_model_parallel_size=1,2,4", "pipeline_model_parallel_size=1,2,4",
+     "virtual_pipeline_model_parallel_size=1,2", "micro_batch_size=1,2", "recompute_granularity=none,full"}};
+
 struct Found {
   Space space;
   SearchResult result;
 };
 
-Found search_all(SearchOptions options) {
-  const Scenario scenario = parse_scenario(kModel, "s.toml");
+Found search_all(SearchOptions options, const Axes& axes = kDense) {
+  const Scenario scenario = parse_scenario(axes.text, "s.toml");
   const sim::Platform platform = sim::read_platform(scenario.platform);
-  Found found{read_space(parse_toml("", "s.toml").section("sweep"),
-                         {"tensor_model_parallel_size=1,2,4", "pipeline_model_parallel_size=1,2,4",
-                          "virtual_pipeline_model_parallel_size=1,2", "micro_batch_size=1,2",
-                          "recompute_granularity=none,full"},
-                         scenario, platform),
-              {}};
+  Found found{read_space(parse_toml("", "s.toml").section("sweep"), axes.over, scenario, platform), {}};
   SearchCalls calls;
-  calls.read = [](const PointSettings& settings) { return parse_scenario(kModel, "s.toml", settings.set); };
+  calls.read = [&](const PointSettings& settings) { return parse_scenario(axes.text, "s.toml", settings.set); };
   calls.platform = [&](const PointSettings&) -> const sim::Platform& { return platform; };
   calls.key = [](const PointSettings& settings) {
     std::string key;
@@ -43,7 +59,7 @@ Found search_all(SearchOptions options) {
     return key;
   };
   calls.known = [](const std::string&) -> const Point* { return nullptr; };
-  calls.report = [](const Point&, bool, std::int64_t) {};
+  calls.report = [](const Point&, bool, const SearchProgress&) {};
   calls.stop = [] { return false; };
   found.result = search(found.space, scenario, options, calls);
   return found;
@@ -69,7 +85,6 @@ TEST_CASE("the best of a search is the best of all steps in full; no bound is ab
     CHECK(point.bound_ms <= point.step_ms);
     // An allocator's segment may be cut in another way.
     CHECK(double(point.memory_bytes) == Approx(double(full.prediction.memory.predicted_bytes())).epsilon(1e-3));
-    CHECK(least_bytes(scenario) <= double(full.prediction.memory.predicted_bytes()));
     least_ms = std::min(least_ms, full.prediction.step_ms);
   }
   CHECK(all.result.points[order.front()].step_ms == least_ms);
@@ -79,6 +94,35 @@ TEST_CASE("the best of a search is the best of all steps in full; no bound is ab
   for (std::size_t i = 1; i < front.size(); ++i) {
     CHECK(all.result.points[front[i]].memory_bytes < all.result.points[front[i - 1]].memory_bytes);
     CHECK(all.result.points[front[i]].step_ms >= all.result.points[front[i - 1]].step_ms);
+  }
+}
+
+TEST_CASE("the best of small spaces are the best of all of their points") {
+  const std::vector<Axes> spaces = {
+      {kExperts,
+       {"tensor_model_parallel_size=1,2", "pipeline_model_parallel_size=1,2", "expert_model_parallel_size=1,2,4,8",
+        "micro_batch_size=1,2", "recompute_granularity=none,full"}},
+      {kUnfused,
+       {"tensor_model_parallel_size=2,4,8", "pipeline_model_parallel_size=1,2,4", "micro_batch_size=1,2",
+        "recompute_granularity=none,selective,full", "pipeline_schedule=1f1b,zb-h1"}},
+      {kSharded,
+       {"tensor_model_parallel_size=1,2", "context_parallel_size=1,2", "micro_batch_size=1,2",
+        "recompute_granularity=none,selective,full", "data_parallel_sharding_strategy=optim,optim_grads_params"}}};
+  for (const Axes& axes : spaces) {
+    CAPTURE(axes.text);
+    constexpr std::size_t kBest = 3;
+    const Found all = search_all({.best = kBest, .all = true}, axes), few = search_all({.best = kBest}, axes);
+    const std::vector<std::size_t> order = fastest(all.result.points), pruned = fastest(few.result.points);
+    REQUIRE(order.size() > 2 * kBest);
+    REQUIRE(pruned.size() >= kBest);
+    CHECK(pruned.size() < order.size());
+    for (std::size_t i = 0; i < kBest; ++i)
+      CHECK(few.result.points[pruned[i]].step_ms == all.result.points[order[i]].step_ms);
+    for (const std::size_t i : order) {
+      CAPTURE(all.result.points[i].key);
+      CHECK(all.result.points[i].bound_ms <= all.result.points[i].step_ms);
+      CHECK(all.result.points[i].bound_ms > 0);
+    }
   }
 }
 

@@ -155,4 +155,49 @@ TEST_CASE("a shared expert beside exchanges of rows", "[closed]") {
   }
 }
 
+// ep_flash_overlap, where each rank's rows are a shard: shard i of n computes when its rows have come, and goes back
+// when the shards before it have; messages of a direction go one after the other.
+TEST_CASE("experts in shards: rows of a rank hide behind those of others", "[closed]") {
+  for (std::uint64_t number = 0; number < 60; ++number) {
+    const Drawn c(number);
+    const std::int64_t n = 2 + static_cast<std::int64_t>(number % 4);
+    const Time there = c.t.f.d, experts = c.t.f.m, back = number % 3 == 0 ? there : c.t.f.c, d = c.t.b.m, w = c.t.w;
+    INFO("case " << number << ", " << n << " ranks, " << c.n << " micro-batches, " << c.layers << " layers");
+    Scenario scenario = layout_scenario({n, 1}, "plain", true, "fp32", 1, n * c.n);
+    scenario.model.num_layers = c.layers;
+    scenario.model.experts.num_moe_experts = 2 * n;
+    scenario.model.experts.moe_ffn_hidden_size = 12;
+    scenario.parallel.expert_model_parallel_size = n;
+    scenario.parallel.moe_pad_expert_input_to_capacity = true;
+    scenario.parallel.moe_expert_capacity_factor = 2;
+    scenario.overlap.ep_flash_overlap = true;
+    scenario.overlap.ep_flash_shards = 64;
+    Ideal ideal(scenario);
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::string at = std::to_string(i);
+      ideal.set("experts.fc1.fprop." + at, experts);
+      ideal.set("experts.fc1.dgrad." + at, d);
+      ideal.set("experts.fc1.wgrad." + at, w);
+      for (const std::string way : {".send", ".recv"})
+        for (const std::string pass : {".fprop", ".dgrad"}) {
+          if (i == 0) continue;
+          ideal.set("experts.dispatch" + pass + way + at, there);
+          ideal.set("experts.combine" + pass + way + at, back);
+        }
+    }
+    const auto pass_of = [&](Time products, Time weights) {
+      Time computed = 0, gone = (n - 1) * there;
+      for (std::int64_t i = 0; i < n; ++i) {
+        computed = std::max(computed, i * there) + products;
+        if (i > 0) gone = std::max(gone, computed) + back;
+        computed += weights;
+      }
+      return std::max(gone, computed);
+    };
+    const Time forward = pass_of(experts, 0);
+    if (back == there) CHECK(forward == std::max({n * experts + there, experts + n * there, 2 * (n - 1) * there}));
+    CHECK(ideal.run().step == c.n * c.layers * (forward + pass_of(d, w)));
+  }
+}
+
 }  // namespace stretto::testing

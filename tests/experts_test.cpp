@@ -7,7 +7,7 @@
 
 #include "model/recompute.hpp"
 #include "model/scenario/keys.hpp"
-#include "model/training_flops.hpp"
+#include "sim/cost/cost_schedule.hpp"
 #include "tests/against_reference.hpp"
 #include "tests/message_of.hpp"
 #include "tests/single_rank.hpp"
@@ -249,6 +249,65 @@ TEST_CASE("pairs of passes equal the single rank, alone and with other overlap",
   }
 }
 
+TEST_CASE("experts in shards of ranks equal the single rank, however many shards", "[serial][experts][epflash]") {
+  struct Case {
+    Layout layout;
+    std::int64_t ep = 1, shards = 2, etp = 1;
+    const char* mode = "plain";
+    Recompute::Granularity recompute = Recompute::Granularity::none;
+    Sharding sharding = Sharding::optim;
+  };
+  using Granularity = Recompute::Granularity;
+  const Case cases[] = {
+      {{2, 1}, 2},
+      {{3, 1}, 3},
+      {{3, 1}, 3, 3, 1, "overlap_grad_reduce", Granularity::full},
+      {{6, 1}, 6, 4},
+      {{4, 1}, 2, 2, 2, "overlap_param_gather"},
+      {{2, 3, true}, 6, 2, 1, "tp_comm_overlap"},
+      {{3, 1, false, 2}, 3, 2, 1, "overlap_p2p_comm"},
+      {{3, 2, true}, 3, 2, 1, "fsdp_comm_overlap", Granularity::selective, Sharding::optim_grads_params}};
+  Cases taken;
+  for (const int kind : {0, 1}) {
+    SingleRank single(2, change);
+    for (const Case& c : cases) {
+      if (!taken.takes_next()) continue;
+      Scenario scenario = in_layout(c.layout, c.mode, kind);
+      scenario.parallel.expert_model_parallel_size = c.ep;
+      scenario.parallel.expert_tensor_parallel_size = c.etp;
+      scenario.parallel.data_parallel_sharding_strategy = c.sharding;
+      scenario.training.recompute.granularity = c.recompute;
+      scenario.training.recompute.modules = {Recompute::Module::moe_act};
+      pad(scenario);
+      scenario.overlap.ep_flash_overlap = true;
+      scenario.overlap.ep_flash_shards = c.shards;
+      INFO(c.layout.text() << ", ep " << c.ep << ", " << c.shards << " shards, " << c.mode << ", kind " << kind);
+      CHECK(build_schedule(scenario).name.find("ep_flash_overlap") != std::string::npos);
+      single.check(scenario);
+      single.check(scenario, true);
+    }
+  }
+}
+
+TEST_CASE("a dense layer's norm is computed again with its MLP, that of experts by itself", "[experts]") {
+  using Module = Recompute::Module;
+  // The first of two layers has experts.
+  for (const auto& [module, experts, dense] :
+       {std::tuple{Module::layernorm, true, false}, std::tuple{Module::mlp, false, true}}) {
+    Scenario scenario = in_layout({1, 1}, "plain", 1);
+    scenario.training.recompute.granularity = Recompute::Granularity::selective;
+    scenario.training.recompute.modules = {module};
+    const Schedule schedule = build_schedule(scenario);
+    const OpId again = schedule.find_operation("ln_2.fprop.recompute").value();
+    std::vector<bool> has(2);
+    for (const Call& call : schedule.programs.front().order) {
+      const std::vector<OpId>& ops = schedule.blocks[call.block].ops;
+      if (std::count(ops.begin(), ops.end(), again) > 0) has[static_cast<std::size_t>(call.layer)] = true;
+    }
+    CHECK(has == std::vector<bool>{experts, dense});
+  }
+}
+
 TEST_CASE("more rows than a rank's experts have room for are an error with both numbers", "[experts]") {
   Scenario scenario = in_layout({2, 1}, "plain", 0);
   scenario.parallel.expert_model_parallel_size = 2;
@@ -330,17 +389,22 @@ TEST_CASE("all tokens to one expert, and experts without any, are right", "[expe
   CHECK(without == 10);
 }
 
+TEST_CASE("the rank with most rows has as many of gathered tokens as of exchanged ones", "[experts]") {
+  const ExpertLoads loads{.kind = ExpertLoads::Kind::natural};
+  Scenario scenario = in_layout({2, 1}, "plain", 0);
+  scenario.parallel.expert_model_parallel_size = 2;
+  const double exchanged = sim::most_rows(build_schedule(scenario), loads);
+  CHECK(exchanged > 1.01);
+  scenario.parallel.moe_token_dispatcher_type = TokenDispatcher::allgather;
+  CHECK(sim::most_rows(build_schedule(scenario), loads) == exchanged);
+  // Padded rows do not depend on the router.
+  scenario.parallel.moe_token_dispatcher_type = TokenDispatcher::alltoall;
+  pad(scenario);
+  CHECK(sim::most_rows(build_schedule(scenario), loads) == 1);
+}
+
 TEST_CASE("FLOPs of a step with experts are those of its products", "[experts]") {
-  for (const int kind : {0, 1}) {
-    const Scenario scenario = in_layout({}, "plain", kind);
-    const Schedule schedule = build_schedule(scenario);
-    double flops = 0;
-    for (const BoundProgram& program : bind_step(schedule).programs)
-      for (std::uint32_t op = 0; op < program.ops.size(); ++op) flops += model_flops(program.work_of(op));
-    CHECK(flops ==
-          Approx(training_flops_per_sequence(scenario.model).model * double(scenario.training.global_batch_size))
-              .epsilon(1e-12));
-  }
+  for (const int kind : {0, 1}) check_flops(in_layout({}, "plain", kind));
 }
 
 TEST_CASE("keys of experts are checked, and what is not modelled is refused by its name", "[experts]") {
@@ -373,6 +437,9 @@ TEST_CASE("keys of experts are checked, and what is not modelled is refused by i
         {"num_moe_experts = 4\n[parallel]\nmoe_expert_capacity_factor = 2\nmoe_pad_expert_input_to_capacity = true\n"
          "moe_token_dispatcher_type = \"flex\"\n",
          "got \"flex\" with \"deepep\""},
+        {"num_moe_experts = 4\n[parallel]\nmoe_expert_capacity_factor = 2\nmoe_pad_expert_input_to_capacity = true\n"
+         "moe_token_dispatcher_type = \"allgather\"\n",
+         "gathered tokens with padding"},
         {"[parallel]\nmoe_expert_capacity_factor = 2\nmoe_pad_expert_input_to_capacity = true\n", "dense MLPs"},
         {"num_moe_experts = 4\n[parallel]\nexpert_model_parallel_size = 2\n", "divides the 1 ranks of a stage"},
         {"num_moe_experts = 4\n[parallel]\ntensor_model_parallel_size = 2\n", "sequence_parallel"}})

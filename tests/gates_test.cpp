@@ -32,6 +32,8 @@ const Keys kPieces = kSequence + Keys{"overlap.tp_comm_overlap=true"};
 const Keys kExperts = {"parallel.expert_model_parallel_size=2", "parallel.expert_tensor_parallel_size=1",
                        "model.num_moe_experts=4", "model.add_bias_linear=false"};
 const Keys kPairs = kExperts + Keys{"overlap.overlap_moe_expert_parallel_comm=true"};
+const Keys kPadded =
+    kExperts + Keys{"parallel.moe_expert_capacity_factor=2.0", "parallel.moe_pad_expert_input_to_capacity=true"};
 const Keys kShardedUnits = {"parallel.data_parallel_sharding_strategy=optim_grads_params"};
 
 // Returns the keys that open all gates of a knob and request it.
@@ -77,6 +79,8 @@ Keys asking(const std::string& knob) {
        kExperts + Keys{"model.moe_shared_expert_intermediate_size=8", "overlap.moe_shared_expert_overlap=true"}},
       {"overlap_dispatch_backward_with_experts_wgrad",
        kExperts + Keys{"overlap.overlap_dispatch_backward_with_experts_wgrad=true"}},
+      {"high_priority_a2a_comm_stream", kPairs + Keys{"overlap.high_priority_a2a_comm_stream=true"}},
+      {"ep_flash_overlap", kPadded + Keys{"overlap.ep_flash_overlap=true"}},
       {"gelu_fusion", {"training.gelu_fusion=true"}},
       {"bias_gradient_fusion", {"training.bias_gradient_fusion=true"}},
       {"gelu_bias_gradient_fusion",
@@ -142,6 +146,10 @@ Keys closing(const Gate& gate) {
       {"recompute_modules without shared_experts",
        {"training.recompute_granularity=selective", "training.recompute_modules=shared_experts"}},
       {"moe_token_dispatcher_type alltoall or flex", {"parallel.moe_token_dispatcher_type=allgather"}},
+      {"moe_token_dispatcher_type alltoall",
+       {"parallel.moe_token_dispatcher_type=flex", "parallel.moe_flex_dispatcher_backend=hybridep"}},
+      {"rows of experts that are padded",
+       {"parallel.moe_expert_capacity_factor=0.0", "parallel.moe_pad_expert_input_to_capacity=false"}},
       {"virtual_pipeline_model_parallel_size above 1 with several stages",
        {"parallel.pipeline_model_parallel_size=4", "overlap.overlap_p2p_comm=true"}},
       {"overlap_p2p_comm = true with several stages",

@@ -73,6 +73,8 @@ struct Buffer {
       case Dtype::i32:
         return *reinterpret_cast<const std::int32_t*>(p);
       case Dtype::e4m3:  // its bits, which must be equal
+      case Dtype::e5m2:
+      case Dtype::e2m1x2:
         return std::to_integer<int>(*p);
     }
     return 0;
@@ -93,6 +95,8 @@ struct Buffer {
         *reinterpret_cast<std::int32_t*>(p) = static_cast<std::int32_t>(value);
         return;
       case Dtype::e4m3:
+      case Dtype::e5m2:
+      case Dtype::e2m1x2:
         *p = static_cast<std::byte>(static_cast<int>(value));
         return;
     }
@@ -113,6 +117,7 @@ inline double shaped(const std::string& name, std::int64_t col, double value, co
     const double byte = std::floor((value + 1) * 127);
     return col % cast.packed() >= cast.elements ? std::floor(127 + value * 9) : byte == 127 ? 126 : byte;
   }
+  if (name == "codes") return std::floor((value + 1) * 127);
   if (name == "x" && std::holds_alternative<ScaledCast>(work)) {
     // The blocks have many magnitudes, one has only zeros, and some numbers are far below the largest of their block.
     const std::int64_t block = col / kScaleBlock;
@@ -216,11 +221,12 @@ inline std::vector<Buffer> buffers_of(const Work& work, Dtype dtype, std::int64_
     Buffer buffer;
     buffer.name = spec.name;
     const bool is_wide = is_kept_wide(work, spec.name);
-    buffer.operand.dtype = spec.type == OperandType::i32    ? Dtype::i32
-                           : spec.type == OperandType::f64  ? Dtype::f64
-                           : spec.type == OperandType::e4m3 ? Dtype::e4m3
-                           : is_wide                        ? Dtype::f32
-                                                            : dtype;
+    buffer.operand.dtype = spec.type == OperandType::i32                                       ? Dtype::i32
+                           : spec.type == OperandType::f64                                     ? Dtype::f64
+                           : spec.type == OperandType::e4m3 || spec.type == OperandType::codes ? Dtype::e4m3
+                           : spec.type == OperandType::f32                                     ? Dtype::f32
+                           : is_wide                                                           ? Dtype::f32
+                                                                                               : dtype;
     const bool is_column = buffer.name == "tokens" || buffer.name == "targets";
     buffer.operand.rows = is_column ? spec.cols : spec.rows;
     buffer.operand.cols = is_column ? 1 : spec.cols;

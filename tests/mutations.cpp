@@ -213,6 +213,28 @@ void add_data_parallel(std::vector<Subject>& subjects, std::int64_t ranks_per_de
       [](Scenario& s) { s.overlap.overlap_param_gather_with_optimizer_step = true; });
 }
 
+// Adds subjects whose ranks share experts: rows exchanged as many as the router says, or padded and in shards, and
+// tokens gathered; in pairs of passes, too.
+void add_experts(std::vector<Subject>& subjects, std::int64_t ranks_per_device) {
+  const auto add = [&](const char* what, auto change) {
+    Scenario scenario = layout_scenario({2, 1}, "plain", true, "fp32", 1, 4);
+    scenario.model.experts.num_moe_experts = 4;
+    scenario.model.experts.moe_ffn_hidden_size = 6;
+    scenario.parallel.expert_model_parallel_size = 2;
+    scenario.cluster.ranks_per_device = ranks_per_device;
+    change(scenario);
+    subjects.push_back(make_subject(scenario, std::string("experts, ") + what));
+  };
+  add("exchanged", [](Scenario&) {});
+  add("pairs of passes",
+      [](Scenario& s) { s.overlap.overlap_moe_expert_parallel_comm = s.overlap.delay_wgrad_compute = true; });
+  add("gathered", [](Scenario& s) { s.parallel.moe_token_dispatcher_type = TokenDispatcher::allgather; });
+  add("in shards", [](Scenario& s) {
+    s.parallel.moe_pad_expert_input_to_capacity = s.overlap.ep_flash_overlap = true;
+    s.parallel.moe_expert_capacity_factor = 2;
+  });
+}
+
 std::vector<Subject> make_subjects(std::int64_t ranks_per_device) {
   std::vector<Subject> subjects;
   for (const OverlapMode& mode : overlap_modes())
@@ -236,6 +258,7 @@ std::vector<Subject> make_subjects(std::int64_t ranks_per_device) {
   add_sharded(subjects, ranks_per_device);
   add_sharded_stages(subjects, ranks_per_device);
   add_data_parallel(subjects, ranks_per_device);
+  add_experts(subjects, ranks_per_device);
   return subjects;
 }
 

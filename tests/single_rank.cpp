@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "model/scenario/keys.hpp"
+#include "model/training_flops.hpp"
 
 namespace stretto::testing {
 
@@ -123,6 +124,15 @@ void check_recomputed(SingleRank& single, const ScenarioOf& scenario_of,
         const std::int64_t needed = plan_memory(build_schedule(scenario)).peak_bytes();
         CHECK((saves ? needed < kept : needed <= kept));
       }
+}
+
+void check_flops(const Scenario& scenario) {
+  double flops = 0;
+  for (const BoundProgram& program : bind_step(build_schedule(scenario)).programs)
+    for (std::uint32_t op = 0; op < program.ops.size(); ++op) flops += model_flops(program.work_of(op));
+  const double expected =
+      training_flops_per_sequence(scenario.model).model * double(scenario.training.global_batch_size);
+  CHECK(flops == Approx(expected).epsilon(1e-12));
 }
 
 }  // namespace stretto::testing

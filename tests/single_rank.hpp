@@ -51,4 +51,7 @@ void check_what_goes_with(SingleRank& single, const ScenarioOf& scenario_of);
 void check_recomputed(SingleRank& single, const ScenarioOf& scenario_of,
                       const std::vector<std::vector<Recompute::Module>>& lists, bool saves);
 
+// Checks that the FLOPs of a step, of one rank, are those of its products.
+void check_flops(const Scenario& scenario);
+
 }  // namespace stretto::testing

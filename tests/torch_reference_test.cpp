@@ -208,8 +208,8 @@ json load_exported_and_dump(const std::string& style, const std::filesystem::pat
   Scenario scenario = scenario_with("plain", 1, llama);
   if (style == "qwen3") scenario = with_norms_of_heads(scenario);
   if (!llama) scenario.model.num_attention_heads = 4;
-  scenario.training.data = (folder / "tokens.txt").string();
-  std::ofstream tokens(scenario.training.data, std::ios::binary);
+  scenario.training.data = {(folder / "tokens.txt").string()};
+  std::ofstream tokens(scenario.training.data.front(), std::ios::binary);
   for (std::uint64_t i = 0; i < 4096; ++i) tokens.put(static_cast<char>(random_bits(7, 8, i) % 31));
   tokens.close();
   scenario.training.checkpoint_dir = (folder / style).string();

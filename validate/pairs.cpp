@@ -54,6 +54,12 @@ std::string kind_of_pair(const ValidatedStep& x, const ValidatedStep& y) {
   return "";
 }
 
+bool are_twins(const ValidatedStep& x, const ValidatedStep& y) {
+  return same_model(x.scenario.model, y.scenario.model) && x.published.source == y.published.source &&
+         x.published.gpus == y.published.gpus &&
+         x.scenario.training.global_batch_size == y.scenario.training.global_batch_size;
+}
+
 double regret(const std::vector<ValidatedStep>& steps, const std::vector<std::size_t>& layouts, std::size_t picked) {
   double best = steps[picked].published.step_s;
   for (const std::size_t s : layouts) best = std::min(best, steps[s].published.step_s);
@@ -62,26 +68,30 @@ double regret(const std::vector<ValidatedStep>& steps, const std::vector<std::si
 
 }  // namespace
 
-std::vector<PairKind> pairs_of(const std::vector<ValidatedStep>& steps, const std::vector<std::size_t>& group) {
+std::vector<PairKind> pairs_of(const std::vector<ValidatedStep>& steps, const std::vector<std::size_t>& group,
+                               const std::vector<std::size_t>& wider) {
   struct Pairs {
     PairKind kind;
     std::vector<double> errors;
   };
   std::map<std::string, Pairs> by_kind;
-  for (std::size_t i = 0; i < group.size(); ++i)
-    for (std::size_t j = i + 1; j < group.size(); ++j) {
-      const ValidatedStep &x = steps[group[i]], &y = steps[group[j]];
-      const std::string kind = kind_of_pair(x, y);
-      if (kind.empty()) continue;
-      const double measured = std::log(x.published.step_s / y.published.step_s);
-      const double predicted = std::log(x.predicted(Fitted::shipped) / y.predicted(Fitted::shipped));
-      Pairs& pairs = by_kind[kind];
-      ++pairs.kind.pairs;
-      pairs.errors.push_back(std::abs(std::expm1(predicted - measured)));
-      if (std::abs(measured) <= std::log1p(kApart)) continue;
-      ++pairs.kind.apart;
-      pairs.kind.right_sign += measured * predicted > 0;
-    }
+  const auto add = [&](const ValidatedStep& x, const ValidatedStep& y, const std::string& kind) {
+    if (kind.empty()) return;
+    const double measured = std::log(x.published.step_s / y.published.step_s);
+    const double predicted = std::log(x.predicted(Fitted::shipped) / y.predicted(Fitted::shipped));
+    Pairs& pairs = by_kind[kind];
+    ++pairs.kind.pairs;
+    pairs.errors.push_back(std::abs(std::expm1(predicted - measured)));
+    if (std::abs(measured) <= std::log1p(kApart)) return;
+    ++pairs.kind.apart;
+    pairs.kind.right_sign += measured * predicted > 0;
+  };
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    for (std::size_t j = i + 1; j < group.size(); ++j)
+      add(steps[group[i]], steps[group[j]], kind_of_pair(steps[group[i]], steps[group[j]]));
+    for (const std::size_t other : wider)
+      add(steps[group[i]], steps[other], are_twins(steps[group[i]], steps[other]) ? "precision" : "");
+  }
   std::vector<PairKind> kinds;
   for (auto& [what, pairs] : by_kind) {
     pairs.kind.what = what;

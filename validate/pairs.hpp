@@ -10,7 +10,7 @@ namespace stretto::validate {
 // setting, or in two that trade GPUs for each other. Another source may have measured another release. Shares are 0 to
 // 1.
 struct PairKind {
-  std::string what;  // "tp", "tp ↔ pp", "dp and batch" (weak scaling), "recompute", …
+  std::string what;  // "precision", "tp", "tp ↔ pp", "dp and batch" (weak scaling), "recompute", …
   std::size_t pairs = 0;
   std::size_t apart = 0;       // pairs whose measured times are more than kApart apart
   std::size_t right_sign = 0;  // pairs among these that are predicted in the right order
@@ -19,8 +19,11 @@ struct PairKind {
 };
 constexpr double kApart = 0.03, kWithin = 0.04;
 
-// Returns pairs among the steps of one group, by kind, most frequent kinds first.
-std::vector<PairKind> pairs_of(const std::vector<ValidatedStep>& steps, const std::vector<std::size_t>& group);
+// Returns pairs among the steps of one group, by kind, most frequent kinds first. `wider`: steps of the group in 16 bits
+// that this one in a low precision belongs to. A pair "precision" is one of each, of one model, source, batch and number
+// of GPUs; layouts may differ, as they do in recipes.
+std::vector<PairKind> pairs_of(const std::vector<ValidatedStep>& steps, const std::vector<std::size_t>& group,
+                               const std::vector<std::size_t>& wider = {});
 
 // How well predictions help a user who picks a layout: of the layouts of one model on one number of GPUs with one
 // batch, at least kLayouts of them, how much slower than the best measured one is the one predicted best?

@@ -136,6 +136,7 @@ class Reader {
       understand();
       check_layout();
       step_.scenario_text = scenario_text(run_, step_.assumptions);
+      add_readings();
     } catch (const NotModelled& reason) {
       step_.skipped = reason.why;
     }
@@ -233,13 +234,14 @@ class Reader {
     find_profile();
     techniques_ = understood(text(kNotes) + ";" + step_.framework, words_.techniques);
     understood(text(kCaveat), words_.caveats);
-    precision_ = meant(kPrecision, words_.precisions, "");
+    precision_ = read_precision();
     if (precision_.empty()) step_.assumptions.push_back("16-bit precision");
     run_.hybrid_shard = techniques_.contains("hybrid_shard") && run_.framework.shards;
     find_model();
     read_recomputation();
     take_habits();
     step_.profile = run_.profile;
+    step_.precision = precision_;
   }
 
   // Returns all meanings of a cell's words; unknown words are ignored.
@@ -274,6 +276,16 @@ class Reader {
     const std::set<std::string> means = all_of(column, entries);
     if (means.size() > 1) throw row_.error(at_[column], "one " + std::string(kNames[column]));
     return means.empty() ? by_default : *means.begin();
+  }
+
+  // Products may be in a low precision and the rest in 16 bits; a row may say both, or the first among its notes.
+  std::string read_precision() const {
+    std::set<std::string> means = all_of(kPrecision, words_.precisions);
+    if (techniques_.contains("fp8") && (means.empty() || means.contains("bf16"))) means.insert("fp8");
+    if (means.size() > 1)
+      for (const char* wide : {"bf16", "fp16"}) means.erase(wide);
+    if (means.size() > 1) throw row_.error(at_[kPrecision], "one " + std::string(kNames[kPrecision]));
+    return means.empty() ? "" : *means.begin();
   }
 
   void find_platform() {
@@ -366,17 +378,37 @@ class Reader {
     if (has("deepep") || has("hybridep"))
       run_.dispatcher = has("deepep") ? "deepep" : "hybridep";
     else if (!has("alltoall") && run_.ep > 1)
-      step_.assumptions.push_back("the all-to-all dispatcher");
+      step_.assumptions.push_back("the all-to-all dispatcher"), says_dispatcher_ = false;
     if (has("ep_overlap")) turn_on("overlap_moe_expert_parallel_comm");
     if (has("delay_wgrad")) turn_on("delay_wgrad_compute");
     if (has("shared_overlap")) turn_on("moe_shared_expert_overlap");
     if (has("natural"))
       step_.assumptions.push_back("natural routing as a power law");
     else if (!has("forced") && run_.ep > 1)
-      step_.assumptions.push_back("equal loads of experts");
+      step_.assumptions.push_back("equal loads of experts"), says_routing_ = false;
     if (has("natural") || has("forced"))
       run_.columns["training"] += fmt::format("moe_expert_loads = \"{}\"\n", has("natural") ? "natural" : "forced");
     read_graphs();
+  }
+
+  // Adds the other readings of what the row leaves open: routing at random and as a router leaves it, and the library
+  // of the framework's recipes.
+  void add_readings() {
+    const std::vector<std::string> routings =
+        says_routing_ ? std::vector<std::string>{""} : std::vector<std::string>{"forced", "natural"};
+    std::vector<std::string> dispatchers = {run_.dispatcher};
+    if (!says_dispatcher_ && !run_.framework.flex.empty()) dispatchers.push_back(run_.framework.flex);
+    if (routings.size() + dispatchers.size() == 2) return;
+    for (const std::string& routing : routings)
+      for (const std::string& dispatcher : dispatchers) {
+        PublishedRun run = run_;
+        run.dispatcher = dispatcher;
+        std::string what = routing.empty() ? "" : routing + " routing";
+        if (!routing.empty()) run.columns["training"] += fmt::format("moe_expert_loads = \"{}\"\n", routing);
+        if (!says_dispatcher_) what += (what.empty() ? "" : ", ") + (dispatcher.empty() ? "alltoall" : dispatcher);
+        std::vector<std::string> known;  // the row's assumptions again
+        step_.readings.push_back({what, scenario_text(run, known)});
+      }
   }
 
   void read_recomputation() {
@@ -389,17 +421,25 @@ class Reader {
     if (means.size() + (run_.recompute_modules.empty() ? 0 : 1) > 1)
       throw row_.error(at_[kRecompute], "one kind of recomputation");
     if (!means.empty()) run_.recompute = *means.begin();
+    // torch._scaled_mm is not among the operations whose results torchtitan keeps (parallelize_llama.py, _save_list).
+    if (run_.recompute != "op" || precision_ == "bf16" || precision_ == "fp16" || precision_.empty()) return;
+    run_.recompute = "full";
+    step_.assumptions.push_back("all products of layers computed again, as products of codes are not kept");
   }
 
   bool holds(const PublishedWords::Habit& habit) const {
     const auto is_one_of = [](const std::vector<std::string>& list, const std::string& name) {
       return std::find(list.begin(), list.end(), name) != list.end();
     };
-    return is_one_of(habit.of, run_.profile) && Words(step_.model).take({habit.model}) &&
-           Words(step_.source).take({habit.source}) && (habit.task.empty() || habit.task == run_.task) &&
-           (habit.precision.empty() || habit.precision == precision_) &&
+    const auto has_word = [](const std::string& cell, const std::vector<std::string>& words) {
+      return words.empty() || Words(cell).take(words);
+    };
+    return (habit.of.empty() || is_one_of(habit.of, run_.profile)) && has_word(step_.model, habit.models) &&
+           has_word(step_.source, habit.sources) && (habit.task.empty() || habit.task == run_.task) &&
+           (habit.precisions.empty() || is_one_of(habit.precisions, precision_)) &&
+           (habit.platforms.empty() || is_one_of(habit.platforms, step_.platform)) &&
            (habit.technique.empty() || techniques_.contains(habit.technique)) && (!habit.pipeline || run_.pp > 1) &&
-           (!habit.tensor || run_.tp > 1) && !says(habit.unless);
+           (!habit.tensor || run_.tp > 1) && (!habit.whole || run_.pp <= 1) && !says(habit.unless);
   }
   bool says(const std::string& column) const {
     const auto found = std::find(kNames.begin(), kNames.end(), column);
@@ -408,7 +448,9 @@ class Reader {
   void take_habits() {
     for (const PublishedWords::Habit& habit : words_.habits) {
       if (!holds(habit)) continue;
+      if (!habit.refused.empty()) throw NotModelled{habit.refused};
       if (!habit.profile.empty()) run_.profile = habit.profile;
+      if (!habit.precision_is.empty()) precision_ = habit.precision_is;
       if (!habit.keys.empty()) run_.habits[habit.section] += habit.keys + "\n";
       if (!habit.said.empty()) step_.assumptions.push_back(habit.said);
     }
@@ -435,6 +477,7 @@ class Reader {
   PublishedRun run_;
   std::set<std::string> techniques_;
   std::string precision_;
+  bool says_routing_ = true, says_dispatcher_ = true;  // false: the row leaves open what matters
 };
 
 }  // namespace

@@ -10,7 +10,8 @@ namespace stretto::validate {
 struct PublishedStep {
   int line = 0;  // line of the file
   std::string id, source, gpu, model, framework, cluster, recompute;
-  std::string task;  // "pretrain", "sft", "lora"
+  std::string task;       // "pretrain", "sft", "lora"
+  std::string precision;  // "bf16", "fp16", or a recipe with Megatron-Bridge's name ("fp8_cs")
   std::int64_t gpus = 0;
   double step_s = 0;
   // Peak of a GPU's memory, and its kind: "device", all of it; "reserved", bytes that PyTorch's allocator held;
@@ -24,6 +25,12 @@ struct PublishedStep {
   std::string platform, profile;
   std::string skipped;  // "" when it is modelled
   std::vector<std::string> assumptions;
+  // The other ways to read a row that leaves the routing or the dispatcher of experts open.
+  struct Reading {
+    std::string what;           // "natural routing, hybridep"
+    std::string scenario_text;  // TOML
+  };
+  std::vector<Reading> readings;
 };
 
 // Returns all rows of a file, each as a scenario or with the reason why not; for a cell that cannot be read the reason

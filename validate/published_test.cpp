@@ -142,11 +142,20 @@ TEST_CASE("words of published rows are understood in any case, and a row with ot
       {{{"precision", "BF16-mixed"}}, "[training]", ""},
       {{{"precision", "N/A"}, {"mbs", "n/a"}, {"cp", "-"}, {"kv_heads", "NA"}}, "micro_batch_size = 1", ""},
       {{{"precision", "fp32"}}, "", "fp32 compute"},
-      {{{"precision", "fp4"}}, "", "fp4 compute"},
-      {{{"precision", "nvfp4"}}, "", "fp4 compute"},
+      {{{"precision", "NVFP4"}, {"gpu", "GB300"}}, "fp4_format = \"e2m1\"", ""},
+      {{{"precision", "FP4"}, {"gpu", "B200"}}, "fp4_recipe = \"nvfp4\"", ""},
+      {{{"precision", "MXFP4"}}, "", "MXFP4 compute"},
       {{{"precision", "int4"}}, "", "integer compute"},
-      {{{"precision", "FP8_CS"}}, "", "fp8 compute"},
-      {{{"precision", "MXFP8"}}, "", "fp8 compute"},
+      {{{"precision", "FP8_CS"}}, "fp8_recipe = \"tensorwise\"", ""},
+      {{{"precision", "FP8-MX"}, {"gpu", "GB200"}}, "fp8_recipe = \"mxfp8\"", ""},
+      {{{"precision", "bf16 + FP8 (blockwise)"}}, "fp8_recipe = \"blockwise\"", ""},
+      // "FP8" alone is the recipe of the framework at that time.
+      {{{"precision", "FP8"}, {"source", "NVIDIA/dgxc-benchmarking@v25.02"}}, "fp8_recipe = \"delayed\"", ""},
+      {{{"precision", "FP8"}, {"source", "NVIDIA/dgxc-benchmarking@v25.09"}}, "fp8_recipe = \"tensorwise\"", ""},
+      {{{"precision", "FP8"}, {"framework", "Megatron-Bridge"}}, "fp8_recipe = \"tensorwise\"", ""},
+      {{{"precision", "amp_fp8"}, {"framework", "llm-foundry FSDP"}, {"recompute", "none"}},
+       "fp8_recipe = \"delayed\"",
+       ""},
       {{{"precision", "wide"}}, "", "precision: expected one of "},
       {{{"caveat", "inter-node 0"}}, "", "caveat: expected"},
       {{{"caveat", "inter-node nan Gb/s"}}, "", "caveat: expected"},
@@ -164,7 +173,7 @@ TEST_CASE("words of published rows are understood in any case, and a row with ot
        ""},
       {{{"framework", "torchtitan"}, {"overlap_notes", "Compile"}}, "profile = \"torchtitan-compile\"", ""},
       {{{"framework", "torchtitan"}, {"overlap_notes", "vanilla TP; no compile"}}, "profile = \"torchtitan\"", ""},
-      {{{"framework", "torchtitan"}, {"overlap_notes", "torch.compile+Float8"}}, "", "fp8 compute"},
+      {{{"framework", "torchtitan"}, {"overlap_notes", "torch.compile+Float8"}}, "fp8_recipe = \"tensorwise\"", ""},
   };
   // Spreadsheets begin a file with a byte order mark, and leave lines without text.
   std::string rows;
@@ -221,6 +230,40 @@ TEST_CASE("columns of experts turn modes on, and skip a row whose mode is not mo
   for (const auto& [step, key] :
        {std::pair{&steps[4], "delay_wgrad_compute"}, {&steps[5], "moe_shared_expert_overlap"}})
     CHECK((step->skipped + step->scenario_text).find(key) != std::string::npos);
+}
+
+TEST_CASE("the interval of a row that leaves routing or dispatcher open covers every reading",
+          "[compare][moepredict]") {
+  const TempDir dir;
+  const std::string names =
+      "id,source,gpu,gpus,model,layers,hidden,heads,kv_heads,ffn,vocab,seq_len,gbs,mbs,tp,pp,vp_chunks,cp,ep,dp,"
+      "precision,recompute,framework,step_time_s,caveat,task,cluster,dispatcher,routing\n";
+  const std::string row =
+      ",x,H100,16,Qwen3-30B-A3B,4,2048,32,4,6144,151936,4096,16,1,1,1,,1,16,16,bf16,,Megatron-Bridge,1,,pretrain,c,";
+  const Validation validation = validate(read_published(
+      dir.write("steps.csv", names + "said" + row + "alltoall,forced\n" + "routing" + row + "alltoall,\n" + "both" +
+                                 row + ",\n" + "library" + row + ",natural\n")));
+  REQUIRE(validation.steps.size() == 4);
+  for (const ValidatedStep& step : validation.steps) {
+    INFO(step.published.id << ": " << step.published.skipped);
+    REQUIRE(step.published.skipped.empty());
+    std::vector<std::string> readings;
+    for (const PublishedStep::Reading& reading : step.published.readings) readings.push_back(reading.what);
+    const std::map<std::string, std::vector<std::string>> expected = {
+        {"said", {}},
+        {"routing", {"forced routing", "natural routing"}},
+        {"both",
+         {"forced routing, alltoall", "forced routing, hybridep", "natural routing, alltoall",
+          "natural routing, hybridep"}},
+        {"library", {"alltoall", "hybridep"}}};
+    CHECK(readings == expected.at(step.published.id));
+    REQUIRE(step.readings_s.size() == readings.size());
+    for (const double reading_s : step.readings_s) CHECK((step.low_s() <= reading_s && reading_s <= step.high_s()));
+    CHECK((step.high_s() > 1.02 * step.low_s()) == !readings.empty());
+  }
+  // Natural routing takes longer, and HybridEP less time across nodes.
+  const std::vector<double>& both = validation.steps[2].readings_s;
+  CHECK((both[2] > both[0] && both[1] < both[0]));
 }
 
 TEST_CASE("every word that ships has a meaning, and every profile and platform that it means is there", "[compare]") {

@@ -37,7 +37,8 @@ PublishedWords::Framework framework_of(TomlTable& table) {
           value_or<bool>(table, "shards", false),
           value_or<bool>(table, "cuts_vocabulary", false),
           value_or<bool>(table, "selective_op", false),
-          text(table, "of_experts")};
+          text(table, "of_experts"),
+          text(table, "flex")};
 }
 
 PublishedWords::Word word_of(TomlTable& table) {
@@ -53,20 +54,34 @@ PublishedWords::Model model_of(TomlTable& table) {
           value_or<bool>(table, "experts", false)};
 }
 
+// Returns the words of a key that has one or a list of them.
+Strings list(TomlTable& table, const char* one, const char* several) {
+  Strings words = value_or<Strings>(table, several, {});
+  if (table.has(one)) words.push_back(text(table, one));
+  return words;
+}
+
 PublishedWords::Habit habit_of(TomlTable& table) {
+  Strings models = list(table, "model", "models"), sources = list(table, "source", "sources");
+  for (Strings* words : {&models, &sources})
+    for (std::string& word : *words) word = folded(word);
   return {require<Strings>(table, "of"),
-          folded(text(table, "model")),
-          folded(text(table, "source")),
           text(table, "task"),
-          text(table, "precision"),
           text(table, "technique"),
           text(table, "unless"),
+          models,
+          sources,
+          list(table, "precision", "precisions"),
+          value_or<Strings>(table, "platforms", {}),
           value_or<bool>(table, "pipeline", false),
           value_or<bool>(table, "tensor", false),
+          value_or<bool>(table, "whole", false),
           text(table, "profile"),
           text(table, "section"),
           text(table, "keys"),
-          text(table, "said")};
+          text(table, "said"),
+          text(table, "refused"),
+          text(table, "precision_is")};
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ struct PublishedWords {
     std::string platform, profile, said;  // profile "": not modelled
     bool shards = false, cuts_vocabulary = false, selective_op = false;
     std::string of_experts;  // the profile of models with experts; "": the same
+    std::string flex;        // the library that its recipes exchange rows of experts by, besides NCCL; "": none
   };
   struct Gpu {
     std::vector<std::string> words;
@@ -51,9 +52,12 @@ struct PublishedWords {
   };
   struct Habit {
     std::vector<std::string> of;
-    std::string model, source, task, precision, technique, unless;
+    std::string task, technique, unless;
+    std::vector<std::string> models, sources, precisions, platforms;  // one of each; empty: any
     bool pipeline = false, tensor = false;  // only with more than one stage, or tensor-parallel rank
-    std::string profile, section, keys, said;
+    bool whole = false;                     // only with one stage
+    std::string profile, section, keys, said, refused;
+    std::string precision_is;  // the recipe that the row's precision stands for
   };
 
   std::vector<std::string> nothing;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <utility>
 
 #include "base/error.hpp"
@@ -32,7 +33,9 @@ bool reduce(sim::Accelerator& a, Framework& f, Fitted fitted) {
   if (fitted == Fitted::sourced) return is_changed;
   f.gemm_sustained.reset();
   f.collective_in_step_us.reset();
-  a.gemm_sustained.value = 1;
+  for (Quantity* sustained : {&a.gemm_sustained, &a.fp8.gemm_sustained, &a.fp8_block.gemm_sustained,
+                              &a.mxfp8.gemm_sustained, &a.nvfp4.gemm_sustained})
+    sustained->value = 1;
   a.collective_in_step_us.value = 0;
   for (Quantity* host :
        {&f.issue_us, &f.collective_issue_us, &f.micro_batch_us, &f.step_us, &f.part_us, &f.recompute_us})
@@ -88,8 +91,9 @@ void predict_published(ValidatedStep& step, const sim::Platform& shipped, bool w
       predicted_s = quick.step_s(platform, framework);
       continue;
     }
-    const auto [of_step, b] = quick.parts(platform, framework);
-    const double step_ms = to_ms(of_step);
+    const predict::ToldStep told = quick.tell(platform, framework);
+    const Breakdown b = told.mean();
+    const double step_ms = to_ms(told.step());
     predicted_s = step_ms * 1e-3;
     step.limits = {{"compute", to_ms(b.compute) / step_ms}, {"waiting", to_ms(b.bubble) / step_ms}};
     for (std::size_t c = 0; c < b.exposed.size(); ++c)
@@ -99,8 +103,12 @@ void predict_published(ValidatedStep& step, const sim::Platform& shipped, bool w
   }
   const double flops = training_flops_per_sequence(scenario.model, scenario.training.frozen_base).model *
                        double(scenario.training.global_batch_size);
-  step.mfu =
-      flops / step.published.step_s / (shipped.accelerator->peak_TFLOPs.value * 1e12 * double(step.published.gpus));
+  step.mfu = flops / step.published.step_s /
+             predict::peak_of(shipped, scenario.cluster, quick.schedule(), step.published.gpus).FLOPs_per_s;
+  for (const PublishedStep::Reading& reading : step.published.readings) {
+    const Scenario other = parse_scenario(reading.scenario_text, step.published.id);
+    step.readings_s.push_back(predict::QuickStep(other).step_s(shipped, other.framework));
+  }
   if (with_interval) step.spread = spread_of(quick, shipped, scenario.framework, step.predicted(Fitted::shipped));
 }
 
@@ -144,7 +152,7 @@ void sum_up_intervals(const std::vector<ValidatedStep>& steps, ValidatedGroup& g
                    [](const auto& a, const auto& b) { return a.second > b.second; });
 }
 
-void sum_up(std::vector<ValidatedStep>& steps, ValidatedGroup& group) {
+void sum_up(std::vector<ValidatedStep>& steps, ValidatedGroup& group, const std::vector<std::size_t>& wider) {
   predict_by_mfu(steps, group);
   const auto errors_by = [&](const auto& time_s) {
     std::vector<double> errors;
@@ -164,14 +172,22 @@ void sum_up(std::vector<ValidatedStep>& steps, ValidatedGroup& group) {
   }
   group.memory_rows = of_memory.size();
   group.memory = errors_of(of_memory);
-  group.pairs = pairs_of(steps, group.steps);
+  group.pairs = pairs_of(steps, group.steps, wider);
   group.ranking = ranking_of(steps, group.steps);
 }
 
 }  // namespace
 
-double ValidatedStep::low_s() const { return predicted(Fitted::shipped) * std::exp(-spread.down); }
-double ValidatedStep::high_s() const { return predicted(Fitted::shipped) * std::exp(spread.up); }
+double ValidatedStep::least_s() const {
+  return std::accumulate(readings_s.begin(), readings_s.end(), predicted(Fitted::shipped),
+                         [](double a, double b) { return std::min(a, b); });
+}
+double ValidatedStep::most_s() const {
+  return std::accumulate(readings_s.begin(), readings_s.end(), predicted(Fitted::shipped),
+                         [](double a, double b) { return std::max(a, b); });
+}
+double ValidatedStep::low_s() const { return least_s() * std::exp(-spread.down); }
+double ValidatedStep::high_s() const { return most_s() * std::exp(spread.up); }
 
 const char* name_of(Fitted fitted) { return name_in({"nothing", "sourced", "shipped"}, fitted); }
 
@@ -214,12 +230,14 @@ Validation validate(std::vector<PublishedStep> published, const ValidationOption
   for (std::size_t s = 0; s < steps.size(); ++s) {
     const PublishedStep& row = steps[s].published;
     if (!row.skipped.empty()) continue;
-    const std::string name =
+    const std::string wide =
         row.framework + ", " + row.platform + (row.task == "pretrain" || row.task.empty() ? "" : ", " + row.task);
+    const std::string name = wide + (steps[s].scenario.training.low_precision.is_on() ? ", " + row.precision : "");
     const auto [found, is_new] = group_of.try_emplace(name, validation.groups.size());
     if (is_new) {
       ValidatedGroup& group = validation.groups.emplace_back();
       group.name = name;
+      group.in_16_bits = wide;
       sim::Platform platform = platforms.at(steps[s]);
       Framework framework = steps[s].scenario.framework;
       for (const predict::Constant& constant : predict::constants_of(*platform.accelerator, framework))
@@ -230,7 +248,9 @@ Validation validate(std::vector<PublishedStep> published, const ValidationOption
   for (ValidatedGroup& group : validation.groups) {
     if (options.leave_out) tell("fitting constants without each model in turn: " + group.name);
     if (options.leave_out) group.left_out = leave_out(steps, group.steps, platforms.at(steps[group.steps.front()]));
-    sum_up(steps, group);
+    const auto wider = group_of.find(group.in_16_bits);
+    const bool is_low = wider != group_of.end() && group.in_16_bits != group.name;
+    sum_up(steps, group, is_low ? validation.groups[wider->second].steps : std::vector<std::size_t>{});
     if (options.intervals) sum_up_intervals(steps, group);
   }
   return validation;

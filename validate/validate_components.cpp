@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "base/statistics.hpp"
+#include "base/values_of.hpp"
 
 namespace stretto::validate {
 namespace {
@@ -30,7 +31,7 @@ void add(std::vector<ComponentErrors>& all, const std::string& left_out, const E
 
 // Errors of shapes predicted along one axis each, or along all together.
 struct GemmErrors {
-  Errors of_axis, of_all;
+  Errors of_axis, of_all, of_k;
 };
 
 GemmErrors gemm_errors(const GemmGrid& table, int sms) {
@@ -64,6 +65,8 @@ GemmErrors gemm_errors(const GemmGrid& table, int sms) {
       if (neighbours.size() < 2) continue;
       const double predicted = GemmGrid(neighbours, "neighbours").time_us(shape[0], shape[1], shape[2], sms);
       add_error(errors.of_axis, predicted, measured);
+      constexpr std::size_t kDepth = 2;
+      if (side == kDepth && measured > 200) errors.of_k["above 200 us"].push_back(error_pct(predicted, measured));
       logs += std::log(predicted);
       ++count;
     }
@@ -116,9 +119,15 @@ Errors member_errors(const Line& line) {
 std::vector<ComponentErrors> validate_components(const sim::Accelerator& accelerator) {
   std::vector<ComponentErrors> all;
   if (!accelerator.gemms.empty()) {
-    const GemmErrors errors = gemm_errors(accelerator.gemms.grid(), accelerator.gemm_waves ? accelerator.sms : 0);
-    add(all, "GEMM", errors.of_all, {"all", "above 300 us"});
-    add(all, "GEMM, along one axis", errors.of_axis, {"all", "above 300 us"});
+    for (const sim::ProductType type : values_of<sim::ProductType>()) {
+      if (!accelerator.gemms.has(type)) continue;
+      const GemmErrors errors = gemm_errors(accelerator.gemms.grid(type), accelerator.gemm_waves ? accelerator.sms : 0);
+      const std::string name =
+          "GEMM" + (type == sim::ProductType::bf16 ? std::string() : std::string(" in ") + name_of(type));
+      add(all, name, errors.of_all, {"all", "above 300 us"});
+      add(all, name + ", along one axis", errors.of_axis, {"all", "above 300 us"});
+      add(all, name + ", k", errors.of_k, {"above 200 us"});
+    }
   }
   std::map<std::tuple<CollectiveKind, bool, std::int64_t>, Line> lines;
   for (const CollectiveTime& time : accelerator.collectives.times()) {

@@ -35,6 +35,8 @@ struct ValidatedStep {
   std::int64_t peak_bytes = 0;  // predicted for the kind that the row publishes; of a device where it publishes none
   std::int64_t over_bytes = 0;  // above 0: the bytes by which it is predicted not to fit
   Spread spread;                // of the shipped prediction; 0 unless requested
+  // The shipped prediction of each PublishedStep::readings, in their order; empty where the row leaves nothing open.
+  std::vector<double> readings_s;
 
   double predicted(Fitted fitted) const { return predicted_s[static_cast<std::size_t>(fitted)]; }
   // Returns predicted / measured − 1 of a modelled step.
@@ -43,7 +45,10 @@ struct ValidatedStep {
   double memory_error() const { return double(peak_bytes) / (published.hbm_GiB * double(1 << 30)) - 1; }
   // A step that ran must fit.
   bool is_wrongly_over() const { return over_bytes > 0 && !published.offloads; }
-  // The 80 % interval of the prediction, and whether the measured step is in it.
+  // The shortest and the longest prediction, over all readings of the row.
+  double least_s() const;
+  double most_s() const;
+  // The 80 % interval of the predictions, from the shortest to the longest, and whether the measured step is in it.
   double low_s() const;
   double high_s() const;
   bool is_inside() const { return published.step_s >= low_s() && published.step_s <= high_s(); }

@@ -23,6 +23,15 @@ std::string largest(const std::vector<std::pair<std::string, double>>& shares, i
   return text;
 }
 
+// Returns "0.4571 to 0.5210: forced routing 0.4571, natural routing 0.5210".
+std::string readings_text(const ValidatedStep& step) {
+  if (step.readings_s.empty()) return "";
+  std::string text = fmt::format("{:.4f} to {:.4f}", step.least_s(), step.most_s());
+  for (std::size_t i = 0; i < step.readings_s.size(); ++i)
+    text += fmt::format("{} {} {:.4f}", i == 0 ? ":" : ";", step.published.readings[i].what, step.readings_s[i]);
+  return text;
+}
+
 bool has_left_out(const Validation& validation) {
   return std::any_of(validation.groups.begin(), validation.groups.end(),
                      [](const ValidatedGroup& group) { return !group.left_out.empty(); });
@@ -57,6 +66,9 @@ Table table_of_rows(const Validation& validation) {
   const bool has_memory = std::any_of(validation.groups.begin(), validation.groups.end(),
                                       [](const ValidatedGroup& group) { return group.memory_rows > 0; });
   if (has_memory) headers.insert(headers.end() - 2, {"peak GiB", "predicted", "error"});
+  const bool has_readings = std::any_of(validation.steps.begin(), validation.steps.end(),
+                                        [](const ValidatedStep& step) { return !step.readings_s.empty(); });
+  if (has_readings) headers.emplace_back("left open s");
   Table table(headers);
   for (const ValidatedStep& step : validation.steps) {
     const PublishedStep& row = step.published;
@@ -80,6 +92,7 @@ Table table_of_rows(const Validation& validation) {
       cells.insert(cells.end() - 2, {has_peak ? fmt::format("{:.1f} {}", row.hbm_GiB, row.hbm_of) : "",
                                      has_peak ? fmt::format("{:.1f}", double(step.peak_bytes) / double(1 << 30)) : "",
                                      has_peak ? signed_percent(step.memory_error()) : ""});
+    if (has_readings) cells.push_back(readings_text(step));
     table.add_row(std::move(cells));
   }
   return table;
@@ -135,6 +148,15 @@ Table table_of_intervals(const Validation& validation) {
     table.add_row({group.name, fmt::format("{:.0f} %", 100 * group.inside), percent(group.half_width),
                    largest(group.uncertain, 1)});
   }
+  std::size_t with_experts = 0, of_them_inside = 0;
+  for (const ValidatedStep& step : validation.steps)
+    if (step.published.skipped.empty() && step.scenario.model.experts.any()) {
+      ++with_experts;
+      of_them_inside += step.is_inside() ? 1 : 0;
+    }
+  if (with_experts > 0)
+    table.add_row(
+        {"rows with experts", fmt::format("{:.0f} %", 100 * double(of_them_inside) / double(with_experts)), "", ""});
   if (rows > 0) table.add_row({"all rows", fmt::format("{:.0f} %", 100 * inside / double(rows)), "", ""});
   return table;
 }

@@ -49,8 +49,8 @@ std::size_t count_shapes(const std::vector<sim::GemmTime>& times) {
   return shapes.size();
 }
 
-sim::GemmTable corrected_gemms(const sim::GemmTable& whole, int sms, const std::vector<sim::GemmTime>& times) {
-  const sim::GemmGrid& table = whole.grid();
+std::vector<sim::GemmTime> corrected_gemms(const sim::GemmGrid& table, int sms,
+                                           const std::vector<sim::GemmTime>& times) {
   std::vector<Ratio> ratios;
   std::set<double> m(table.m().begin(), table.m().end()), n(table.n().begin(), table.n().end()),
       k(table.k().begin(), table.k().end());
@@ -63,14 +63,13 @@ sim::GemmTable corrected_gemms(const sim::GemmTable& whole, int sms, const std::
     k.insert(time.k);
   }
   const bool is_small = m.size() * n.size() * k.size() <= kMostPoints;
-  std::vector<sim::GemmTime> corrected = whole.times();
-  std::erase_if(corrected, [](const sim::GemmTime& time) { return time.type == Dtype::bf16; });
+  std::vector<sim::GemmTime> corrected;
   for (const double rows : is_small ? m : own_m)
     for (const double columns : is_small ? n : own_n)
       for (const double depth : is_small ? k : own_k)
         corrected.push_back(
             {rows, columns, depth, table.time_us(rows, columns, depth, sms) * ratio_at(ratios, rows, columns, depth)});
-  return {corrected, "the corrected table"};
+  return corrected;
 }
 
 }  // namespace stretto::calibrate

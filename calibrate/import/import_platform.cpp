@@ -56,6 +56,7 @@ class Importer {
     scale_to_sheet();
     add_gemms();
     add_collectives();
+    add_interference();
     if (!base_) set_defaults(*platform.accelerator);
     // A platform file with a contradiction would be refused when it is read.
     if (const std::string why = sim::contradiction(*platform.accelerator); !why.empty())
@@ -141,7 +142,7 @@ class Importer {
     if (a.gemms.empty()) return;
     std::vector<sim::GemmTime> times = a.gemms.times();
     for (sim::GemmTime& time : times) {
-      const double bytes = double(bytes_of(time.type)) * (time.m * time.k + time.k * time.n) +
+      const double bytes = sim::rule_of(time.type).bytes * (time.m * time.k + time.k * time.n) +
                            double(bytes_of(Dtype::bf16)) * time.m * time.n;
       const double memory_us = bytes / (a.hbm_share.value * a.hbm_GBps.value * 1e3);
       time.us = std::max(time.us / faster, std::min(time.us, memory_us));
@@ -196,16 +197,43 @@ class Importer {
         add_part("GEMMs", "roofline", "derived");
       return;
     }
-    const bool is_grid =
-        is_gemm_grid(times) && (a.gemms.empty() || reaches(sim::GemmGrid(times, files), a.gemms.grid()));
-    add_part("GEMMs", fmt::format("{} shapes", count_shapes(times)), kYours);
-    if (is_grid || a.gemms.empty()) {
-      a.gemms = sim::GemmTable(times, files);
-      a.gemm_source = source_of(files, {});
-    } else {
-      a.gemms = corrected_gemms(a.gemms, a.gemm_waves ? a.sms : 0, times);
-      a.gemm_source = source_of(files, a.gemm_source);
-      add_part("GEMMs between and beyond these shapes", "scaled as they are", of_base(is_peak_given()));
+    std::map<sim::ProductType, std::vector<sim::GemmTime>> by_type;
+    for (const sim::GemmTime& time : times) by_type[time.type].push_back(time);
+    std::vector<sim::GemmTime> all = a.gemms.times();
+    std::erase_if(all, [&](const sim::GemmTime& time) { return by_type.contains(time.type); });
+    bool keeps_base = !all.empty();
+    for (auto& [type, of_type] : by_type) {
+      add_part("GEMMs" + (by_type.size() > 1 ? " in " + std::string(name_of(type)) : ""),
+               fmt::format("{} shapes", count_shapes(of_type)), kYours);
+      const bool is_base = a.gemms.has(type);
+      if (is_base && !(is_gemm_grid(of_type) && reaches(sim::GemmGrid(of_type, files), a.gemms.grid(type)))) {
+        of_type = corrected_gemms(a.gemms.grid(type), a.gemm_waves ? a.sms : 0, of_type);
+        for (sim::GemmTime& time : of_type) time.type = type;
+        keeps_base = true;
+        add_part("GEMMs between and beyond these shapes", "scaled as they are", of_base(is_peak_given()));
+      }
+      all.insert(all.end(), of_type.begin(), of_type.end());
+    }
+    a.gemm_source = source_of(files, keeps_base ? a.gemm_source : Source{});
+    a.gemms = sim::GemmTable(all, files);
+  }
+
+  // Times of GEMMs in steps are sustained. Of several files the one with the larger slowdown counts.
+  void add_interference() {
+    sim::Accelerator& a = accelerator();
+    const auto take = [&](Quantity& quantity, double value, const std::string& file) {
+      if (mine_.contains(&quantity) && quantity.value >= value) return;
+      quantity = {value, {"measured", printable(file) + ", " + imported_.platform.date, 0}, 0, 0};
+      mine_.insert(&quantity);
+    };
+    sim::BesideCommunication& beside = a.beside_communication;
+    for (const Measurements& one : measured_) {
+      if (one.in_steps && !one.gemms.empty()) take(a.gemm_sustained, 1, one.file);
+      for (const auto& [value, quantity] :
+           {std::pair(one.interference.gemm, &beside.gemm), std::pair(one.interference.attention, &beside.attention),
+            std::pair(one.interference.memory_bound, &beside.memory_bound),
+            std::pair(one.interference.communication, &beside.communication)})
+        if (value) take(*quantity, *value, one.file);
     }
   }
 
@@ -279,7 +307,7 @@ class Importer {
   void add_numbers() {
     sim::Accelerator& a = accelerator();
     const auto from = [&](const Quantity& quantity, bool is_given) {
-      return is_given ? kDataSheet : base_ ? base_name() : quantity.source.kind;
+      return mine_.contains(&quantity) ? kYours : is_given ? kDataSheet : base_ ? base_name() : quantity.source.kind;
     };
     const auto add = [&](const std::string& what, const Quantity& quantity, bool is_given) {
       add_part(what, fmt::format("{:.6g}", quantity.value), from(quantity, is_given));
@@ -307,6 +335,7 @@ class Importer {
   const std::vector<Measurements>& measured_;
   const std::optional<sim::Platform>& base_;
   const DataSheet& sheet_;
+  std::set<const Quantity*> mine_;  // numbers that the files have
   ImportedPlatform imported_;
 };
 

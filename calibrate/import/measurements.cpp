@@ -15,6 +15,7 @@
 #include "base/values_of.hpp"
 #include "model/schedule/parcel.hpp"
 #include "sim/accelerator/measured_time.hpp"
+#include "trace/trace.hpp"
 
 namespace stretto::calibrate {
 namespace {
@@ -115,21 +116,29 @@ Measurements read_gemm_csv(std::string_view text, const std::string& name) {
   std::size_t other_types = 0, unaligned = 0;
   read_csv(text, name, columns, [&](const CsvRow& row) {
     const std::array<std::int64_t, 3> shape = {row.count(0), row.count(1), row.count(2)};
-    if (has_dtype && !is_half(row.text(4)))
+    const auto low = has_dtype ? sim::product_type_named(row.text(4)) : std::nullopt;
+    const bool is_low = low && sim::is_low(*low);
+    if (has_dtype && !is_half(row.text(4)) && !is_low)
       ++other_types;
     else if (std::any_of(shape.begin(), shape.end(), [](std::int64_t side) { return side % 8 != 0; }))
       ++unaligned;
     else
-      found.gemms.push_back({double(shape[0]), double(shape[1]), double(shape[2]), sim::time_us(row, 3)});
+      found.gemms.push_back({double(shape[0]), double(shape[1]), double(shape[2]), sim::time_us(row, 3),
+                             is_low ? *low : sim::ProductType::bf16});
   });
   if (found.gemms.empty())
-    throw input_error(name + ": expected rows of half or bfloat16 whose m, n and k 8 divides, got none");
-  if (other_types > 0) found.notes.push_back(left_out(other_types, "of other types than half and bfloat16"));
+    throw input_error(name + ": expected rows of half, bfloat16 or a low precision whose m, n and k 8 divides, got none");
+  if (other_types > 0) found.notes.push_back(left_out(other_types, "of other types than half, bfloat16, fp8, fp8_block, mxfp8 and nvfp4"));
   if (unaligned > 0) found.notes.push_back(left_out(unaligned, "whose m, n or k 8 does not divide"));
   return found;
 }
 
 Measurements read_measurements(const ImportFile& file) {
+  if (trace::looks_like_trace(file.path)) {
+    Measurements found = read_kernel_times(file);
+    found.file = std::filesystem::path(file.path).filename().string();
+    return found;
+  }
   const std::vector<std::byte> bytes = ReadFile::open(file.path).take();
   const std::string& name = file.path;
   const std::string_view text = require_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, name);

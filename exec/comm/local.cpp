@@ -69,6 +69,8 @@ void reduce(Reduction reduction, Dtype dtype, std::int64_t elements, std::span<c
       return reduce_typed(static_cast<Bf16*>(out));
     case Dtype::i32:
     case Dtype::e4m3:
+    case Dtype::e5m2:
+    case Dtype::e2m1x2:
       break;
   }
   assert(false && "integers and fp8 are not reduced");

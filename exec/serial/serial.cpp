@@ -127,6 +127,12 @@ void SerialExecutor::poison_outputs(RankState& rank, const BoundOp& op) {
   }
 }
 
+void SerialExecutor::compute(RankState& rank, const BoundOp& op) {
+  const auto operands = rank.operands.of(index_of(rank.program, op));
+  host::run_work(rank.program.works[op.op], operands);
+  if (observer_) observer_(rank.program, op, operands);
+}
+
 void SerialExecutor::apply_collective(const std::vector<Head>& members) {
   const BoundOp& first = head_op(*members.front().rank, members.front().lane);
   const auto& collective = std::get<Collective>(schedule_.operations[first.op].work);
@@ -193,7 +199,7 @@ void SerialExecutor::start(RankState& rank, LaneId lane, std::uint64_t coin) {
     return;
   }
   if (state.when == When::at_start)
-    host::run_work(work, rank.operands.of(index_of(rank.program, op)));
+    compute(rank, op);
   else
     poison_outputs(rank, op);
 }
@@ -217,7 +223,7 @@ void SerialExecutor::finish(RankState& rank, LaneId lane) {
     }
     return;
   } else if (state.when == When::at_finish) {
-    host::run_work(work, rank.operands.of(index_of(rank.program, op)));
+    compute(rank, op);
   }
   ++state.finished;
 }

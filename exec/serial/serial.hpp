@@ -1,10 +1,13 @@
 #pragma once
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "exec/host/memory.hpp"
@@ -29,6 +32,11 @@ class SerialExecutor {
 
   host::RankMemory& memory(std::int64_t rank) { return *ranks_[static_cast<std::size_t>(rank)].memory; }
   std::int64_t ranks() const { return static_cast<std::int64_t>(ranks_.size()); }
+
+  // Calls `observer` behind every computation of every rank, before another operation changes memory: for tests that
+  // compare operands.
+  using Observer = std::function<void(const BoundProgram&, const BoundOp&, std::span<const host::Operand>)>;
+  void observe(Observer observer) { observer_ = std::move(observer); }
 
   // Runs `steps` steps; lanes may go on into the next step as soon as their waits allow. Throws Error(runtime) when
   // nothing can start or finish although the steps are not done (deadlock).
@@ -81,10 +89,12 @@ class SerialExecutor {
   void deliver(Message& message);
   void start_message(RankState& rank, const BoundOp& op, std::uint64_t coin);
   void poison_outputs(RankState& rank, const BoundOp& op);
+  void compute(RankState& rank, const BoundOp& op);
 
   const Schedule& schedule_;
   mutable std::vector<RankState> ranks_;
   std::map<MessageKey, Message> messages_;
+  Observer observer_;
 };
 
 }  // namespace stretto::serial

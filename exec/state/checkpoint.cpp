@@ -77,10 +77,13 @@ std::vector<Listed> list(const std::string& dir, std::error_code& error) {
 }
 
 // A failure to delete is not a failure to save; the next save tries again.
-void delete_superseded(const std::string& dir, std::int64_t step, std::int64_t before, std::int64_t shards) {
+void delete_superseded(const std::string& dir, std::int64_t step, std::int64_t before, std::int64_t shards,
+                       std::int64_t retained) {
   std::error_code ignored;
   const std::vector<Listed> files = list(dir, ignored);
-  const auto is_superseded = [&](const Listed& file) { return before >= 0 && file.step < step && file.step != before; };
+  const auto is_superseded = [&](const Listed& file) {
+    return before >= 0 && file.step < step && file.step != before && (retained == 0 || file.step % retained != 0);
+  };
   bool has_shards = false;
   for (const Listed& file : files) {
     has_shards = has_shards || file.shards > 0;
@@ -272,7 +275,7 @@ std::string write_tensors(NewFile& file, const CheckpointMetadata& metadata, std
 
 std::string write_checkpoint(const std::string& dir, std::int64_t step, std::int64_t before,
                              const CheckpointMetadata& metadata, const CheckpointContents& contents,
-                             launch::ProcessGroup* processes) {
+                             launch::ProcessGroup* processes, std::int64_t retained) {
   assert(step >= 0 && before < step && !metadata.contains("step") && !metadata.contains("checksum") &&
          !metadata.contains("format"));
   std::error_code error;
@@ -292,7 +295,7 @@ std::string write_checkpoint(const std::string& dir, std::int64_t step, std::int
     file.finish();
   }
   if (processes == nullptr || processes->rank() == 0)
-    delete_superseded(dir, step, before, is_sharded ? processes->size() : 0);
+    delete_superseded(dir, step, before, is_sharded ? processes->size() : 0, retained);
   return path;
 }
 

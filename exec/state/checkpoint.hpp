@@ -44,13 +44,14 @@ struct CheckpointContents {
 // Writes the checkpoint of `step` and returns the path of its file, or manifest; creates `dir` if necessary. With
 // `processes`, all of them call this. Atomic: a kill of any of them at any moment leaves either the complete checkpoint
 // or the earlier ones. Then deletes the checkpoints of earlier steps except that of `before`, the newest of them that
-// is known to be complete: this run has written it or resumed from it. With -1 nothing is deleted. Checkpoints of later
-// steps stay. Adds the keys "step", "checksum" and "format" to `metadata`, which must not contain them. Throws
-// Error(runtime) with the path and the system's reason, on all processes; temporary files are then removed and every
-// earlier checkpoint is unchanged. Only one run at a time may use a directory: DirectoryLock.
+// is known to be complete: this run has written it or resumed from it. With -1 nothing is deleted. Checkpoints of
+// multiples of `retained` steps (0: none) and of later steps stay. Adds the keys "step", "checksum" and "format" to
+// `metadata`, which must not contain them. Throws Error(runtime) with the path and the system's reason, on all
+// processes; temporary files are then removed and every earlier checkpoint is unchanged. Only one run at a time may use
+// a directory: DirectoryLock.
 std::string write_checkpoint(const std::string& dir, std::int64_t step, std::int64_t before,
                              const CheckpointMetadata& metadata, const CheckpointContents& contents,
-                             launch::ProcessGroup* processes = nullptr);
+                             launch::ProcessGroup* processes = nullptr, std::int64_t retained = 0);
 
 // Returns whether a run that keeps checkpoints in `dir` reads or writes a file of this name there.
 bool is_of_checkpoints(const std::string& file_name);

@@ -18,8 +18,9 @@ using Json = nlohmann::json;
 // Compact JSON escapes quotes inside strings, so this text occurs in a header only as the key itself.
 constexpr std::string_view kChecksumKey = "\"checksum\":\"";
 
-constexpr std::pair<Dtype, std::string_view> kDtypes[] = {
-    {Dtype::f32, "F32"}, {Dtype::f64, "F64"}, {Dtype::bf16, "BF16"}, {Dtype::i32, "I32"}, {Dtype::e4m3, "F8_E4M3"}};
+constexpr std::pair<Dtype, std::string_view> kDtypes[] = {{Dtype::f32, "F32"},      {Dtype::f64, "F64"},
+                                                          {Dtype::bf16, "BF16"},    {Dtype::i32, "I32"},
+                                                          {Dtype::e4m3, "F8_E4M3"}, {Dtype::e5m2, "F8_E5M2"}};
 
 // Throws unless the tensor's elements take exactly the bytes between its offsets.
 void check_tensor(const StoredTensor& tensor, std::size_t data_bytes, const std::string& name) {

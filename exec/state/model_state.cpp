@@ -121,6 +121,17 @@ std::vector<FullTensor> gather_state(const Schedule& schedule, const MemoryOf& m
   return result;
 }
 
+std::optional<FullTensor> initial_beside_model(const Schedule& schedule, const std::string& full_name) {
+  for (const StatePiece& piece : schedule.state.pieces) {
+    const ModelArray& array = schedule.state.array_of(piece);
+    if (array.of_model || schedule.state.full_name(piece) != full_name) continue;
+    return FullTensor{full_name,
+                      {array.rows, array.cols},
+                      std::vector<double>(static_cast<std::size_t>(array.elements()), array.mean)};
+  }
+  return std::nullopt;
+}
+
 void scatter_state(const Schedule& schedule, const MemoryOf& memory_of, StatePart part,
                    const std::function<const FullTensor&(const std::string&)>& find) {
   for_arrays(schedule.state, part, [&](const std::string& name, const ModelArray& array, const auto& copies) {
@@ -190,13 +201,48 @@ void write_batch(const Schedule& schedule, const Scenario& scenario, const Token
   }
 }
 
+namespace {
+
+// Returns the share of lr - min_lr that is left when the share `r` of the decay has passed.
+double left_of(const Training& t, double r) {
+  const double cosine = 0.5 * (1 + std::cos(std::numbers::pi * r));
+  switch (t.lr_decay_style) {
+    case LrDecay::cosine:
+      return cosine;
+    case LrDecay::linear:
+      return 1 - r;
+    case LrDecay::constant:
+      return 1;
+    case LrDecay::wsd:
+      break;
+  }
+  switch (t.lr_wsd_decay_style) {
+    case WsdDecay::exponential:
+      return 2 * std::pow(0.5, r) - 1;
+    case WsdDecay::linear:
+      return 1 - r;
+    case WsdDecay::cosine:
+      return cosine;
+    case WsdDecay::minus_sqrt:
+      return 1 - std::sqrt(r);
+  }
+  return 1;
+}
+
+}  // namespace
+
 double learning_rate(const Training& t, std::int64_t step) {
   if (step < t.lr_warmup_iters) return t.lr * double(step + 1) / double(t.lr_warmup_iters);
+  if (t.lr_decay_style == LrDecay::constant) return t.lr;
   const std::int64_t decay = t.lr_decay_iters > 0 ? t.lr_decay_iters : t.train_iters;
   if (step >= decay) return t.min_lr;
-  const double progress =
-      double(step - t.lr_warmup_iters) / double(std::max<std::int64_t>(1, decay - t.lr_warmup_iters));
-  return t.min_lr + 0.5 * (t.lr - t.min_lr) * (1 + std::cos(std::numbers::pi * progress));
+  const auto passed = [&](std::int64_t begin) {
+    return double(std::max<std::int64_t>(0, step - begin)) / double(std::max<std::int64_t>(1, decay - begin));
+  };
+  return t.min_lr +
+         left_of(t, passed(t.lr_decay_style == LrDecay::wsd ? std::max(t.lr_warmup_iters, decay - t.lr_wsd_decay_iters)
+                                                            : t.lr_warmup_iters)) *
+             (t.lr - t.min_lr);
 }
 
 void write_hyper(const Schedule& schedule, const Scenario& scenario, std::int64_t step, const MemoryOf& memory_of) {

@@ -2,6 +2,7 @@
 #include <cassert>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -73,6 +74,9 @@ inline const char* prefix_in_files(StatePart part) {
 // Reads each element from a rank that updates it; all these ranks must be in this process. Parameters come from the
 // master copy if there is one. Gradients are the reduced ones of the last step.
 std::vector<FullTensor> gather_state(const Schedule& schedule, const MemoryOf& memory_of, StatePart part);
+// Returns an array of the state map that is not of the model, with its first values; nullopt where `full_name` is an
+// array of the model.
+std::optional<FullTensor> initial_beside_model(const Schedule& schedule, const std::string& full_name);
 // Writes to every rank that holds a copy or a shard; parameters to the master copy too. Throws Error(input) naming the
 // tensor that is missing or has another shape.
 void scatter_state(const Schedule& schedule, const MemoryOf& memory_of, StatePart part,
@@ -86,8 +90,9 @@ void write_batch(const Schedule& schedule, const Scenario& scenario, const Token
                  const MemoryOf& memory_of);
 void write_hyper(const Schedule& schedule, const Scenario& scenario, std::int64_t step, const MemoryOf& memory_of);
 
-// Returns a linear warm-up, then a cosine from lr to min_lr (Loshchilov & Hutter, arXiv 1608.03983), then min_lr.
-// `step` counts from 0.
+// Returns a linear warm-up, then a decay from lr to min_lr as lr_decay_style says, then min_lr: a cosine (Loshchilov &
+// Hutter, arXiv 1608.03983), a line, or warm-up, stable, decay (Hu et al., arXiv 2404.06395); with `constant` lr for
+// ever. `step` counts from 0.
 double learning_rate(const Training& training, std::int64_t step);
 
 struct StepMetrics {

@@ -8,6 +8,7 @@
 #include "base/toml.hpp"
 #include "base/values_of.hpp"
 #include "model/interchange/megatron.hpp"
+#include "model/interchange/precision_names.hpp"
 #include "model/interchange/vocabulary.hpp"
 
 namespace stretto {
@@ -248,6 +249,13 @@ void refuse(Settings& settings, const ImportOptions& options) {
     settings.approximated.push_back({fp8->second.what, fp8->second.line, "products are in the precision of --set"});
     settings.refused.erase(fp8);
   }
+  for (const char* format : {"training.fp8_format", "training.fp4_format"})
+    if (const Json* given = settings.find(format); given != nullptr && *given != "none" && has_precision) {
+      settings.approximated.push_back(
+          {std::string(format).substr(std::string(format).find('.') + 1) + " " + given->get<std::string>(), 0,
+           "products are in the precision of --set"});
+      settings.values.erase(format);
+    }
   if (settings.refused.empty()) return;
   std::vector<std::string> nouns, places;
   for (const auto& [noun, judged] : settings.refused) {
@@ -309,6 +317,7 @@ Translation scenario_of(Settings settings, const ImportOptions& options) {
   find_ranks(settings, options, overrides);
   fit_batch(settings, options, overrides);
   settle(settings);
+  finish_low_precision(settings);
   for (const auto& [key, value] : overrides) settings.values.erase(key);
   Translation result;
   result.text = toml_of(settings, overrides);

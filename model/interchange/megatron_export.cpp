@@ -14,7 +14,7 @@ using Json = nlohmann::json;
 constexpr std::int64_t kGpusOfNode = 8;
 
 // Flags for what Stretto always does, but Megatron-LM would do otherwise.
-constexpr const char* kAlways[] = {"--lr-decay-style cosine", "--optimizer adam", "--norm-epsilon 1e-5",
+constexpr const char* kAlways[] = {"--optimizer adam", "--norm-epsilon 1e-5",
                                    "--tokenizer-type NullTokenizer", "--mock-data"};
 
 std::string text_of(const Json& value) {

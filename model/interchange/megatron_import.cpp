@@ -139,7 +139,7 @@ class Import {
     std::vector<std::string> known = {"--num-layers-per-virtual-pipeline-stage"};
     for (const MegatronRow& row : megatron_rows())
       if (!row.flag.empty()) known.push_back(row.flag);
-    for (const char* refused : {"--expert-model-parallel-size", "--fp8-format"}) known.push_back(refused);
+    known.emplace_back("--expert-model-parallel-size");
     const std::string nearest = nearest_spelling(flag.name, known);
     // A spelling with many more or fewer letters is another flag, and not a slip.
     const auto length = std::ssize(flag.name) - std::ssize(nearest);
@@ -201,6 +201,8 @@ class Import {
     } else if (name == "--main-grads-dtype" || name == "--megatron-fsdp-grad-comm-dtype" ||
                name == "--megatron-fsdp-main-grads-dtype" || name == "--accumulate-allreduce-grads-in-fp32") {
       // with the precision
+    } else if (is({"--fp8-hybrid", "--fp8-e4m3"})) {
+      values["training.fp8_format"] = name == "--fp8-hybrid" ? "hybrid" : "e4m3";
     } else if (name == "--fp16") {
       values["training.precision"] = "bf16";
       near(flag, rule_of(name)->says);

@@ -179,10 +179,9 @@ TEST_CASE("experts come from their flags and go back", "[megatron]") {
 TEST_CASE("flags that cannot be taken are named", "[megatron]") {
   CHECK_THAT(refusal(kModel + "--num-experts 8 --disable-bias-linear --expert-model-parallel-size 8"),
              Contains("expert_model_parallel_size: expected"));
-  CHECK(refusal("--fp8-format hybrid\n--moe-expert-capacity-factor 1.0") ==
-        "run.sh: a capacity of experts without padding and fp8 are not modelled yet: --moe-expert-capacity-factor 1.0 "
-        "(line 2), "
-        "--fp8-format hybrid (line 1)");
+  CHECK(refusal("--fp8-multi-head-attention\n--moe-expert-capacity-factor 1.0") ==
+        "run.sh: a capacity of experts without padding and attention in fp8 are not modelled yet: "
+        "--moe-expert-capacity-factor 1.0 (line 2), --fp8-multi-head-attention (line 1)");
   CHECK_THAT(refusal(kModel + "--num-experts 8"), Contains("biases of experts"));
   CHECK_THAT(refusal(kModel + "--num-experts 8 --disable-bias-linear --moe-layer-freq '[0]*'"), Contains("a list"));
   CHECK(refusal("torchrun pretrain_t5.py --encoder-num-layers 12") ==
@@ -207,6 +206,29 @@ TEST_CASE("flags that cannot be taken are named", "[megatron]") {
              Contains("expected --vocab-size, or a tokenizer whose vocabulary is known"));
   for (const char* text : {"", "   ", "--", "#", "\"", "'a", "\\", "$", "${", "a=b", "--lr=$"})
     CHECK_THAT(refusal(text), Contains("run.sh"));
+}
+
+TEST_CASE("flags of low precision are taken, and written again", "[megatron]") {
+  const std::string bf16 = "--bf16 --use-distributed-optimizer ";
+  const auto precision_of = [&](const std::string& flags) {
+    const Scenario once = imported(kModel + bf16 + flags);
+    const Scenario again = imported(to_megatron(once).text);
+    CHECK(again.training.low_precision == once.training.low_precision);
+    return once.training.low_precision;
+  };
+  const LowPrecision delayed =
+      precision_of("--fp8-format hybrid --fp8-margin 1 --fp8-amax-history-len 1024 --fp8-amax-compute-algo max");
+  CHECK(delayed.fp8_format == LowPrecision::Fp8Format::hybrid);
+  CHECK(delayed.fp8_recipe == LowPrecision::Fp8Recipe::delayed);
+  CHECK(delayed.fp8_margin == 1);
+  CHECK(delayed.fp8_amax_history_len == 1024);
+  CHECK(delayed.fp8_amax_compute_algo == LowPrecision::AmaxAlgo::max);
+  const LowPrecision current = precision_of(
+      "--fp8-format hybrid --fp8-recipe tensorwise --first-last-layers-bf16 --num-layers-at-end-in-bf16 2");
+  CHECK(current.first_last_layers_bf16);
+  CHECK(current.num_layers_at_end_in_bf16 == 2);
+  CHECK(precision_of("--fp4-format e2m1").fp4_format == LowPrecision::Fp4Format::e2m1);
+  CHECK_FALSE(precision_of("--fp8-amax-history-len 4 --fp8-format None").is_on());
 }
 
 TEST_CASE("what stands behind the last flag is no second value", "[megatron]") {

@@ -4,6 +4,7 @@
 
 #include "model/interchange/bridge_recipes.hpp"
 #include "model/interchange/megatron.hpp"
+#include "model/interchange/precision_names.hpp"
 #include "model/interchange/torchtitan.hpp"
 #include "model/interchange/yaml.hpp"
 #include "tests/message_of.hpp"
@@ -141,16 +142,29 @@ TEST_CASE("a configuration of NeMo is taken", "[recipe]") {
   CHECK(taken(kNemo, options).parallel.data_parallel_size == 4);
 }
 
-TEST_CASE("experts, fp8 and encoders in recipes are refused by their names alone", "[recipe]") {
-  CHECK_THAT(recipe_refusal(replaced(kNemo, "fp8: False", "fp8: True")),
-             Contains("r.yaml: fp8 is not modelled yet: model.fp8 (line "));
+TEST_CASE("NeMo's and Megatron-Bridge's spellings of low precision are taken", "[recipe]") {
+  const LowPrecision nemo = taken(replaced(kNemo, "fp8: False", "fp8: True")).training.low_precision;
+  CHECK(nemo.fp8_format == LowPrecision::Fp8Format::hybrid);
+  CHECK(nemo.fp8_recipe == LowPrecision::Fp8Recipe::delayed);
+  CHECK_FALSE(taken(kNemo).training.low_precision.is_on());
+  using Json = nlohmann::json;
+  CHECK(low_precision_of("bf16_with_mxfp8_mixed").at("training.fp8_recipe") == Json("mxfp8"));
+  CHECK(low_precision_of("bf16-with-fp8-delayed-scaling-mixed").at("training.fp8_amax_history_len") == Json(1024));
+  CHECK(low_precision_of("bf16_with_fp8_current_scaling_mixed").at("training.first_last_layers_bf16") == Json(true));
+  CHECK_FALSE(low_precision_of("fp8_cs").contains("training.first_last_layers_bf16"));
+  CHECK(low_precision_of("FP8_SC").at("overlap.fp8_param_gather") == Json(false));
+  CHECK(low_precision_of("nvfp4").at("training.fp4_format") == Json("e2m1"));
+  CHECK(low_precision_of("bf16_mixed").empty());
+}
+
+TEST_CASE("experts and encoders in recipes are taken or refused by their names alone", "[recipe]") {
   CHECK(taken(replaced(kNemo, "fp8: False", "num_moe_experts: 8")).model.experts.num_moe_experts == 8);
   const std::string shared = replaced(kNemo, "fp8: False",
                                       "num_moe_experts: 8\n  expert_model_parallel_size: 2\n"
                                       "  expert_tensor_parallel_size: 1\n  moe_token_dispatcher_type: alltoall");
   CHECK(taken(shared).parallel.expert_model_parallel_size == 2);
-  CHECK_THAT(recipe_refusal("mixed_precision: bf16_with_fp8_current_scaling_mixed\nmodel:\n  num_layers: 2\n"),
-             Contains("fp8 is not modelled yet"));
+  CHECK_THAT(recipe_refusal("model:\n  num_layers: 2\n  fp8_multi_head_attention: True\n"),
+             Contains("attention in fp8 is not modelled yet"));
   CHECK_THAT(recipe_refusal("model:\n  encoder:\n    hidden_size: 2\n  decoder:\n    hidden_size: 2\n"),
              Contains("encoders are not modelled yet"));
 }
@@ -436,7 +450,7 @@ TEST_CASE("A command whose settings are in a further file", "[interchange]") {
   const auto refused = [&](const std::string& words) {
     return testing::message_of([&] { from_megatron(words, "run.sh", options); });
   };
-  CHECK_THAT(refused(launch + "training.model.fp8=True"), Contains("fp8 is not modelled yet"));
+  CHECK(scenario(launch + "training.model.fp8=True").training.low_precision.is_on());
   CHECK_THAT(refused("python3 launcher_scripts/main.py training=gpt3/5b"), Contains("gpt3/5b.yaml"));
   CHECK_THAT(refused("python -m torchtitan.train --module llama3 --config llama3_8b"), Contains("config_registry.py"));
 }

@@ -4,6 +4,8 @@
 #include <cassert>
 #include <optional>
 
+#include "model/lower/quantised_linears.hpp"
+
 namespace stretto {
 
 BlockWriter::BlockWriter(Schedule& schedule, const BlockShape& shape, const ParameterTensors& parameters,
@@ -19,7 +21,8 @@ BlockWriter::BlockWriter(Schedule& schedule, const BlockShape& shape, const Para
                      width = std::max(model.hidden_size, latent);
   if (shape.sequence_parallel) gathered_ = d_gathered_ = workspace("gathered", tokens(), width);
   if (shape.sequence_parallel && shape.pairs_passes) d_gathered_ = workspace("d_gathered", tokens(), width);
-  if (model.hidden_dropout > 0 || model.attention_dropout > 0) add_dropout_keys();
+  const bool rounds_at_random = shape.low.recipe == LowPrecisionRules::Recipe::nvfp4;
+  if (model.hidden_dropout > 0 || model.attention_dropout > 0 || rounds_at_random) add_dropout_keys();
 }
 
 void BlockWriter::add_dropout_keys() {
@@ -131,7 +134,10 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
   const Recompute& recompute = shape_.recompute;
   // A shared activation is computed again for each layer by itself.
   const std::int64_t slots = shape_.most_slots();
-  const Dtype dtype = role.is_mask ? Dtype::i32 : role.is_statistics ? statistics_type() : dtype_;
+  const Dtype dtype = role.dtype           ? *role.dtype
+                      : role.is_mask       ? Dtype::i32
+                      : role.is_statistics ? statistics_type()
+                                           : dtype_;
   std::vector<TensorPlace> places;
   places.reserve(static_cast<std::size_t>(layers * slots));
   std::optional<StorageId> passed;
@@ -146,15 +152,16 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
     const bool is_head_input = layer >= shape_.model.num_layers;
     const std::int64_t in_chunk = is_head_input ? 0 : shape_.layer_in_chunk[static_cast<std::size_t>(layer)];
     const std::int64_t in_group = in_chunk % recompute.group();
+    const bool is_again = role.again.empty() ? role.is_again : role.again[static_cast<std::size_t>(layer)];
     if (!role.layers.empty() && !role.layers[static_cast<std::size_t>(layer)]) {
       without.push_back(layer);
       places.resize(places.size() + static_cast<std::size_t>(slots));
     } else if (!role.passing.empty() && role.passing[static_cast<std::size_t>(layer)]) {
       share(passed, "", BufferKind::workspace);
-    } else if (role.is_again || (!is_head_input && recompute.is_full(in_chunk) && !(role.is_input && in_group == 0))) {
+    } else if (is_again || (!is_head_input && recompute.is_full(in_chunk) && !(role.is_input && in_group == 0))) {
       // A recomputed activation is used up before the next one is made, whatever the micro-batch.
-      share(recomputed[static_cast<std::size_t>(role.is_again ? 0 : in_group)],
-            role.is_again ? ".recomputed" : ".recomputed" + std::to_string(in_group), BufferKind::activation);
+      share(recomputed[static_cast<std::size_t>(is_again ? 0 : in_group)],
+            is_again ? ".recomputed" : ".recomputed" + std::to_string(in_group), BufferKind::activation);
     } else {
       add_places(places, name, dtype, rows * cols, layer, storages);
     }
@@ -248,14 +255,20 @@ View BlockWriter::summed(const std::string& name, Phase phase, View partial, Vie
   return part;
 }
 
+std::string BlockWriter::label(const std::string& linear) const {
+  return codes_ != nullptr && !in_codes_ && codes_->has(linear) ? linear + ".numbers" : linear;
+}
+
 void BlockWriter::column_forward(const std::string& name, std::int64_t in, std::int64_t out, View x, View y,
                                  std::optional<View> gelu_of_y) {
+  if (in_codes_ && codes_->has(name)) return codes_->column_forward(name, x, y);
+  x = gathered(label(name) + ".all_gather", Phase::forward, x);
   const bool bias = shape_.model.add_bias_linear;
   std::vector<Access> accesses = {read(std::move(x)), read(parameter(name + ".weight", Coord::layer))};
   if (bias) accesses.push_back(read(parameter(name + ".bias", Coord::layer)));
   accesses.push_back(write(std::move(y)));
   if (gelu_of_y) accesses.push_back(write(std::move(*gelu_of_y)));
-  op(name + ".fprop", Phase::forward,
+  op(label(name) + ".fprop", Phase::forward,
      Gemm{tokens(), out, in, false, true, bias, gelu_of_y ? GemmEpilogue::gelu : GemmEpilogue::none},
      std::move(accesses));
 }
@@ -279,6 +292,7 @@ void BlockWriter::column_part_forward(const std::string& name, const std::string
 
 void BlockWriter::row_forward(const std::string& name, std::int64_t in, std::int64_t out, View x, View y,
                               std::optional<View> residual, const std::string& kind) {
+  if (in_codes_ && codes_->has(name)) return codes_->row_forward(name, x, y);
   Gemm product{tokens(), out, in, false, true, false};
   std::vector<Access> accesses = {read(std::move(x)), read(parameter(name + ".weight", Coord::layer))};
   if (residual) {
@@ -288,24 +302,27 @@ void BlockWriter::row_forward(const std::string& name, std::int64_t in, std::int
     accesses.push_back(read(std::move(*residual)));
   }
   accesses.push_back(write(std::move(y)));
-  op(name + ".fprop" + kind, Phase::forward, product, std::move(accesses));
+  op(label(name) + ".fprop" + kind, Phase::forward, product, std::move(accesses));
 }
 
 View BlockWriter::column_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy, View x, View dx,
                                   View dx_part, const std::string& weight, bool layered, bool sums_bias) {
+  if (in_codes_ && codes_->has(name)) return codes_->column_backward(name, dy, dx, dx_part);
   const Expr layer = layered ? Expr(Coord::layer) : Expr(0);
   // Only the rows of this rank were kept, so all rows are gathered again.
-  if (!weights_apart_ && !shape_.frozen_base) x = gathered(name + ".all_gather_wgrad", Phase::wgrad, std::move(x));
-  op(name + ".dgrad", Phase::dgrad, Gemm{tokens(), in, out, false, false, false},
+  if (!weights_apart_ && !shape_.frozen_base)
+    x = gathered(label(name) + ".all_gather_wgrad", Phase::wgrad, std::move(x));
+  op(label(name) + ".dgrad", Phase::dgrad, Gemm{tokens(), in, out, false, false, false},
      {read(dy), read(parameter(weight, layer)), write(dx)});
-  View sum = summed(name + ".dgrad", Phase::dgrad, std::move(dx), std::move(dx_part));
+  View sum = summed(label(name) + ".dgrad", Phase::dgrad, std::move(dx), std::move(dx_part));
   write_or_put_off({name, in, out, dy, x, weight, layer, layered && sums_bias && shape_.model.add_bias_linear, dy});
   return sum;
 }
 
 void BlockWriter::row_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy_part, View x,
                                View dx, std::optional<View> before_gelu, const std::string& bias_before_gelu) {
-  const View dy = gathered(name + ".all_gather_dgrad", Phase::dgrad, dy_part);
+  if (in_codes_ && codes_->has(name)) return codes_->row_backward(name, dy_part, dx);
+  const View dy = gathered(label(name) + ".all_gather_dgrad", Phase::dgrad, dy_part);
   std::vector<Access> accesses = {read(dy), read(parameter(name + ".weight", Coord::layer))};
   Gemm product{tokens(), in, out, false, false, false};
   if (before_gelu) {
@@ -317,17 +334,18 @@ void BlockWriter::row_backward(const std::string& name, std::int64_t in, std::in
     accesses.push_back(accumulate(gradient(bias_before_gelu, Coord::layer)));
   }
   accesses.push_back(write(std::move(dx)));
-  op(name + ".dgrad", Phase::dgrad, product, std::move(accesses));
+  op(label(name) + ".dgrad", Phase::dgrad, product, std::move(accesses));
   write_or_put_off({name, in, out, weights_apart_ ? dy_part : dy, x, name + ".weight", Coord::layer,
                     shape_.model.add_bias_linear, dy_part, true});
 }
 
 void BlockWriter::write_or_put_off(WeightGradient gradient) {
   if (shape_.frozen_base) return;
+  gradient.label = label(gradient.name);
   if (!weights_apart_) return write_weight_gradient(gradient);
   put_off_.emplace_back([this, gradient]() mutable {
     View& rows = gradient.gathers_dy ? gradient.dy : gradient.x;
-    rows = gathered(gradient.name + ".all_gather_wgrad", Phase::wgrad, rows);
+    rows = gathered(gradient.label + ".all_gather_wgrad", Phase::wgrad, rows);
     write_weight_gradient(gradient);
   });
 }
@@ -347,14 +365,14 @@ void BlockWriter::write_weight_gradient(const WeightGradient& g) {
   Gemm product{g.out, g.in, tokens(), true, false, false};
   if (g.has_bias && shape_.bias_gradient_fusion && g.dy_bias.rows == tokens()) {
     product.epilogue = GemmEpilogue::bias_gradient;
-    op(g.name + ".wgrad", Phase::wgrad, product,
+    op(g.label + ".wgrad", Phase::wgrad, product,
        {read(g.dy), read(g.x), accumulate(gradient(g.name + ".bias", g.layer)),
         accumulate(gradient(g.weight, g.layer))});
     return;
   }
-  op(g.name + ".wgrad", Phase::wgrad, product, {read(g.dy), read(g.x), accumulate(gradient(g.weight, g.layer))});
+  op(g.label + ".wgrad", Phase::wgrad, product, {read(g.dy), read(g.x), accumulate(gradient(g.weight, g.layer))});
   if (g.has_bias)
-    op(g.name + ".bgrad", Phase::wgrad, Elementwise{ElementwiseFn::column_sum, g.dy_bias.rows, g.out},
+    op(g.label + ".bgrad", Phase::wgrad, Elementwise{ElementwiseFn::column_sum, g.dy_bias.rows, g.out},
        {read(g.dy_bias), accumulate(gradient(g.name + ".bias", g.layer))});
 }
 

@@ -10,6 +10,8 @@
 
 namespace stretto {
 
+class QuantisedLinears;
+
 // Writes the operations of one rank's blocks, so that a block reads like the model's equations. T = tokens of a
 // micro-batch; R = this rank's tokens of the residual stream: T/tp with sequence parallelism, else T. Layers are cut
 // over tp as in Megatron-LM (Shoeybi et al., arXiv 1909.08053; Korthikanti et al., arXiv 2205.05198).
@@ -51,11 +53,13 @@ class BlockWriter {
   TensorId activation(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers);
   // How an activation may be recomputed: layers that recompute it before their backward pass share instances.
   struct Role {
-    bool is_input = false;          // the layer's input, kept where a group of recomputed layers begins
-    bool is_again = false;          // a backward pass computes it again for its own layer
-    bool is_statistics = false;     // row statistics, kept in the accumulation type
-    bool is_mask = false;           // mask of dropout, i32
-    std::vector<bool> layers = {};  // [layer] that have the activation; empty: all
+    bool is_input = false;            // the layer's input, kept where a group of recomputed layers begins
+    bool is_again = false;            // a backward pass computes it again for its own layer
+    bool is_statistics = false;       // row statistics, kept in the accumulation type
+    bool is_mask = false;             // mask of dropout, i32
+    std::optional<Dtype> dtype = {};  // another type than the step's
+    std::vector<bool> layers = {};    // [layer] that have the activation; empty: all
+    std::vector<bool> again = {};     // [layer] of which a backward pass computes it again; empty: as is_again says
     // [layer] whose forward pass is the last reader, and which share one instance; empty: none
     std::vector<bool> passing = {};
   };
@@ -97,9 +101,27 @@ class BlockWriter {
   // reduce-scattered into `part` [R,cols]. Returns the view with the sum.
   View summed(const std::string& name, Phase phase, View partial, View part);
 
+  // Layers that are written next have products of codes, or with `active` false the registered linear layers' products
+  // are of numbers beside layers with codes, and have other names. `linears` may be null.
+  void set_codes(QuantisedLinears* linears, bool active) {
+    codes_ = linears;
+    in_codes_ = linears != nullptr && active;
+  }
+  bool in_codes() const { return in_codes_; }
+  // Returns the name of a linear layer in names of operations.
+  std::string label(const std::string& linear) const;
+  // Writes weight gradients now, or in the block of end_weights().
+  void now_or_later(std::function<void()> write) {
+    if (weights_apart_)
+      put_off_.push_back(std::move(write));
+    else
+      write();
+  }
+  bool weights_apart() const { return weights_apart_; }
+
   // Linear layers with weight [out, in] (this rank's sizes): y[T,out] = x[T,in] · Wᵀ. A column-parallel layer adds its
   // bias here; residual() adds the bias of a row-parallel layer once, after the sum. `gelu_of_y` is the output of the
-  // GELU epilogue; absent: no epilogue.
+  // GELU epilogue; absent: no epilogue. `x` has this rank's rows, which are gathered.
   void column_forward(const std::string& name, std::int64_t in, std::int64_t out, View x, View y,
                       std::optional<View> gelu_of_y = {});
   // Computes only `out` rows of the weight of `layer`, from `first` on.
@@ -152,6 +174,7 @@ class BlockWriter {
     View dy_bias;
     // for a deferred gradient: this rank has only its rows of dy; otherwise only its rows of x
     bool gathers_dy = false;
+    std::string label = {};  // of the layer in names of operations
   };
   void write_or_put_off(WeightGradient gradient);
   void write_weight_gradient(const WeightGradient& gradient);
@@ -179,6 +202,8 @@ class BlockWriter {
   std::map<std::string, OpId> written_;  // name → operation
   std::vector<bool> is_beside_;          // [operation of the block] is concurrent with the previous one
   bool weights_apart_ = false;
+  QuantisedLinears* codes_ = nullptr;
+  bool in_codes_ = false;
   std::vector<std::function<void()>> put_off_;
   // [T,H] or wider, with sequence parallelism, for the forward pass and for the backward pass
   TensorId gathered_ = 0, d_gathered_ = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/lower/block_writer.hpp"
+#include "model/lower/delayed_scaling.hpp"
 #include "model/lower/sections.hpp"
 
 namespace stretto {
@@ -56,9 +57,9 @@ ChunkEnds add_chunk_ends(Schedule& schedule, BlockWriter& w, const BlockShape& s
 }  // namespace
 
 ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const ParameterTensors& parameters,
-                             const View& loss, LaneId compute) {
+                             const View& loss, LaneId compute, DelayedScaling* delayed) {
   BlockWriter w(schedule, shape, parameters, compute);
-  Sections sections(schedule, w, shape, loss);
+  Sections sections(schedule, w, shape, loss, delayed);
   const TensorId x = sections.kept().x;
   ModelBlocks blocks;
   blocks.gradient = sections.gradient();
@@ -78,7 +79,8 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
     return stream;
   };
   const auto suffix_of = [&](const LayerKind& kind) {
-    return kind.spec.suffix() + shape.cp.kinds[kind.context].suffix;
+    return kind.spec.suffix() + shape.cp.kinds[kind.context].suffix +
+           (shape.low.is_on() && !kind.in_codes ? ".numbers" : "");
   };
   const auto block = [&](const std::string& name, void (Sections::*write)()) {
     w.begin(name);
@@ -88,7 +90,7 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
 
   const auto is_needed = [&](OpId id, const Section& last) {
     const Operation& operation = schedule.operations[id];
-    if (!shape.recompute.whole_layers) return !operation.name.starts_with(std::string(last.product) + ".fprop");
+    if (!shape.recompute.whole_layers) return !operation.name.starts_with(w.label(last.product) + ".fprop");
     // An operation that writes the layer's output would overwrite a later layer's input, or a message that is not yet
     // sent.
     return std::none_of(operation.accesses.begin(), operation.accesses.end(), [&](const Access& access) {
@@ -102,7 +104,13 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
     const std::vector<Section> parts = sections_of(kind.spec);
     const std::vector<View> stream = stream_of(parts);
     sections.set_kind(kind);
+    if (kind.in_codes && !shape.codes_in_passes) {
+      w.begin("layer.quantise_weights" + suffix_of(kind));
+      sections.quantise_weights();
+      layer.quantise_weights = w.end();
+    }
     w.begin("layer.forward" + suffix_of(kind));
+    if (kind.in_codes && shape.codes_in_passes) sections.quantise_weights();
     for (std::size_t s = 0; s < parts.size(); ++s) (sections.*parts[s].forward)(stream[s], stream[s + 1]);
     layer.forward = w.end();
     if (shape.recompute.granularity != Recompute::Granularity::full) continue;
@@ -135,9 +143,15 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
     const std::vector<View> stream = stream_of(parts);
     sections.set_kind(shape.kinds[k]);
     w.begin("layer.backward" + suffix, shape.weights_apart);
+    if (shape.kinds[k].in_codes && shape.codes_in_passes) sections.quantise_weights(Phase::dgrad);
     for (std::size_t s = parts.size(); s-- > 0;) (sections.*parts[s].backward)(stream[s]);
     blocks.layers[k].backward = w.end();
     if (shape.weights_apart) blocks.layers[k].wgrad = w.end_weights("layer.wgrad" + suffix);
+  }
+  if (delayed != nullptr) {
+    add_updates(schedule, shape, compute, *delayed);
+    blocks.update_forward = delayed->forward.update;
+    blocks.update_backward = delayed->backward.update;
   }
   if (!shape.frozen_base) blocks.embedding_backward = block("embedding.backward", &Sections::embedding_backward);
   return blocks;

@@ -1,6 +1,7 @@
 #pragma once
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ namespace stretto {
 struct LayerKind {
   LayerSpec spec;
   std::size_t context = 0;  // index into ContextShape::kinds
+  bool in_codes = false;    // products of linear layers are of codes
   auto operator<=>(const LayerKind&) const = default;
 };
 
@@ -65,6 +67,15 @@ struct BlockShape {
   bool sequence_parallel = false;          // these ranks also cut the tokens between layers
   bool scatters_messages = false;          // these ranks also cut the tokens of messages between stages
   ContextShape cp;
+  LowPrecision precision;
+  LowPrecisionRules low;       // of `precision`
+  Group amax;                  // ranks that share amaxes of delayed scaling
+  std::vector<bool> in_codes;  // [layer]
+  // Codes of weights are made in each pass of a layer, because its parameters are whole only then (FSDP).
+  bool codes_in_passes = false;
+  bool has_numbers() const {   // some layer's products are not of codes
+    return std::count(in_codes.begin(), in_codes.end(), false) > 0;
+  }
   LaneId shared_expert = 0;  // the lane of its computation; other than the common one: it runs beside exchanges
   // The ranks that share the experts of a layer, each with `local_experts` from `first_expert` on: they exchange rows
   // and their counts. Ranks that gather tokens because they cut each expert in `expert_tp`, or share experts: these, or
@@ -106,6 +117,8 @@ struct LayerBlocks {
   // LayerKind::context.
   BlockId recompute = 0;
   std::uint32_t recompute_inner = 0;
+  // with products of codes, but for `codes_in_passes`: before the first forward pass of a step
+  std::optional<BlockId> quantise_weights;
 };
 
 // Straight-line parts of forward and backward, each called per micro-batch and, for layers, per layer. Backward holds
@@ -119,10 +132,14 @@ struct ModelBlocks {
   // with `weights_apart` or `deferred`: the head's weight gradient, which is not part of head_backward
   BlockId head_wgrad = 0;
   std::vector<LayerBlocks> layers;  // [BlockShape::kinds]
+  // with delayed scaling: behind the layers of a chunk, in both passes
+  std::optional<BlockId> update_forward, update_backward;
 };
 
-// Adds activations, inputs ("tokens", "targets") and the blocks. `loss` is the f64 scalar view in which losses add up.
+struct DelayedScaling;
+// Adds activations, inputs ("tokens", "targets") and the blocks. `loss` is the f64 scalar view in which losses add up;
+// `delayed` are the scales of delayed scaling, or null.
 ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const ParameterTensors& parameters,
-                             const View& loss, LaneId compute);
+                             const View& loss, LaneId compute, DelayedScaling* delayed);
 
 }  // namespace stretto

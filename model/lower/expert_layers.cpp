@@ -389,8 +389,7 @@ void ExpertLayers::shared_activation(Pass pass) {
 
 void ExpertLayers::shared_up(const View& x) {
   const LaneId lane = w_.set_lane(shape_.shared_expert);
-  w_.column_forward("shared.fc1", hidden_, shared_.fc1, w_.gathered("shared.fc1.all_gather", Phase::forward, x),
-                    of_layer(shared_.fc1_out));
+  w_.column_forward("shared.fc1", hidden_, shared_.fc1, x, of_layer(shared_.fc1_out));
   shared_activation(Pass::forward);
   w_.set_lane(lane);
 }

@@ -151,6 +151,15 @@ Groups add_groups(Schedule& schedule, const Scenario& scenario) {
   }
   if (scenario.model.experts.has_balance_loss() && p.tensor_model_parallel_size * p.context_parallel_size > 1)
     groups.sharing_tokens = add_with_lane("router", {Coord::tp, Coord::cp, Coord::cp_exchange});
+  if (rules_of(scenario.training.low_precision, scenario.compute_capability).is_delayed()) {
+    // Megatron-LM at d98e8a64, core/parallel_state.py:1877.
+    std::vector<Coord> sharing = {Coord::tp, Coord::cp, Coord::cp_exchange};
+    if (!scenario.training.low_precision.tp_only_amax_red)
+      sharing.insert(sharing.end(), {Coord::dp, Coord::dp_instance});
+    std::int64_t ranks = 1;
+    for (const Coord axis : sharing) ranks *= schedule.mesh.size(axis);
+    if (ranks > 1) groups.amax = add_with_lane("amax", sharing);
+  }
   if (overlaps_shared_expert(scenario)) {
     groups.shared_expert = static_cast<LaneId>(schedule.lanes.size());
     schedule.lanes.push_back({"compute.shared", LaneKind::compute, 0});

@@ -69,8 +69,7 @@ void LatentProjections::down(const Path& path, const View& x) {
 
 void LatentProjections::up(const Path& path, const View& y) {
   const std::string up = path.name + "_up";
-  w_.column_forward(up, path.rank, path.up, w_.gathered(up + ".all_gather", Phase::forward, of_layer(path.normalised)),
-                    y);
+  w_.column_forward(up, path.rank, path.up, of_layer(path.normalised), y);
 }
 
 void LatentProjections::forward(const View& x, const View& qkv) {
@@ -84,7 +83,7 @@ void LatentProjections::up_forward(const View& x, const View& qkv) {
   if (model_.q_lora_rank > 0)
     up(q_, q);
   else
-    w_.column_forward("q", x.cols, q_cols_, w_.gathered("q.all_gather", Phase::forward, x), q);
+    w_.column_forward("q", x.cols, q_cols_, x, q);
   up(kv_, w_.work(up_));
   View key = columns(of_layer(kv_.latent), kv_.rank, model_.qk_pos_emb_head_dim);
   if (cuts_tokens()) {

@@ -63,6 +63,7 @@ struct Lowered {
   std::map<OpId, std::vector<OpId>> replaced;
   LaneId compute = 0;
   Group tp;
+  Group ep;                         // the ranks that exchange rows of experts
   LaneId cp_send = 0, cp_recv = 0;  // lanes round the ring of context parallelism, where there is one
   ExchangedAttention cp_exchanged;  // where the model has such layers
 };

@@ -7,6 +7,7 @@
 
 #include "model/lower/blocks.hpp"
 #include "model/lower/builder.hpp"
+#include "model/lower/delayed_scaling.hpp"
 #include "model/lower/expert_bias.hpp"
 #include "model/lower/lower.hpp"
 #include "model/lower/optimizer.hpp"
@@ -20,16 +21,6 @@ namespace {
 
 constexpr LaneId kCompute = 0;
 
-// Returns the number of micro-batches whose weight gradient of the head is deferred.
-std::int64_t deferred_of(const Scenario& scenario) {
-  const Overlap& overlap = scenario.overlap;
-  if (!overlap.defer_embedding_wgrad_compute || scenario.parallel.pipeline_model_parallel_size == 1 ||
-      scenario.training.frozen_base || is_zero_bubble(scenario.parallel.pipeline_schedule))
-    return 0;
-  const std::int64_t all = scenario.num_microbatches();
-  return overlap.wgrad_deferral_limit > 0 ? std::min(overlap.wgrad_deferral_limit, all) : all;
-}
-
 // Returns the orders of all stages.
 std::vector<PipelineOrder> order_stages(const Scenario& scenario) {
   const Parallel& parallel = scenario.parallel;
@@ -41,7 +32,7 @@ std::vector<PipelineOrder> order_stages(const Scenario& scenario) {
       parallel.microbatch_group_size_per_vp_stage > 0 ? parallel.microbatch_group_size_per_vp_stage : shape.stages;
   shape.overlap = scenario.overlap.overlap_p2p_comm;
   shape.overlap_warmup_flush = scenario.overlap.overlap_p2p_comm_warmup_flush;
-  shape.deferred = deferred_of(scenario);
+  shape.deferred = deferred_head_gradients(scenario);
   shape.pairs_passes = overlaps_experts(scenario);
   if (is_zero_bubble(parallel.pipeline_schedule)) shape.schedule = parallel.pipeline_schedule;
   return pipeline_orders(shape);
@@ -83,7 +74,8 @@ void add_kinds(BlockShape& shape, const Parallel& parallel) {
   for (std::int64_t layer = 0; layer < shape.model.num_layers; ++layer) {
     const auto type = std::find(types.begin(), types.end(), parallel.cp_comm_type_of(layer));
     of_layer.push_back({shape.model.layer(layer),
-                        parallel.context_parallel_size > 1 ? static_cast<std::size_t>(type - types.begin()) : 0});
+                        parallel.context_parallel_size > 1 ? static_cast<std::size_t>(type - types.begin()) : 0,
+                        shape.in_codes[static_cast<std::size_t>(layer)]});
   }
   shape.kinds = of_layer;
   std::sort(shape.kinds.begin(), shape.kinds.end());
@@ -100,13 +92,21 @@ BlockShape shape_of(const Scenario& scenario, const Groups& groups, const std::v
   shape.micro_batch_size = scenario.training.micro_batch_size;
   shape.micro_batches = scenario.num_microbatches();
   shape.cp = groups.cp;
+  shape.precision = scenario.training.low_precision;
+  shape.low = rules_of(shape.precision, scenario.compute_capability);
+  shape.amax = groups.amax;
+  for (std::int64_t layer = 0; layer < shape.model.num_layers; ++layer)
+    shape.in_codes.push_back(shape.precision.acts_on(layer, shape.model.num_layers));
   add_kinds(shape, parallel);
   shape.loss_scale = 1.0 / (double(parallel.replicas()) * double(shape.micro_batches) * double(shape.tokens()));
   shape.recompute = scenario.training.recompute;
   shape.attention_backend = scenario.training.attention_backend;
   shape.frozen_base = scenario.training.frozen_base;
-  shape.gelu_fusion = scenario.training.gelu_fusion && !scenario.model.swiglu;
-  shape.bias_gradient_fusion = scenario.training.bias_gradient_fusion && scenario.model.add_bias_linear;
+  shape.codes_in_passes = scenario.parallel.shards_parameters() && scenario.parallel.replicas() > 1;
+  // Codes are made of a product's result, and no bias gradient is a sum of codes.
+  const bool fuses = !shape.low.is_on();
+  shape.gelu_fusion = scenario.training.gelu_fusion && !scenario.model.swiglu && fuses;
+  shape.bias_gradient_fusion = scenario.training.bias_gradient_fusion && scenario.model.add_bias_linear && fuses;
   shape.gelu_bias_gradient_fusion = scenario.training.gelu_bias_gradient_fusion && shape.gelu_fusion &&
                                     scenario.model.add_bias_linear && !shape.frozen_base &&
                                     !scenario.overlap.tp_comm_overlap;
@@ -121,19 +121,21 @@ BlockShape shape_of(const Scenario& scenario, const Groups& groups, const std::v
   if (parallel.expert_model_parallel_size > 1) shape.first_expert = Expr(Coord::ep) * Expr(shape.local_experts);
   shape.rank_capacity = parallel.moe_expert_rank_capacity_factor;
   shape.expert_capacity = parallel.moe_expert_capacity_factor;
-  shape.residual_fusion = scenario.training.residual_fusion && scenario.model.hidden_dropout == 0 && !shape.tp.exists();
+  shape.residual_fusion =
+      scenario.training.residual_fusion && scenario.model.hidden_dropout == 0 && !shape.tp.exists() && fuses;
   shape.norm_gradient_fusion = scenario.training.norm_gradient_fusion;
   shape.sequence_parallel = parallel.sequence_parallel && shape.tp.exists();
   shape.scatters_messages =
       parallel.scatter_gather_tensors_in_pipeline && shape.tp.exists() && !parallel.sequence_parallel;
   shape.map = stage_map(parallel);
   shape.chunks = model_chunks(scenario.model, parallel);
-  shape.deferred = deferred_of(scenario);
+  shape.deferred = deferred_head_gradients(scenario);
   shape.pairs_passes = overlaps_experts(scenario);
   shape.attention_early = scenario.overlap.ep_overlap_early_attn_memory_release;
   shape.weights_in_units = is_zero_bubble(parallel.pipeline_schedule);
   shape.weights_apart = shape.weights_in_units || delays_weights(scenario);
-  shape.experts_weights_last = scenario.overlap.overlap_dispatch_backward_with_experts_wgrad && groups.ep.exists();
+  shape.experts_weights_last =
+      groups.ep.exists() && (scenario.overlap.overlap_dispatch_backward_with_experts_wgrad || cuts_exchanges(scenario));
   shape.head_weight = ties_across_stages(scenario) ? kTiedHeadWeight : scenario.model.head_weight();
   add_slots(shape, orders);
   for (const PipelineOrder& order : orders) {
@@ -200,7 +202,11 @@ Lowered lower_plain(const Scenario& scenario, ClassesOf classes_of) {
   const std::vector<PipelineOrder> orders = order_stages(scenario);
   const BlockShape shape = shape_of(scenario, groups, orders);
   schedule.step_data.parts = shape.parts();
-  const ModelBlocks blocks = add_model_blocks(schedule, shape, parameters.tensors, loss, kCompute);
+  DelayedScaling delayed;
+  const bool is_delayed = shape.low.is_delayed();
+  if (is_delayed) delayed = add_delayed_scaling(schedule, shape);
+  const ModelBlocks blocks =
+      add_model_blocks(schedule, shape, parameters.tensors, loss, kCompute, is_delayed ? &delayed : nullptr);
   lowered.forward_blocks = {blocks.embedding_forward, blocks.head_forward};
   for (const LayerBlocks& layer : blocks.layers) {
     lowered.layer_blocks.push_back(layer.forward);
@@ -210,6 +216,7 @@ Lowered lower_plain(const Scenario& scenario, ClassesOf classes_of) {
     if (shape.weights_apart) lowered.layer_blocks.push_back(layer.wgrad);
     lowered.layer_blocks.push_back(layer.backward);
     lowered.forward_blocks.push_back(layer.forward);
+    if (layer.quantise_weights) lowered.forward_blocks.push_back(*layer.quantise_weights);
     lowered.backward_blocks.push_back(layer.backward);
   }
   lowered.end_blocks = {blocks.embedding_forward, blocks.head_forward, blocks.head_backward};
@@ -217,6 +224,7 @@ Lowered lower_plain(const Scenario& scenario, ClassesOf classes_of) {
   if (shape.puts_off_head()) lowered.end_blocks.push_back(blocks.head_wgrad);
   lowered.compute = kCompute;
   lowered.tp = groups.tp;
+  lowered.ep = groups.ep;
   lowered.cp_send = groups.cp.send;
   lowered.cp_recv = groups.cp.recv;
   for (std::size_t k = 0; k < shape.cp.kinds.size() && shape.cp.size > 1; ++k)
@@ -282,6 +290,7 @@ Lowered lower_plain(const Scenario& scenario, ClassesOf classes_of) {
                        Phase::setup,
                        {write(whole(schedule, gradients.all))}});
     zero_loads(schedule, expert_bias, role, kCompute, zero);
+    if (is_delayed) zero_amaxes(schedule, shape, delayed, stage, kCompute, zero);
     const BlockId zero_block = add_block(schedule, std::move(zero));
     schedule.programs.push_back({stages > 1 ? "stage " + std::to_string(stage) : "rank", {}});
     std::vector<Call>& calls = schedule.programs.back().order;

@@ -13,7 +13,8 @@ std::vector<Section> sections_of(const LayerSpec& layer) {
   return sections;
 }
 
-Sections::Sections(Schedule& schedule, BlockWriter& writer, const BlockShape& shape, const View& loss)
+Sections::Sections(Schedule& schedule, BlockWriter& writer, const BlockShape& shape, const View& loss,
+                   const DelayedScaling* delayed)
     : schedule_(schedule),
       w_(writer),
       shape_(shape),
@@ -39,11 +40,22 @@ Sections::Sections(Schedule& schedule, BlockWriter& writer, const BlockShape& sh
   add_layer_activations();
   add_head_activations();
   add_transients();
+  if (shape.low.is_on()) add_linears(delayed);
   if (model_.latent.any()) latent_.emplace(writer, shape);
   const auto has_experts = [](const LayerSpec& layer) { return layer.has_experts(); };
   const std::vector<LayerSpec> kinds = model_.layer_kinds();
   if (std::any_of(kinds.begin(), kinds.end(), has_experts))
     experts_.emplace(schedule, writer, shape, layers_with(has_experts));
+}
+
+void Sections::add_linears(const DelayedScaling* delayed) {
+  linears_.emplace(schedule_, w_, shape_, delayed);
+  const bool again = repeats(Recompute::Module::mlp);
+  linears_->add({"qkv", QuantisedLayer::qkv, true, model_.hidden_size, qkv_size_});
+  linears_->add({"proj", QuantisedLayer::proj, false, attended_, model_.hidden_size});
+  if (!has_dense_mlps()) return;
+  linears_->add({"fc1", QuantisedLayer::fc1, true, model_.hidden_size, fc1_size_, again});
+  linears_->add({"fc2", QuantisedLayer::fc2, false, ffn_, model_.hidden_size, again});
 }
 
 bool Sections::has_dense_mlps() const {
@@ -58,14 +70,25 @@ std::vector<bool> Sections::layers_with(bool (*has)(const LayerSpec&)) const {
   return std::count(with.begin(), with.end(), true) == std::ssize(with) ? std::vector<bool>{} : with;
 }
 
+// Returns the module that the norm before a layer's MLP is a part of. In a layer of experts it stands alone; otherwise
+// TransformerEngine has it in one function with fc1 (core/models/gpt/gpt_layer_specs.py of Megatron-LM, where dense
+// layers of a model with experts have an IdentityOp for it).
+static Recompute::Module module_of_ln_2(const LayerSpec& spec) {
+  return spec.has_experts() ? Recompute::Module::layernorm : Recompute::Module::mlp;
+}
+
 void Sections::add_layer_activations() {
   const std::int64_t rows = w_.residual_rows(), tokens = w_.tokens(), hidden = model_.hidden_size,
                      layers = model_.num_layers;
   using Module = Recompute::Module;
-  const bool ln_1_again = selects_ops() || (repeats(Module::layernorm) && model_.latent.any()),
-             ln_2_again = selects_ops() || repeats(model_.experts.any() ? Module::layernorm : Module::mlp);
+  const bool ln_1_again = selects_ops() || (repeats(Module::layernorm) && model_.latent.any());
+  std::vector<bool> ln_2_again;
+  for (std::int64_t layer = 0; layer < layers; ++layer)
+    ln_2_again.push_back(selects_ops() || repeats(module_of_ln_2(model_.layer(layer))));
   kept_.x = w_.recomputable("x", rows, hidden, layers + 1, {.is_input = true});
-  kept_.ln_1 = w_.recomputable("ln_1.out", rows, hidden, layers, {.is_again = ln_1_again});
+  // Codes are kept in place of what they were made of.
+  const std::vector<bool> passing = shape_.low.is_on() ? shape_.in_codes : std::vector<bool>{};
+  kept_.ln_1 = w_.recomputable("ln_1.out", rows, hidden, layers, {.is_again = ln_1_again, .passing = passing});
   kept_.ln_1_stats =
       w_.recomputable("ln_1.stats", rows, w_.norm_stats(), layers, {.is_again = ln_1_again, .is_statistics = true});
   if (shape_.cp.size > 1) {
@@ -99,9 +122,9 @@ void Sections::add_layer_activations() {
   // layers have.
   const BlockWriter::Role x_mid{.is_again = makes_x_mid_again()};
   kept_.x_mid = shape_.weights_in_units ? w_.recomputable("x_mid", rows, hidden, layers, x_mid)
-                                     : of_mlp("x_mid", rows, hidden, x_mid);
-  kept_.ln_2 = of_mlp("ln_2.out", rows, hidden, {.is_again = ln_2_again});
-  kept_.ln_2_stats = of_mlp("ln_2.stats", rows, w_.norm_stats(), {.is_again = ln_2_again, .is_statistics = true});
+                                        : of_mlp("x_mid", rows, hidden, x_mid);
+  kept_.ln_2 = of_mlp("ln_2.out", rows, hidden, {.again = ln_2_again, .passing = passing});
+  kept_.ln_2_stats = of_mlp("ln_2.stats", rows, w_.norm_stats(), {.is_statistics = true, .again = ln_2_again});
   if (!has_dense_mlps()) return;
   with = layers_with([](const LayerSpec& layer) { return layer.mlp == MlpKind::dense; });
   if (has_gate_apart()) {
@@ -110,8 +133,8 @@ void Sections::add_layer_activations() {
   } else {
     kept_.fc1 = of_mlp("fc1.out", tokens, fc1_size_, {.is_again = repeats(Module::mlp)});
   }
-  kept_.act =
-      of_mlp(act_ + ".out", tokens, ffn_, {.is_again = repeats(Module::mlp) || (selects_ops() && !shape_.gelu_fusion)});
+  kept_.act = of_mlp(act_ + ".out", tokens, ffn_,
+                     {.is_again = repeats(Module::mlp) || (selects_ops() && !shape_.gelu_fusion), .passing = passing});
 }
 
 // A deferred weight gradient needs an instance of its operands for its own micro-batch. Other micro-batches share
@@ -179,7 +202,7 @@ void Sections::add_output_gradients() {
 View Sections::branch_gradient(const std::string& residual, const std::string& layer, const View& branch,
                                DropoutSite site) {
   const View& d_x = backward_.d_x;
-  if (w_.drops() || !shape_.weights_apart) return w_.dropped(residual + ".dgrad", d_x, branch, site);
+  if (w_.drops() || !shape_.weights_apart || kind_.in_codes) return w_.dropped(residual + ".dgrad", d_x, branch, site);
   w_.op(layer + ".keep_dy", Phase::dgrad, Cast{d_x.rows * d_x.cols}, {read(d_x), write(branch)});
   return branch;
 }
@@ -226,7 +249,7 @@ void Sections::row_layer(const std::string& name, std::int64_t in, const View& i
 
 View Sections::row_sum(const std::string& name, std::int64_t in, const View& input) {
   w_.row_forward(name, in, model_.hidden_size, input, w_.work(forward_.branch));
-  return w_.summed(name, Phase::forward, w_.work(forward_.branch), w_.work(forward_.branch_part));
+  return w_.summed(w_.label(name), Phase::forward, w_.work(forward_.branch), w_.work(forward_.branch_part));
 }
 
 void Sections::attention_core(const std::string& suffix) {
@@ -270,8 +293,7 @@ void Sections::attention_forward(const View& in, const View& out) {
   if (kind_.spec.attention == AttentionKind::latent) {
     latent_->forward(of_layer(kept_.ln_1), qkv());
   } else {
-    w_.column_forward("qkv", model_.hidden_size, qkv_size_,
-                      w_.gathered("qkv.all_gather", Phase::forward, of_layer(kept_.ln_1)),
+    w_.column_forward("qkv", model_.hidden_size, qkv_size_, of_layer(kept_.ln_1),
                       model_.has_head_norms() ? of_layer(kept_.projected) : qkv());
     normalise_heads();
     w_.rope("rope.fprop", Phase::forward, Pass::forward, qkv());
@@ -345,12 +367,12 @@ void Sections::mlp_forward(const View& in, const View& out) {
 }
 
 void Sections::mlp_inner() {
-  const View x = w_.gathered("fc1.all_gather", Phase::forward, of_layer(kept_.ln_2));
   if (has_gate_apart()) {
+    const View x = w_.gathered("fc1.all_gather", Phase::forward, of_layer(kept_.ln_2));
     w_.column_part_forward("fc1.gate", "fc1", 0, model_.hidden_size, ffn_, x, of_layer(kept_.gate));
     up_forward(x);
   } else {
-    w_.column_forward("fc1", model_.hidden_size, fc1_size_, x, of_layer(kept_.fc1),
+    w_.column_forward("fc1", model_.hidden_size, fc1_size_, of_layer(kept_.ln_2), of_layer(kept_.fc1),
                       shape_.gelu_fusion ? std::optional(of_layer(kept_.act)) : std::nullopt);
   }
   if (!shape_.gelu_fusion) activation();
@@ -359,11 +381,13 @@ void Sections::mlp_inner() {
 void Sections::mlp_backward(const View& in) {
   const BackwardTransients& d = backward_;
   w_.again([&] {
-    if (repeats(model_.experts.any() ? Recompute::Module::layernorm : Recompute::Module::mlp))
-      w_.norm_forward("ln_2", in, of_layer(kept_.ln_2), of_layer(kept_.ln_2_stats), Coord::layer);
-    if (!repeats(Recompute::Module::mlp)) return;
+    if (!repeats(module_of_ln_2(kind_.spec))) return;
+    w_.norm_forward("ln_2", in, of_layer(kept_.ln_2), of_layer(kept_.ln_2_stats), Coord::layer);
     mlp_inner();
-    if (shape_.recompute.whole_layers && !shape_.residual_fusion) row_sum("fc2", ffn_, of_layer(kept_.act));
+    if (shape_.recompute.whole_layers && !shape_.residual_fusion)
+      row_sum("fc2", ffn_, of_layer(kept_.act));
+    else if (kind_.in_codes)
+      linears_->quantise_input("fc2", of_layer(kept_.act));
   });
   w_.row_backward("fc2", ffn_, model_.hidden_size,
                   branch_gradient("residual_2", "fc2", d.d_fc2, DropoutSite::residual_2), of_layer(kept_.act), d.d_act,
@@ -393,7 +417,7 @@ void Sections::experts_forward(const View& in, const View& out) {
 
 void Sections::experts_backward(const View& in) {
   const BackwardTransients& d = backward_;
-  if (repeats(Recompute::Module::layernorm))
+  if (repeats(module_of_ln_2(kind_.spec)))
     w_.again([&] { w_.norm_forward("ln_2", in, of_layer(kept_.ln_2), of_layer(kept_.ln_2_stats), Coord::layer); });
   // Only a shared expert's weight gradient reads it later.
   const bool is_read_later = w_.drops() || model_.experts.has_shared();

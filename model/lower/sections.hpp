@@ -7,6 +7,7 @@
 #include "model/lower/context_attention.hpp"
 #include "model/lower/expert_layers.hpp"
 #include "model/lower/latent_projections.hpp"
+#include "model/lower/quantised_linears.hpp"
 #include "model/lower/unfused_attention.hpp"
 
 namespace stretto {
@@ -47,10 +48,16 @@ class Sections {
  public:
   // Adds the inputs "tokens" and "targets", activations and workspaces. `loss` is the f64 scalar into which losses
   // accumulate.
-  Sections(Schedule& schedule, BlockWriter& writer, const BlockShape& shape, const View& loss);
+  Sections(Schedule& schedule, BlockWriter& writer, const BlockShape& shape, const View& loss,
+           const DelayedScaling* delayed);
 
   // Sets the kind of the layers that are written next.
-  void set_kind(const LayerKind& kind) { kind_ = kind; }
+  void set_kind(const LayerKind& kind) {
+    kind_ = kind;
+    w_.set_codes(linears_ ? &*linears_ : nullptr, kind.in_codes);
+  }
+  // Makes the codes of a layer's weights.
+  void quantise_weights(Phase phase = Phase::forward) { linears_->quantise_weights(phase); }
 
   // Layers of the model, from the input to the head.
   void embedding_forward();
@@ -72,6 +79,7 @@ class Sections {
   void add_layer_activations();
   void add_head_activations();
   void add_transients();
+  void add_linears(const DelayedScaling* delayed);
   void add_output_gradients();
   View branch_gradient(const std::string& residual, const std::string& layer, const View& branch, DropoutSite site);
   View keep(const std::string& name, std::int64_t rows, std::int64_t cols) const;
@@ -120,6 +128,7 @@ class Sections {
   std::optional<UnfusedAttention> unfused_;
   std::optional<LatentProjections> latent_;
   std::optional<ExpertLayers> experts_;
+  std::optional<QuantisedLinears> linears_;
 };
 
 // A section: the operations of a layer between two points of the residual stream. `product` is its last linear layer,

@@ -235,8 +235,12 @@ class StageWriter {
   void forward(const PipelineUnit& unit) {
     const ModelChunk& chunk = chunk_of(unit);
     if (chunk.has_embedding) call(blocks_.embedding_forward, unit);
-    for (std::int64_t layer = chunk.first_layer; layer < chunk.end_layer; ++layer)
+    for (std::int64_t layer = chunk.first_layer; layer < chunk.end_layer; ++layer) {
+      if (const auto& weights = layer_of(layer).quantise_weights; weights && unit.micro_batch == 0)
+        call(*weights, unit, layer);
       call(layer_of(layer).forward, unit, layer);
+    }
+    if (blocks_.update_forward && chunk.layers() > 0) call(*blocks_.update_forward, unit);
     if (chunk.has_head) call(blocks_.head_forward, unit);
   }
 
@@ -257,6 +261,7 @@ class StageWriter {
       }
       end = begin;
     }
+    if (blocks_.update_backward && chunk.layers() > 0) call(*blocks_.update_backward, unit);
     if (chunk.has_embedding && !shape_.frozen_base) call(blocks_.embedding_backward, unit);
   }
 

@@ -19,7 +19,7 @@ void rewrite(Lowered& lowered, const Scenario&, const Gates&) {
   blocks.insert(blocks.end(), lowered.backward_blocks.begin(), lowered.backward_blocks.end());
   for (const BlockId id : blocks) {
     BlockEditor block(lowered, id);
-    for (const char* layer : {"fc1", "qkv", "lm_head"})
+    for (const char* layer : {"fc1", "fc1.numbers", "qkv", "qkv.numbers", "lm_head"})
       if (const std::string name = std::string(layer) + ".dgrad.all_reduce"; block.has(name)) block.set_free(name);
     block.commit();
   }

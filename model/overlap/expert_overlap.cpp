@@ -17,7 +17,20 @@
 namespace stretto {
 namespace {
 
+constexpr const char* kPriority = "high_priority_a2a_comm_stream";
+
 std::string word_of(bool value) { return value ? "true" : "false"; }
+
+void add_gate_of_priority(const Scenario& scenario, Gates& gates) {
+  const bool pairs = scenario.overlap.overlap_moe_expert_parallel_comm;
+  gates.add(
+      {.knob = kPriority,
+       .needs = "overlap_moe_expert_parallel_comm = true",
+       .source = megatron("core/pipeline_parallel/combined_1f1b.py:67 and 203, which make the stream"),
+       .asked = scenario.overlap.high_priority_a2a_comm_stream,
+       .open = pairs,
+       .why = "overlap_moe_expert_parallel_comm is off, and only its stream for exchanges of rows has a priority"});
+}
 
 void add_gates(const Scenario& scenario, Gates& gates) {
   const Parallel& p = scenario.parallel;
@@ -63,6 +76,7 @@ void add_gates(const Scenario& scenario, Gates& gates) {
           "not modelled together yet");
   require("data_parallel_sharding_strategy no_shard or optim", megatron(config + "3071"), !p.shards_gradients(),
           std::string("\"") + name_of(p.data_parallel_sharding_strategy) + "\"", "not modelled together yet");
+  add_gate_of_priority(scenario, gates);
 }
 
 void add_gate_of_pairs(const char* knob, bool asked, const Scenario& scenario, const char* line, Gates& gates) {
@@ -94,6 +108,16 @@ void add_gates_of_early_release(const Scenario& scenario, Gates& gates) {
                     scenario, "3097", gates);
 }
 
+// Where operations wait for SMs, exchanges of rows come first. Exchanges that hold none never wait for one.
+void prioritise(Lowered& lowered, const Scenario& scenario, const Gates& gates) {
+  if (!gates.acts(kPriority)) return;
+  lowered.schedule.lanes[lowered.ep.lane].priority = kHighPriority;
+  if (!scenario.cluster.max_ctas.contains("ep"))
+    lowered.schedule.notes.push_back(std::string(kPriority) +
+                                     " changes no prediction: exchanges of rows hold no SM in it "
+                                     "(nccl_communicator_config.ep.max_ctas is not given), and wait for none");
+}
+
 bool can_pair(const Parallel& p) {
   return p.expert_model_parallel_size > 1 && !p.gathers_tokens_for_experts() && p.context_parallel_size == 1 &&
          !p.shards_gradients() && p.pipeline_model_parallel_size == 1;
@@ -112,7 +136,8 @@ OverlapMode overlap_moe_expert_parallel_comm_mode() {
       .on = &Overlap::overlap_moe_expert_parallel_comm,
       .applies = can_pair,
       .is_meant = [](const Overlap& o) { return !o.delay_wgrad_compute && !o.ep_overlap_early_attn_memory_release; },
-      .gates = add_gates};
+      .gates = add_gates,
+      .rewrite = prioritise};
 }
 
 OverlapMode delay_wgrad_compute_mode() {
@@ -123,7 +148,8 @@ OverlapMode delay_wgrad_compute_mode() {
           .on = &Overlap::delay_wgrad_compute,
           .applies = can_pair,
           .configure = turn_pairs_on,
-          .gates = add_gates_of_delay};
+          .gates = add_gates_of_delay,
+          .rewrite = prioritise};
 }
 
 OverlapMode ep_overlap_early_attn_memory_release_mode() {
@@ -136,7 +162,8 @@ OverlapMode ep_overlap_early_attn_memory_release_mode() {
           .on = &Overlap::ep_overlap_early_attn_memory_release,
           .applies = can_pair,
           .configure = turn_pairs_on,
-          .gates = add_gates_of_early_release};
+          .gates = add_gates_of_early_release,
+          .rewrite = prioritise};
 }
 
 }  // namespace stretto

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "model/overlap/low_precision_gates.hpp"
 #include "model/overlap/overlap.hpp"
 
 namespace stretto {
@@ -272,6 +273,7 @@ Gates gates_of(const Scenario& s) {
   add_graphs(s, gates);
   add_communicators(s, gates);
   add_pipeline(s, gates);
+  add_low_precision_gates(s, gates);
   return gates;
 }
 

@@ -14,6 +14,7 @@ OverlapMode fsdp_comm_overlap_mode();
 OverlapMode overlap_moe_expert_parallel_comm_mode(), delay_wgrad_compute_mode();
 OverlapMode ep_overlap_early_attn_memory_release_mode();
 OverlapMode overlap_dispatch_backward_with_experts_wgrad_mode(), moe_shared_expert_overlap_mode();
+OverlapMode ep_flash_overlap_mode();
 
 const std::vector<OverlapMode>& overlap_modes() {
   static const std::vector<OverlapMode> kModes = {
@@ -34,6 +35,7 @@ const std::vector<OverlapMode>& overlap_modes() {
       ep_overlap_early_attn_memory_release_mode(),
       overlap_dispatch_backward_with_experts_wgrad_mode(),
       moe_shared_expert_overlap_mode(),
+      ep_flash_overlap_mode(),
   };
   return kModes;
 }

@@ -54,16 +54,19 @@ class TpOverlap {
   void run() {
     for (const BlockId id : lowered_.layer_blocks) {
       BlockEditor block(lowered_, id);
-      for (const char* again : {"", ".recompute"}) {
-        gather(block, "qkv", ".all_gather", ".fprop", again, methods_.qkv_fprop, false);
-        scatter(block, "proj", ".fprop", ".reduce_scatter", again, methods_.proj_fprop);
-        gather(block, "fc1", ".all_gather", ".fprop", again, methods_.fc1_fprop, false);
-        scatter(block, "fc2", ".fprop", ".reduce_scatter", again, methods_.fc2_fprop);
+      for (const std::string kind : {"", ".numbers"}) {  // BlockWriter::label
+        const auto of = [&](const char* layer) { return layer + kind; };
+        for (const char* again : {"", ".recompute"}) {
+          gather(block, of("qkv"), ".all_gather", ".fprop", again, methods_.qkv_fprop, false);
+          scatter(block, of("proj"), ".fprop", ".reduce_scatter", again, methods_.proj_fprop);
+          gather(block, of("fc1"), ".all_gather", ".fprop", again, methods_.fc1_fprop, false);
+          scatter(block, of("fc2"), ".fprop", ".reduce_scatter", again, methods_.fc2_fprop);
+        }
+        gather(block, of("fc2"), ".all_gather_dgrad", ".dgrad", "", methods_.fc2_dgrad, true);
+        gather(block, of("proj"), ".all_gather_dgrad", ".dgrad", "", methods_.proj_dgrad, true);
+        column_backward(block, of("fc1"), methods_.fc1_dgrad, methods_.fc1_wgrad);
+        column_backward(block, of("qkv"), methods_.qkv_dgrad, methods_.qkv_wgrad);
       }
-      gather(block, "fc2", ".all_gather_dgrad", ".dgrad", "", methods_.fc2_dgrad, true);
-      gather(block, "proj", ".all_gather_dgrad", ".dgrad", "", methods_.proj_dgrad, true);
-      column_backward(block, "fc1", methods_.fc1_dgrad, methods_.fc1_wgrad);
-      column_backward(block, "qkv", methods_.qkv_dgrad, methods_.qkv_wgrad);
       block.commit();
     }
     // TransformerEngine does not overlap the head; Megatron-LM's own linear layer has both bulk overlaps.
@@ -83,10 +86,17 @@ class TpOverlap {
   void gather(BlockEditor& block, const std::string& layer, const std::string& gather, const std::string& gemm,
               const std::string& again, const TpGemm& how, bool keeps_whole) {
     if (!exchanges(how) || !block.has(layer + gather + again)) return;
+    // A weight gradient reads codes that are scaled along the other axis, unless a tensor has one scale.
+    const View all = block.operation(layer + gather + again).accesses[1].view;
+    if (is_code(lowered_.schedule.dtype_of(all)))
+      keeps_whole = keeps_whole && (reads(block, layer + ".wgrad", all) || reads(block, layer + ".transpose_dy", all));
     if (how.aggregate)
       split_gather_aggregate(block, context_, layer + gather + again, layer + gemm + again);
     else
       split_gather(block, context_, layer + gather + again, layer + gemm + again, keeps_whole, how.num_slices);
+  }
+  static bool reads(const BlockEditor& block, const std::string& name, const View& view) {
+    return block.has(name) && block.operation(name).accesses[0].view.tensor == view.tensor;
   }
   void scatter(BlockEditor& block, const std::string& layer, const std::string& gemm, const std::string& scatter,
                const std::string& again, const TpGemm& how) {
@@ -121,8 +131,10 @@ void rewrite(Lowered& lowered, const Scenario& scenario, const Gates&) {
   const Parallel& p = scenario.parallel;
   const std::int64_t rows = scenario.training.micro_batch_size * scenario.model.seq_length / p.context_parallel_size /
                             p.tensor_model_parallel_size;
+  const Scaling weights = rules_of(scenario.training.low_precision, scenario.compute_capability).weights;
+  const std::int64_t block = weights == Scaling::block_128x128 ? rule_of(weights).block : 1;
   const TpMethods methods =
-      tp_methods(scenario.overlap, scenario.model, p.tensor_model_parallel_size, rows, lowered.schedule.notes);
+      tp_methods(scenario.overlap, scenario.model, p.tensor_model_parallel_size, rows, block, lowered.schedule.notes);
   TpOverlap(lowered, methods, scenario.overlap.tp_comm_overlap_compute_lanes).run();
 }
 

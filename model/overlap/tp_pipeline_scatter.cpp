@@ -29,9 +29,10 @@ void pipeline_scatter(BlockEditor& block, SplitContext& context, const std::stri
   };
   std::vector<Operation> pieces, copies;
   for (std::int64_t k = 0; k < num_splits; ++k) {
-    View columns = weight;  // stored [n, k] where it is transposed, else [k, n]
-    (work.trans_b ? columns.rows : columns.cols) = cols;
-    columns.offset = weight.offset + Expr(k * cols * (work.trans_b ? weight.ld : 1));
+    View columns = weight;  // stored [n, k] where it is transposed, else [k, n]; codes have their scales there
+    std::int64_t& cut = work.trans_b ? columns.rows : columns.cols;
+    cut /= num_splits;
+    columns.offset = weight.offset + Expr(k * cut * (work.trans_b ? weight.ld : 1));
     const View result = piece_of(results, k, work.m), part = piece_of(parts, k, own.rows);
     View to = own;
     to.cols = cols;

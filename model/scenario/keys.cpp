@@ -233,7 +233,8 @@ void KeyReader::read(std::string_view name, bool must_be_there, const std::optio
 
 void KeyReader::read_others() {
   for (const ScenarioKey& key : scenario_keys_of(section_))
-    if (key.field != nullptr && std::find(read_.begin(), read_.end(), &key) == read_.end()) read(key.name);
+    if (key.field != nullptr && std::find(read_.begin(), read_.end(), &key) == read_.end())
+      read_field(table_, key.name, key, scenario_, false, {});
 }
 
 std::string hf_reference() {

@@ -159,7 +159,9 @@ void check_padding(const TomlTable& table, const Parallel& parallel) {
     throw table.failure("moe_token_dispatcher_type",
                         std::string("expected \"alltoall\", or \"flex\" with \"hybridep\", with "
                                     "moe_pad_expert_input_to_capacity, got ") +
-                            (is_deepep ? "\"flex\" with \"deepep\"" : "\"allgather\""));
+                            (is_deepep ? "\"flex\" with \"deepep\""
+                                       : "\"allgather\": gathered tokens with padding, which Megatron-LM has, are not "
+                                         "modelled yet"));
 }
 
 // How experts lie on the ranks of a stage (Megatron-LM, core/parallel_state.py).

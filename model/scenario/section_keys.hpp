@@ -19,5 +19,6 @@ std::vector<ScenarioKey> parallel_keys();
 std::vector<ScenarioKey> overlap_keys();
 std::vector<ScenarioKey> training_keys();
 std::vector<ScenarioKey> compare_keys();
+std::vector<ScenarioKey> low_precision_keys();  // those of [training] about low precision
 
 }  // namespace stretto

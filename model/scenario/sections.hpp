@@ -66,7 +66,8 @@ Parallel read_parallel(TomlTable table);
 // Checks that the layout divides the dimensions that it cuts; `table` is [parallel].
 void check_layout(const TomlTable& table, const Transformer& model, const Parallel& parallel);
 Overlap read_overlap(TomlTable table, const Parallel& parallel);
-Training read_training(TomlTable table, const Parallel& parallel, const Transformer& model);
+// `by_default` has the defaults that the platform decides.
+Training read_training(TomlTable table, const Parallel& parallel, const Transformer& model, const Training& by_default);
 // Checks a pipeline's requirements on the micro-batches; training must have been read.
 void check_pipeline(const TomlTable& table, const Scenario& scenario);
 

@@ -20,7 +20,7 @@ void read_batch(const TomlTable& table, KeyReader& keys, const Parallel& paralle
             ", got " + number(training.global_batch_size));
 }
 
-void read_optimizer(const TomlTable& table, KeyReader& keys, Training& training) {
+void read_optimizer(TomlTable& table, KeyReader& keys, Training& training) {
   for (const char* key : {"train_iters", "lr", "lr_decay_iters"}) keys.read(key);
   training.min_lr = training.lr / 10;
   keys.read("min_lr");
@@ -28,9 +28,56 @@ void read_optimizer(const TomlTable& table, KeyReader& keys, Training& training)
   training.lr_warmup_iters = std::min(training.lr_warmup_iters, decay - 1);
   keys.read("lr_warmup_iters");
   if (training.min_lr > training.lr) throw table.error("min_lr", "at most lr");
+  keys.read("lr_decay_style");
+  for (const char* key : {"lr_wsd_decay_iters", "lr_wsd_decay_style"})
+    if (table.has(key) && training.lr_decay_style != LrDecay::wsd)
+      throw table.failure(key, std::string("expected lr_decay_style = \"WSD\" as well, got \"") +
+                                   name_of(training.lr_decay_style) + "\"");
+  keys.read("lr_wsd_decay_iters", training.lr_decay_style == LrDecay::wsd,
+            Bounds{.min = training.lr_decay_style == LrDecay::wsd ? 1.0 : 0.0, .max = double(decay)});
+  keys.read("lr_wsd_decay_style");
   if (training.lr_warmup_iters >= decay)
     throw table.error("lr_warmup_iters",
                       "less than the " + number(decay) + " iterations that the learning rate decays");
+}
+
+// Reads a path, or an array of at least one.
+std::vector<std::string> read_paths(TomlTable& table, const char* key) {
+  if (!table.has(key)) return {};
+  auto paths = table.has_array(key) ? value_or<std::vector<std::string>>(table, key, {})
+                                    : std::vector{value_or<std::string>(table, key, "")};
+  if (paths.empty()) throw table.error(key, "a path, or an array of paths");
+  if (paths.front().empty() && paths.size() == 1) return {};
+  for (const std::string& path : paths)
+    if (path.empty()) throw table.failure(key, "expected paths, got \"\" among them");
+  return paths;
+}
+
+// Reads the files of tokens and what is measured on those for validation.
+void read_data(TomlTable& table, KeyReader& keys, const Transformer& model, Training& training) {
+  training.data = read_paths(table, "data");
+  training.validation_data = read_paths(table, "validation_data");
+  training.data_weights = value_or<std::vector<double>>(table, "data_weights", {});
+  const std::vector<double>& weights = training.data_weights;
+  if (!weights.empty() && weights.size() != training.data.size())
+    throw table.failure("data_weights", "expected a weight for each of the " +
+                                            number(std::int64_t(training.data.size())) + " paths of data, got " +
+                                            number(std::int64_t(weights.size())));
+  double total = 0;
+  for (const double weight : weights) total += weight;
+  for (const double weight : weights)
+    if (!(weight * 1024 >= total) || total > 1e15)
+      throw table.error("data_weights", "positive weights, none below 1/1024 of their sum");
+  for (const char* key : {"eval_interval", "eval_iters"})
+    if (table.has(key) && training.validation_data.empty())
+      throw table.failure(key, "expected validation_data as well, got none");
+  keys.read("eval_interval");
+  keys.read("eval_iters");
+  if (!training.validation_data.empty() && (model.hidden_dropout > 0 || model.attention_dropout > 0))
+    throw table.failure(
+        "validation_data",
+        "expected hidden_dropout and attention_dropout 0 with it, got dropout: a pass without dropout in "
+        "a training with it is not modelled");
 }
 
 // Reads which parts of a layer are computed again, with Megatron-LM's checks (core/transformer/transformer_config.py).
@@ -100,9 +147,10 @@ void read_recompute(TomlTable& table, KeyReader& keys, const Transformer& model,
 
 }  // namespace
 
-Training read_training(TomlTable table, const Parallel& parallel, const Transformer& model) {
+Training read_training(TomlTable table, const Parallel& parallel, const Transformer& model,
+                       const Training& by_default) {
   Scenario scenario;
-  Training& training = scenario.training;
+  Training& training = scenario.training = by_default;
   KeyReader keys(table, "training", scenario);
   read_batch(table, keys, parallel, training);
   read_recompute(table, keys, model, training.recompute);
@@ -117,8 +165,13 @@ Training read_training(TomlTable table, const Parallel& parallel, const Transfor
                         "expected \"fused\" with multi_latent_attention, got \"unfused\", whose products have one "
                         "width for queries and values");
   read_optimizer(table, keys, training);
-  if (const auto given = table.find<std::string>("precision"); given && !not_modelled(*given).empty())
-    throw table.failure("precision", not_modelled(*given));
+  read_data(table, keys, model, training);
+  if (const auto given = table.find<std::string>("precision");
+      given && (given->find("fp8") != std::string::npos || given->find("fp4") != std::string::npos))
+    throw table.failure("precision",
+                        "expected \"bf16\" with fp8_format (\"e4m3\" or \"hybrid\") and fp8_recipe, or with fp4_format "
+                        "= \"e2m1\", got \"" +
+                            *given + "\"");
   keys.read_others();
   const ExpertLoads& loads = training.expert_loads;
   if ((loads.kind == ExpertLoads::Kind::measured) == loads.file.empty())
@@ -128,6 +181,11 @@ Training read_training(TomlTable table, const Parallel& parallel, const Transfor
     throw table.failure("moe_expert_loads", "expected num_moe_experts with \"measured\", got none");
   if (training.checkpoint_interval > 0 && training.checkpoint_dir.empty())
     throw table.failure("checkpoint_interval", "expected a checkpoint_dir as well, got none");
+  if (training.save_retain_interval > 0 &&
+      (training.checkpoint_interval == 0 || training.save_retain_interval % training.checkpoint_interval != 0))
+    throw table.failure("save_retain_interval",
+                        "expected a multiple of checkpoint_interval = " + number(training.checkpoint_interval) +
+                            ", got " + number(training.save_retain_interval));
   table.finish();
   return training;
 }

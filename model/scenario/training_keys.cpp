@@ -14,7 +14,7 @@ constexpr Bounds kBeta = {.min = 0, .max = 1, .below_max = true};
 }  // namespace
 
 std::vector<ScenarioKey> training_keys() {
-  return {
+  std::vector<ScenarioKey> keys = {
       {.name = "micro_batch_size",
        .field = [](S s) -> Field { return &s.training.micro_batch_size; },
        .bounds = up_to(kMaxMicroBatch),
@@ -88,8 +88,8 @@ std::vector<ScenarioKey> training_keys() {
                 "`\"shared_experts\"`; needs `\"selective\"`",
        .meaning = "the attention core, with what it keeps for the backward pass; latent attention's products up, and "
                   "with them q, k and v; norms before latent attention and before experts, which TransformerEngine "
-                  "does not fuse with the product behind; experts' activation; dense MLPs, with their norm where no "
-                  "layer has experts; shared experts. `\"moe\"` is not modelled",
+                  "does not fuse with the product behind; experts' activation; dense MLPs with their norm; "
+                  "shared experts. `\"moe\"` is not modelled",
        .megatron = {.name = "--recompute-modules", .is_list = true},
        .record = Record::none},
       {.name = "recompute_whole_layers",
@@ -188,6 +188,32 @@ std::vector<ScenarioKey> training_keys() {
        .meaning = "steps to reach `min_lr`; 0: `train_iters`",
        .megatron = {"--lr-decay-iters"},
        .record = Record::setting},
+      {.name = "lr_decay_style",
+       .field = [](S s) -> Field { return WordField::of(s.training.lr_decay_style); },
+       .meaning =
+           "how the learning rate falls: a cosine or a line from `lr` to `min_lr`; not at all; not before the last "
+           "`lr_wsd_decay_iters` steps (warm-up, stable, decay)",
+       .megatron = {.name = "--lr-decay-style", .absent = "linear"},
+       .record = Record::setting},
+      {.name = "lr_wsd_decay_iters",
+       .field = [](S s) -> Field { return &s.training.lr_wsd_decay_iters; },
+       .bounds = kSteps,
+       .unit = "steps",
+       .by_default = "–",
+       .range = "at most the decay's length; needed with `\"WSD\"`, only there",
+       .meaning = "steps in which it falls, the last of `lr_decay_iters`",
+       .megatron = {"--lr-wsd-decay-iters"},
+       .acts = [](const Scenario& s) { return s.training.lr_decay_style == LrDecay::wsd; },
+       .record = Record::setting},
+      {.name = "lr_wsd_decay_style",
+       .field = [](S s) -> Field { return WordField::of(s.training.lr_wsd_decay_style); },
+       .range = "only with `\"WSD\"`",
+       .meaning =
+           "with r, the share of these steps that has passed, the rate above `min_lr` is multiplied by 2 · 0.5^r − 1, "
+           "1 − r, (1 + cos π r) / 2 or 1 − √r",
+       .megatron = {"--lr-wsd-decay-style"},
+       .acts = [](const Scenario& s) { return s.training.lr_decay_style == LrDecay::wsd; },
+       .record = Record::setting},
       {.name = "weight_decay",
        .field = [](S s) -> Field { return &s.training.weight_decay; },
        .bounds = kRate,
@@ -219,6 +245,13 @@ std::vector<ScenarioKey> training_keys() {
        .meaning = "largest global norm of the gradient; 0: no clipping",
        .megatron = {"--clip-grad"},
        .record = Record::setting},
+      {.name = "grad_norm_skip_threshold",
+       .field = [](S s) -> Field { return &s.training.grad_norm_skip_threshold; },
+       .bounds = {.min = 0, .max = 1e9},
+       .meaning = "`stretto train` takes a step back whose gradient norm is larger, says so, and goes on with the next "
+                  "batch; it keeps a copy of the state for that. 0: none",
+       .megatron = {},
+       .record = Record::setting},
       {.name = "seed",
        .field = [](S s) -> Field { return &s.training.seed; },
        .bounds = {.min = 0},
@@ -232,10 +265,49 @@ std::vector<ScenarioKey> training_keys() {
        .megatron = {"--init-method-std"},
        .record = Record::none},
       {.name = "data",
-       .field = [](S s) -> Field { return &s.training.data; },
-       .type = "path",
+       .field = nullptr,
+       .type = "path, or array of paths",
        .by_default = "–",
-       .meaning = "a text file (its bytes are the tokens) or a `.bin` token shard",
+       .meaning =
+           "text files (their bytes are the tokens) or `.bin` token shards; a path may be a pattern with `*`, `?` and "
+           "`[…]` ([data.md](data.md))",
+       .megatron = {},
+       .says_how = false,
+       .record = Record::none},
+      {.name = "data_weights",
+       .field = nullptr,
+       .type = "array of numbers",
+       .by_default = "none",
+       .range = "one for each path, none below 1/1024 of their sum",
+       .meaning =
+           "share of the samples that each path of `data` gives; without: all windows of all files are one sequence",
+       .megatron = {},
+       .says_how = false,
+       .record = Record::none},
+      {.name = "validation_data",
+       .field = nullptr,
+       .type = "path, or array of paths",
+       .by_default = "none",
+       .range = "without dropout",
+       .meaning = "files like those of `data`, on which `stretto train` and `stretto evaluate` measure the loss",
+       .megatron = {},
+       .says_how = false,
+       .record = Record::none},
+      {.name = "eval_interval",
+       .field = [](S s) -> Field { return &s.training.eval_interval; },
+       .bounds = kSteps,
+       .unit = "steps",
+       .range = "needs `validation_data`",
+       .meaning = "steps between losses on `validation_data`; 0: only at the end",
+       .megatron = {},
+       .says_how = false,
+       .record = Record::none},
+      {.name = "eval_iters",
+       .field = [](S s) -> Field { return &s.training.eval_iters; },
+       .bounds = {.min = 1, .max = double(kMaxSteps)},
+       .unit = "global batches",
+       .range = "needs `validation_data`",
+       .meaning = "one loss is the mean of so many batches, every time of the same windows",
        .megatron = {},
        .says_how = false,
        .record = Record::none},
@@ -263,6 +335,15 @@ std::vector<ScenarioKey> training_keys() {
        .unit = "steps",
        .range = "needs `checkpoint_dir`",
        .meaning = "steps between checkpoints; 0: only at the end",
+       .megatron = {},
+       .says_how = false,
+       .record = Record::none},
+      {.name = "save_retain_interval",
+       .field = [](S s) -> Field { return &s.training.save_retain_interval; },
+       .bounds = kSteps,
+       .unit = "steps",
+       .range = "a multiple of `checkpoint_interval`",
+       .meaning = "checkpoints of multiples of it stay; of the others the last two do",
        .megatron = {},
        .says_how = false,
        .record = Record::none},
@@ -333,6 +414,9 @@ std::vector<ScenarioKey> training_keys() {
        .says_how = false,
        .record = Record::none},
   };
+  const std::vector<ScenarioKey> of_low_precision = low_precision_keys();
+  keys.insert(keys.end(), of_low_precision.begin(), of_low_precision.end());
+  return keys;
 }
 
 }  // namespace stretto

@@ -4,9 +4,11 @@
 
 namespace stretto {
 
-// Element types. e4m3 is one byte: fp8 of the OCP 8-bit floating point specification, 4 bits of exponent and 3 of
-// mantissa. Only ScaledCast reads and writes e4m3, and an e4m3 buffer holds the scales too.
-enum class Dtype : std::uint8_t { f32, f64, bf16, i32, e4m3 };
+// Element types. Codes are bytes: e4m3 and e5m2 are fp8 of the OCP 8-bit floating point specification, with 4 and 5
+// bits of exponent. An element of e2m1x2 is two codes of e2m1 (OCP microscaling formats), neighbours in a row, the
+// first in the low half. A buffer of codes holds their scales too (model/schedule/low_precision_work.hpp).
+enum class Dtype : std::uint8_t { f32, f64, bf16, i32, e4m3, e5m2, e2m1x2 };
+constexpr bool is_code(Dtype dtype) { return dtype == Dtype::e4m3 || dtype == Dtype::e5m2 || dtype == Dtype::e2m1x2; }
 
 // Returns the size of an element in bytes.
 constexpr std::int64_t bytes_of(Dtype dtype) {
@@ -19,6 +21,8 @@ constexpr std::int64_t bytes_of(Dtype dtype) {
     case Dtype::i32:
       return 4;
     case Dtype::e4m3:
+    case Dtype::e5m2:
+    case Dtype::e2m1x2:
       return 1;
   }
   return 0;
@@ -41,6 +45,10 @@ constexpr std::string_view name_of(Dtype dtype) {
       return "i32";
     case Dtype::e4m3:
       return "e4m3";
+    case Dtype::e5m2:
+      return "e5m2";
+    case Dtype::e2m1x2:
+      return "e2m1x2";
   }
   return "?";
 }

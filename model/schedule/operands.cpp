@@ -16,6 +16,13 @@ OperandSpec table_of(const char* name, const char* modes, std::int64_t rows, std
   return {name, modes, rows, cols, Shape::table, Type::floating};
 }
 
+// Returns the operand with codes of a matrix [rows, cols].
+OperandSpec codes_of(const char* name, const char* modes, Dtype format, Scaling scaling, ScaledAlong along,
+                     std::int64_t rows, std::int64_t cols) {
+  const CodeShape shape = code_shape(format, scaling, along, rows, cols);
+  return {name, modes, shape.rows, shape.cols, Shape::matrix, Type::codes};
+}
+
 bool has_wgrad(Pass pass) { return pass == Pass::wgrad || pass == Pass::backward; }
 bool has_dgrad(Pass pass) { return pass == Pass::dgrad || pass == Pass::backward; }
 
@@ -49,8 +56,24 @@ struct ListOperands {
   OperandList operator()(const Gemm& g) const {
     if (g.m < 1 || g.n < 1 || g.k < 1) return bad("m, n and k must be positive");
     OperandList list;
-    list.operands.push_back({"A", "R", g.trans_a ? g.k : g.m, g.trans_a ? g.m : g.k});
-    list.operands.push_back({"B", "R", g.trans_b ? g.n : g.k, g.trans_b ? g.k : g.n});
+    const std::int64_t a_rows = g.trans_a ? g.k : g.m, a_cols = g.trans_a ? g.m : g.k;
+    const std::int64_t b_rows = g.trans_b ? g.n : g.k, b_cols = g.trans_b ? g.k : g.n;
+    if (g.has_codes()) {
+      const ScalingRule a = rule_of(g.scaling_a), b = rule_of(g.scaling_b);
+      if (a.block != b.block || a.has_factor != b.has_factor) return bad("A and B are scaled in different ways");
+      if (g.epilogue == GemmEpilogue::bias_gradient) return bad("sums of codes are no bias gradient");
+      const ScaledAlong along_a = g.trans_a ? ScaledAlong::columns : ScaledAlong::rows,
+                        along_b = g.trans_b ? ScaledAlong::rows : ScaledAlong::columns;
+      const Dtype format = a.scale_bytes == 1 && a.block == 16 ? Dtype::e2m1x2 : Dtype::e4m3;  // e5m2 has its shapes
+      for (const std::string& problem : {problem_of(format, g.scaling_a, along_a, a_rows, a_cols),
+                                         problem_of(format, g.scaling_b, along_b, b_rows, b_cols)})
+        if (!problem.empty()) return bad(problem);
+      list.operands = {codes_of("A", "R", format, g.scaling_a, along_a, a_rows, a_cols),
+                       codes_of("B", "R", format, g.scaling_b, along_b, b_rows, b_cols)};
+    } else {
+      if (g.scaling_b != Scaling::none) return bad("A and B are scaled in different ways");
+      list.operands = {{"A", "R", a_rows, a_cols}, {"B", "R", b_rows, b_cols}};
+    }
     if (g.bias) list.operands.push_back(vector_of("bias", "R", g.n));
     // The epilogue computes C from the product and X.
     const bool makes = g.epilogue == GemmEpilogue::gelu || g.epilogue == GemmEpilogue::gelu_backward ||
@@ -59,6 +82,9 @@ struct ListOperands {
     if (g.epilogue == GemmEpilogue::bias_gradient) list.operands.push_back(vector_of("X", "A", g.m));
     if (makes) list.operands.push_back({"X", g.epilogue == GemmEpilogue::gelu ? "W" : "R", g.m, g.n});
     if (g.sums_columns()) list.operands.push_back(vector_of("S", "A", g.n));
+    if (g.has_factors())
+      list.operands.insert(list.operands.end(),
+                           {vector_of("inverse_a", "R", 1, Type::f32), vector_of("inverse_b", "R", 1, Type::f32)});
     list.operands.push_back({"C", makes ? "W" : "WA", g.m, g.n});
     return list;
   }
@@ -436,7 +462,71 @@ struct ListOperands {
 
   OperandList operator()(const Cast& c) const {
     if (c.elements < 1) return bad("elements must be positive");
-    return {{{"src", "R", 1, c.elements, Shape::elements}, {"dst", "W", 1, c.elements, Shape::elements}}, ""};
+    return {{{"src", "R", 1, c.elements, Shape::elements, Type::floating_or_codes},
+             {"dst", "W", 1, c.elements, Shape::elements, Type::floating_or_codes}},
+            ""};
+  }
+
+  OperandList operator()(const Amax& a) const {
+    if (a.rows < 1 || a.cols < 1) return bad("dimensions must be positive");
+    if (a.hadamard && a.rows % 16 != 0) return bad("Hadamard transforms are of 16 rows");
+    return {{{"x", "R", a.rows, a.cols}, vector_of("amax", "W", a.hadamard ? 2 : 1, Type::f32)}, ""};
+  }
+
+  OperandList operator()(const UpdateScale& u) const {
+    if (u.elements < 1 || u.history < 0) return bad("elements must be positive");
+    if (u.format != Dtype::e4m3 && u.format != Dtype::e5m2) return bad("the format must be e4m3 or e5m2");
+    const bool keeps = u.history > 0;
+    OperandList list{{vector_of("amax", keeps ? "A" : "R", u.elements, Type::f32)}, ""};
+    if (keeps) list.operands.push_back(vector_of("history", "A", u.history * u.elements, Type::f32));
+    list.operands.push_back(vector_of("scale", keeps ? "A" : "W", u.elements, Type::f32));
+    return list;
+  }
+
+  OperandList operator()(const Quantise& q) const {
+    if (q.rows < 1 || q.cols < 1) return bad("dimensions must be positive");
+    if (q.scaling == Scaling::none || !is_code(q.format)) return bad("it makes codes");
+    if (!q.rowwise && q.columnwise == ColumnCopy::none) return bad("it has no copy to make");
+    const ScalingRule rule = rule_of(q.scaling);
+    const bool is_tensor = q.scaling == Scaling::tensor, is_nv = rule.block == 16;
+    if ((q.format == Dtype::e2m1x2) != is_nv) return bad("e2m1 and scales of 16 codes go together");
+    if (is_tensor && (!q.rowwise || q.columnwise == ColumnCopy::plain))
+      return bad("with one scale, one copy serves both");
+    if (q.hadamard && (!is_nv || q.columnwise == ColumnCopy::none)) return bad("a second copy of e2m1 is transformed");
+    if (q.stochastic && (!is_nv || q.seq < 1)) return bad("e2m1 is rounded stochastically, by places in a sequence");
+    if (q.records && !is_tensor) return bad("delayed scaling records amaxes");
+    if (const std::string problem = problem_of(q.parts, q.seq); q.stochastic && !problem.empty()) return bad(problem);
+    const bool transposes = q.columnwise == ColumnCopy::transposed;
+    const ScaledAlong second = transposes ? ScaledAlong::rows : ScaledAlong::columns;
+    const std::int64_t second_rows = transposes ? q.cols : q.rows, second_cols = transposes ? q.rows : q.cols;
+    std::string problem;
+    if (q.rowwise) problem = problem_of(q.format, q.scaling, ScaledAlong::rows, q.rows, q.cols);
+    if (problem.empty() && q.columnwise != ColumnCopy::none)
+      problem = problem_of(q.format, q.scaling, second, second_rows, second_cols);
+    if (!problem.empty()) return bad(problem);
+    const std::int64_t factors = q.hadamard ? 2 : 1;
+    OperandList list{{{"x", "R", q.rows, q.cols}}, ""};
+    if (is_tensor) list.operands.push_back(vector_of("scale", "R", 1, Type::f32));
+    if (is_nv) list.operands.push_back(vector_of("amax", "R", factors, Type::f32));
+    if (q.stochastic) list.operands.push_back(vector_of("key", "R", kDropoutKeyWords, Type::i32));
+    if (q.rowwise)
+      list.operands.push_back(codes_of("codes", "W", q.format, q.scaling, ScaledAlong::rows, q.rows, q.cols));
+    if (q.columnwise != ColumnCopy::none)
+      list.operands.push_back(codes_of("column_codes", "W", q.format, q.scaling, second, second_rows, second_cols));
+    if (rule.has_factor) list.operands.push_back(vector_of("inverse", "W", factors, Type::f32));
+    if (q.records) list.operands.push_back(vector_of("recorded", "A", 1, Type::f32));
+    return list;
+  }
+
+  OperandList operator()(const TransposeCodes& t) const {
+    if (t.rows < 1 || t.cols < 1) return bad("dimensions must be positive");
+    if (t.scaling == Scaling::none || !is_code(t.format)) return bad("it transposes codes");
+    for (const std::string& problem : {problem_of(t.format, t.scaling, ScaledAlong::columns, t.rows, t.cols),
+                                       problem_of(t.format, t.scaling, ScaledAlong::rows, t.cols, t.rows)})
+      if (!problem.empty()) return bad(problem);
+    return {{codes_of("codes", "R", t.format, t.scaling, ScaledAlong::columns, t.rows, t.cols),
+             codes_of("transposed", "W", t.format, t.scaling, ScaledAlong::rows, t.cols, t.rows)},
+            ""};
   }
 
   OperandList operator()(const ScaledCast& c) const {
@@ -503,11 +593,21 @@ struct ListOperands {
   OperandList operator()(const PointToPoint& p) const {
     if (p.elements < 1) return bad("elements must be positive");
     if (p.offset.is_constant() && p.offset.eval({}) % group_size == 0) return bad("a message to the rank itself");
-    return {{vector_of("buffer", p.is_send ? "R" : "W", p.elements)}, ""};
+    return {{vector_of("buffer", p.is_send ? "R" : "W", p.elements, Type::floating_or_codes)}, ""};
   }
 };
 
 }  // namespace
+
+std::string problem_of(Dtype format, Scaling scaling, ScaledAlong along, std::int64_t rows, std::int64_t cols) {
+  const ScalingRule rule = rule_of(scaling);
+  const std::string shape = "a matrix of " + std::to_string(rows) + " x " + std::to_string(cols);
+  if (format == Dtype::e2m1x2 && cols % 2 != 0) return shape + " has half a byte of codes";
+  if (rule.block == 0) return "";
+  const bool is_whole = rule.is_square ? rows % rule.block == 0 && cols % rule.block == 0
+                                       : (along == ScaledAlong::rows ? cols : rows) % rule.block == 0;
+  return is_whole ? "" : shape + " is not cut into whole blocks of " + std::to_string(rule.block);
+}
 
 OperandList operands_of(const Work& work, std::int64_t group_size) {
   return std::visit(ListOperands{group_size}, work);

@@ -15,7 +15,16 @@ enum class OperandShape : std::uint8_t {
   vector,    // contiguous, rows · cols elements
   elements,  // rows · cols elements in any shape
 };
-enum class OperandType : std::uint8_t { floating, i32, f64, e4m3, any };
+enum class OperandType : std::uint8_t {
+  floating,
+  i32,
+  f32,
+  f64,
+  e4m3,
+  codes,              // e4m3, e5m2 or e2m1x2
+  floating_or_codes,  // what is moved or copied
+  any,
+};
 
 struct OperandSpec {
   const char* name = "";   // the name in work.hpp

@@ -46,6 +46,8 @@ struct ModelArray {
   // The concatenation of these cuts is a rank's part. Indices from elements() on are padding, which is 0 and in no
   // file.
   std::vector<ArrayCut> cuts = {};
+  // false: state of how the model is computed (scales of delayed scaling), which files of weights do not have.
+  bool of_model = true;
   std::int64_t elements() const { return rows * cols; }
 };
 

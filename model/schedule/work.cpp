@@ -20,7 +20,7 @@ std::string fields_text(const Kind& kind) {
       Overloaded{[&](const char* name, const Expr& field) { text += std::string(" ") + name + " " + field.text(); },
                  [&](const char* name, const auto& field) {
                    if constexpr (std::is_enum_v<std::decay_t<decltype(field)>>)
-                     text += std::string(" ") + name + " " + name_of(field);
+                     text += std::string(" ") + name + " " + std::string(name_of(field));
                    else
                      text += std::string(" ") + name + " " + std::to_string(field);
                  }};
@@ -90,6 +90,9 @@ const char* kind_of(const Work& work) {
                     work);
 }
 
+const char* name_of(ColumnCopy copy) { return name_in({"none", "plain", "transposed"}, copy); }
+const char* name_of(QuantisedLayer layer) { return name_in({"qkv", "proj", "fc1", "fc2"}, layer); }
+
 const char* name_of(GemmEpilogue epilogue) {
   return name_in({"none", "gelu", "gelu_backward", "bias_gradient", "residual", "gelu_backward_bias_gradient"},
                  epilogue);
@@ -153,7 +156,10 @@ std::string describe(const Work& work) {
                  [](const Gemm& g) {
                    return dims(g.m, g.n) + "x" + std::to_string(g.k) + " " + (g.trans_a ? "t" : "n") +
                           (g.trans_b ? "t" : "n") + (g.bias ? " +bias" : "") +
-                          (g.epilogue == GemmEpilogue::none ? "" : std::string(" +") + name_of(g.epilogue));
+                          (g.epilogue == GemmEpilogue::none ? "" : std::string(" +") + name_of(g.epilogue)) +
+                          (g.has_codes() ? std::string(" ") + name_of(g.scaling_a) : "") +
+                          (g.scaling_b != g.scaling_a ? std::string(" ") + name_of(g.scaling_b) : "") +
+                          (g.split_accumulation ? " split" : "");
                  },
                  [](const Attention& a) {
                    return std::string(name_of(a.pass)) + " batch " + std::to_string(a.batch) +
@@ -247,6 +253,14 @@ std::string describe(const Work& work) {
                  [](const Fill& f) { return std::to_string(f.elements); },
                  [](const Cast& c) { return std::to_string(c.elements); },
                  [](const ScaledCast& c) { return std::string(name_of(c.pass)) + " " + dims(c.shards, c.elements); },
+                 [](const Amax& a) { return dims(a.rows, a.cols) + (a.hadamard ? " hadamard" : ""); },
+                 [](const Quantise& q) {
+                   return dims(q.rows, q.cols) + " " + std::string(name_of(q.format)) + " " + name_of(q.scaling) +
+                          (q.rowwise ? " rowwise" : "") + (q.columnwise == ColumnCopy::none ? "" : " columnwise ") +
+                          (q.columnwise == ColumnCopy::none ? "" : name_of(q.columnwise)) +
+                          (q.hadamard ? " hadamard" : "") + (q.stochastic ? " stochastic" : "") +
+                          (q.records ? " +amax" : "");
+                 },
                  [](const LocalReduce& r) { return dims(r.parts, r.elements); },
                  [](const SumSquares& s) { return std::to_string(s.elements); },
                  [](const AdamW& a) {
@@ -300,6 +314,7 @@ std::vector<Part> parts_of_gemm(const Gemm& whole) {
   const auto product_in = [&](std::size_t result) {
     std::vector<Part::Operand> operands = factors;
     if (plain.bias) operands.push_back({bias});
+    if (plain.has_factors()) operands.insert(operands.end(), {{whole.inverse_index()}, {whole.inverse_index() + 1}});
     operands.push_back({result});
     return Part{plain, std::move(operands)};
   };

@@ -11,6 +11,7 @@
 #include "model/schedule/expert_work.hpp"
 #include "model/schedule/expr.hpp"
 #include "model/schedule/fields.hpp"
+#include "model/schedule/low_precision_work.hpp"
 #include "model/schedule/pass.hpp"
 #include "model/schedule/sequence_parts.hpp"
 
@@ -35,8 +36,15 @@ namespace stretto {
 //                  rounded once; a separate addition would read the product rounded.
 //   gelu_backward_bias_gradient  C = Y · gelu'(X), and S[1,n] += sums over the rows of C: S is the gradient of the bias
 //                  that was added before the GELU
+//
+// With scalings A and B are codes with their scales (model/schedule/low_precision_work.hpp), of the stored shapes above
+// and scaled along k: along the rows of A and of B with trans_b, along the columns of A with trans_a and of B. Codes
+// are multiplied as the numbers that they stand for; scales of blocks apply within the sum, which is in f32, and the
+// tensors' factors, inverse_a · inverse_b, to the sum, before bias, epilogue and rounding. split_accumulation: sums are
+// in f32 throughout, where Hopper's tensor cores otherwise keep fewer bits (CUBLASLT_MATMUL_DESC_FAST_ACCUM = 0).
 // Operands: A R, B R, (bias[1,n] R when `bias`), (X W with gelu, R with gelu_backward, gelu_backward_bias_gradient and
-// residual, A with bias_gradient), (S A with gelu_backward_bias_gradient), C W|A.
+// residual, A with bias_gradient), (S A with gelu_backward_bias_gradient), (inverse_a[1,1] f32 R, inverse_b[1,1] f32 R
+// where scalings have factors), C W|A. C has the type of the step or a wider one.
 enum class GemmEpilogue : std::uint8_t {
   none,
   gelu,
@@ -49,14 +57,22 @@ struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;
   bool trans_a = false, trans_b = false, bias = false;
   GemmEpilogue epilogue = GemmEpilogue::none;
+  Scaling scaling_a = Scaling::none, scaling_b = Scaling::none;
+  bool split_accumulation = false;
 
+  bool has_codes() const { return scaling_a != Scaling::none; }
+  bool has_factors() const { return rule_of(scaling_a).has_factor; }
   // Index of X among the operands.
   std::size_t x_index() const { return bias ? 3 : 2; }
   bool sums_columns() const { return epilogue == GemmEpilogue::gelu_backward_bias_gradient; }  // the work has S
   std::size_t s_index() const { return x_index() + 1; }
-  std::size_t c_index() const { return x_index() + (epilogue == GemmEpilogue::none ? 0 : sums_columns() ? 2 : 1); }
+  std::size_t inverse_index() const {
+    return x_index() + (epilogue == GemmEpilogue::none ? 0 : sums_columns() ? 2 : 1);
+  }
+  std::size_t c_index() const { return inverse_index() + (has_factors() ? 2 : 0); }
   static constexpr const char* kKind = "gemm";
-  static constexpr std::array kFields = {"m", "n", "k", "trans_a", "trans_b", "bias", "epilogue"};
+  static constexpr std::array kFields = {"m",    "n",        "k",         "trans_a",   "trans_b",
+                                         "bias", "epilogue", "scaling_a", "scaling_b", "split_accumulation"};
   bool operator==(const Gemm&) const = default;
 };
 const char* name_of(GemmEpilogue epilogue);  // "none", "gelu", …
@@ -404,7 +420,8 @@ struct Fill {
   bool operator==(const Fill&) const = default;
 };
 
-// src R, dst W; element types are those of the tensors (f32/f64 ↔ bf16, round to nearest even; equal types: a copy).
+// src R, dst W; element types are those of the tensors (f32/f64 ↔ bf16, round to nearest even; equal types, of codes
+// too: a copy).
 struct Cast {
   std::int64_t elements = 0;
 
@@ -555,8 +572,8 @@ struct PointToPoint {
 using Work = std::variant<Gemm, Attention, AttentionProduct, Softmax, AttentionMerge, SplitHeads, PackKv, JoinQkv, Rope,
                           LatentHeads, LayerNorm, RmsNorm, Elementwise, Dropout, Route, BalanceLoss, CountLoads,
                           MoveBias, SortTokens, Permute, CountRows, SortByExpert, GroupedGemm, WeightedActivation,
-                          GateRows, Embedding, CrossEntropy, VocabStats, Fill, Cast, ScaledCast, LocalReduce,
-                          SumSquares, AdamW, Collective, PointToPoint>;
+                          GateRows, Embedding, CrossEntropy, VocabStats, Fill, Cast, ScaledCast, Amax, UpdateScale,
+                          Quantise, TransposeCodes, LocalReduce, SumSquares, AdamW, Collective, PointToPoint>;
 
 // A work of the router or of experts.
 template <class W>
@@ -566,6 +583,11 @@ concept OfExperts = std::is_same_v<W, Route> || std::is_same_v<W, BalanceLoss> |
     std::is_same_v<W, WeightedActivation> || std::is_same_v<W, GateRows>;
 inline bool is_of_experts(const Work& work) {
   return std::visit([]<class W>(const W&) { return OfExperts<W>; }, work);
+}
+
+// A work of low precision.
+inline bool is_of_low_precision(const Work& work) {
+  return std::visit([]<class W>(const W&) { return OfLowPrecision<W>; }, work);
 }
 
 bool is_communication(const Work& work);

@@ -122,7 +122,13 @@ bool has_shape(const OperandSpec& operand, const View& view) {
 bool has_type(const OperandSpec& operand, Dtype dtype) {
   switch (operand.type) {
     case OperandType::floating:
-      return dtype != Dtype::i32 && dtype != Dtype::e4m3;
+      return dtype != Dtype::i32 && !is_code(dtype);
+    case OperandType::f32:
+      return dtype == Dtype::f32;
+    case OperandType::codes:
+      return is_code(dtype);
+    case OperandType::floating_or_codes:
+      return dtype != Dtype::i32;
     case OperandType::e4m3:
       return dtype == Dtype::e4m3;
     case OperandType::any:
@@ -145,6 +151,12 @@ const char* type_text(OperandType type) {
       return "f64";
     case OperandType::e4m3:
       return "e4m3";
+    case OperandType::f32:
+      return "f32";
+    case OperandType::codes:
+      return "a type of codes";
+    case OperandType::floating_or_codes:
+      return "a floating type or codes";
     case OperandType::any:
       return "any type";
   }

@@ -53,9 +53,10 @@ Meaning::Meaning(const Schedule& schedule, const BoundProgram& program, std::uin
           return access.mode != AccessMode::read &&
                  rule_of(schedule.storages[places.front().storage].kind) == Rule::parameter;
         }));
-    // A cast back reads the parameters of the previous step, rounded.
-    keeps_version_.push_back(std::holds_alternative<ScaledCast>(operation.work));
-    if (is_communication_.back() || keeps_version_.back()) continue;
+    // A cast back reads the parameters of the previous step, rounded. Codes are made of the parameters of the step.
+    const bool is_cast_back = std::holds_alternative<ScaledCast>(operation.work);
+    keeps_version_.push_back(is_cast_back || is_of_low_precision(operation.work));
+    if (is_communication_.back() || is_cast_back) continue;
     for (const Access& access : operation.accesses)
       if (access.mode != AccessMode::read)
         for (const TensorPlace& place : schedule.tensors[access.view.tensor].places) is_updated_[place.storage] = true;

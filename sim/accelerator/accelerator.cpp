@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 
@@ -41,6 +42,19 @@ AttentionKernel read_attention(TomlTable table, const std::string& name) {
   return kernel;
 }
 
+CastRate read_casts(TomlTable table) {
+  CastRate rate;
+  rate.elements = require<std::vector<double>>(table, "elements");
+  rate.share = require<std::vector<double>>(table, "share");
+  rate.source = read_source(table);
+  bool rises = !rate.elements.empty() && rate.elements.size() == rate.share.size() && rate.elements.front() > 0;
+  for (std::size_t i = 0; rises && i < rate.elements.size(); ++i)
+    rises = (i == 0 || rate.elements[i] > rate.elements[i - 1]) && rate.share[i] > 0 && rate.share[i] <= 1;
+  if (!rises) throw table.error("elements", "rising numbers above 0, and as many `share`s above 0, up to 1");
+  table.finish();
+  return rate;
+}
+
 }  // namespace
 
 // The default stands in for a generation of kernels that other GPUs have and for which this platform has no rates, as
@@ -64,6 +78,55 @@ const AttentionKernel& Accelerator::attention_named(const std::string& name) con
                     (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?"));
 }
 
+double CastRate::share_at(double count) const {
+  if (count <= elements.front()) return share.front();
+  for (std::size_t i = 1; i < elements.size(); ++i)
+    if (count <= elements[i]) {
+      const double part = std::log(count / elements[i - 1]) / std::log(elements[i] / elements[i - 1]);
+      return share[i - 1] + part * (share[i] - share[i - 1]);
+    }
+  return share.back();
+}
+
+namespace {
+
+// Returns the numbers of a low precision; nullptr for others.
+const ProductRate* rate_of(const Accelerator& a, ProductType type) {
+  switch (type) {
+    case ProductType::fp8:
+      return &a.fp8;
+    case ProductType::fp8_block:
+      return &a.fp8_block;
+    case ProductType::mxfp8:
+      return &a.mxfp8;
+    case ProductType::nvfp4:
+      return &a.nvfp4;
+    case ProductType::bf16:
+    case ProductType::f32:
+      break;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+double Accelerator::peak_TFLOPs_of(ProductType type) const {
+  const ProductRate* low = rate_of(*this, type);
+  return low != nullptr ? low->peak_TFLOPs.value : peak_TFLOPs.value * rule_of(type).of_peak;
+}
+
+double Accelerator::sustained_of(ProductType type) const {
+  const ProductRate* low = rate_of(*this, type);
+  return (low != nullptr ? low->gemm_sustained : gemm_sustained).value;
+}
+
+double Accelerator::product_us(ProductType type, double m, double n, double k) const {
+  if (gemms.has(type)) return sustained_of(type) * gemms.time_us(m, n, k, gemm_waves ? sms : 0, type);
+  const double bytes = rule_of(type).bytes * (m * k + k * n) + double(bytes_of(Dtype::bf16)) * m * n;
+  const double arithmetic_us = 2 * m * n * k / (gemm_share.value * peak_TFLOPs_of(type) * 1e6);
+  return sustained_of(type) * std::max(arithmetic_us, bytes / (hbm_share.value * hbm_GBps.value * 1e3));
+}
+
 double Accelerator::card_GBps(double leaving) const {
   const double cards = std::min(1.0, double(network_cards) / double(domain));
   return network.GBps.value * network_share.value * cards / std::max(1.0, leaving * oversubscription);
@@ -72,13 +135,13 @@ double Accelerator::card_GBps(double leaving) const {
 std::string contradiction(const Accelerator& a) {
   constexpr double kMostOfPeak = 1.1, kMostReduced = 2;
   const double most_TFLOPs = kMostOfPeak * a.peak_TFLOPs.value;
-  // The peak doubles when operands become half as wide (data sheets of A100, H100 and B200).
   for (const GemmTime& time : a.gemms.times())
-    if (const double TFLOPs = 2 * time.m * time.n * time.k / time.us * 1e-6 * double(bytes_of(time.type)) / 2;
-        TFLOPs > most_TFLOPs)
+    if (const double TFLOPs = 2 * time.m * time.n * time.k / time.us * 1e-6, peak = a.peak_TFLOPs_of(time.type);
+        TFLOPs > kMostOfPeak * peak)
       return fmt::format(
-          "gemm_table: expected at most peak_TFLOPs, {:g}, got {:.0f} TFLOP/s with m, n, k = {:g}, {:g}, {:g}",
-          a.peak_TFLOPs.value, TFLOPs, time.m, time.n, time.k);
+          "gemm_table: expected at most peak_TFLOPs, {:g}{}, got {:.0f} TFLOP/s with m, n, k = {:g}, {:g}, {:g}", peak,
+          time.type == ProductType::bf16 ? "" : std::string(" in ") + name_of(time.type), TFLOPs, time.m, time.n,
+          time.k);
   for (const AttentionKernel& kernel : a.attention)
     for (const Quantity* rate : {&kernel.forward_TFLOPs, &kernel.backward_TFLOPs})
       if (rate->value / 2 > most_TFLOPs)
@@ -128,6 +191,7 @@ Accelerator read_accelerator(TomlTable table, const std::string& folder) {
     if (!number.of_data_sheet && section_of(number).has(number.key))
       *number.quantity = read_quantity(section_of(number).section(number.key), number.limits);
   for (auto& [name, section] : sections) section.finish();
+  if (table.has("casts")) a.casts = read_casts(table.section("casts"));
   if (table.has("attention")) {
     a.attention.clear();
     TomlTable attention = table.section("attention");

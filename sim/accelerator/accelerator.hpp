@@ -46,6 +46,21 @@ struct TokenExchange {
   Quantity hybridep_us;  // HybridEP's scan of what goes where, once for dispatch and combine
 };
 
+// Products of a low precision. Their tables are of kernels that add up fast; TransformerEngine asks for split
+// accumulation in the gradients of fp8, which GPUs before Blackwell do outside of their tensor cores.
+struct ProductRate {
+  Quantity peak_TFLOPs;     // dense; MFU of a step in this precision counts against it
+  Quantity gemm_sustained;  // as Accelerator::gemm_sustained
+};
+
+// Shares of the memory's rate that casts to codes reach, by the number of elements: rising, interpolated in their
+// logarithm, constant beyond both ends.
+struct CastRate {
+  std::vector<double> elements, share;
+  Source source;
+  double share_at(double count) const;
+};
+
 // A GPU of a cluster, from its data sheet and published measurements. The models of sim/accelerator derive all costs
 // that no calibration has measured. Every number has a source.
 struct Accelerator {
@@ -57,6 +72,9 @@ struct Accelerator {
   Source gemm_source;       // source of the table
   bool gemm_waves = false;  // GemmTable::time_us accounts for whole waves
   Quantity gemm_sustained;  // time in a training step / time in the table, whose measurements do not throttle the clock
+  ProductRate fp8, fp8_block, mxfp8, nvfp4;
+  Quantity split_accumulation;  // time of a product of fp8 with split accumulation / fast accumulation
+  CastRate casts;               // of numbers to codes; empty: hbm_share
   // Time of a GEMM / time of an aligned one: where rows of an operand have an odd number of elements, and where they
   // have an even number that 8 does not divide.
   Quantity gemm_odd, gemm_unaligned;
@@ -84,8 +102,15 @@ struct Accelerator {
   TokenExchange token_exchange;
   Quantity reserved_bytes;  // bytes of a GPU's memory: code of libraries, fragmentation
 
-  // Returns whether products of this operand type have times: bf16 always, other types when the table has them.
-  bool multiplies(Dtype type) const { return type == Dtype::bf16 || gemms.has(type); }
+  // Returns whether products of this kind have times: bf16 always, others when the table has them, and low precision
+  // by its peak where there is no table at all.
+  bool multiplies(ProductType type) const {
+    return type == ProductType::bf16 || gemms.has(type) || (gemms.empty() && is_low(type));
+  }
+  double peak_TFLOPs_of(ProductType type) const;  // f32 as on the tensor cores, half of bf16's
+  double sustained_of(ProductType type) const;
+  // Returns the time of a product of contiguous, aligned factors in a training step.
+  double product_us(ProductType type, double m, double n, double k) const;
   // Returns the kernel with this name, the default for "". Throws Error(input) naming the nearest.
   const AttentionKernel& attention_named(const std::string& name) const;
 };

@@ -7,10 +7,12 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "base/csv.hpp"
 #include "base/error.hpp"
+#include "base/values_of.hpp"
 #include "sim/accelerator/measured_time.hpp"
 
 namespace stretto::sim {
@@ -43,6 +45,12 @@ double outside(double x, const std::vector<double>& axis, bool has_tiles) {
 bool is_inside(double x, const std::vector<double>& axis) { return x >= axis.front() && x <= axis.back(); }
 
 }  // namespace
+
+std::optional<ProductType> product_type_named(std::string_view name) {
+  for (const ProductType type : values_of<ProductType>())
+    if (name == name_of(type)) return type;
+  return std::nullopt;
+}
 
 double wave_utilisation(double m, double n, int sms) {
   // Rows, columns, and the tile's arithmetic rate relative to the largest tile's.
@@ -139,7 +147,7 @@ double GemmGrid::time_us(double m, double n, double k, int sms) const {
 }
 
 GemmTable::GemmTable(const std::vector<GemmTime>& times, const std::string& name) {
-  std::map<Dtype, std::vector<GemmTime>> by_type;
+  std::map<ProductType, std::vector<GemmTime>> by_type;
   for (const GemmTime& time : times) by_type[time.type].push_back(time);
   if (by_type.empty()) throw input_error(name + ": expected rows of m, n, k and time_us, got none");
   for (const auto& [type, of_type] : by_type) grids_.emplace(type, GemmGrid(of_type, name));
@@ -153,9 +161,8 @@ GemmTable GemmTable::parse(const std::string& text, const std::string& name) {
   read_csv(text, name, columns, [&](const CsvRow& row) {
     times.push_back({row.number(0), row.number(1), row.number(2), sim::time_us(row, 3)});
     if (!has_type) return;
-    const auto types = {Dtype::bf16, Dtype::e4m3, Dtype::f32};
-    const auto type = std::find_if(types.begin(), types.end(), [&](Dtype one) { return name_of(one) == row.text(4); });
-    if (type == types.end()) throw row.error(4, "bf16, e4m3 or f32");
+    const std::optional<ProductType> type = product_type_named(row.text(4));
+    if (!type) throw row.error(4, "bf16, f32, fp8, fp8_block, mxfp8 or nvfp4");
     times.back().type = *type;
   });
   return {times, name};
@@ -172,7 +179,7 @@ std::vector<GemmTime> GemmTable::times() const {
 }
 
 std::string GemmTable::text() const {
-  const bool has_types = grids_.size() > 1 || !has(Dtype::bf16);
+  const bool has_types = grids_.size() > 1 || !has(ProductType::bf16);
   std::string text = has_types ? "m,n,k,time_us,dtype\n" : "m,n,k,time_us\n";
   for (const GemmTime& time : times()) {
     text += fmt::format("{:.17g},{:.17g},{:.17g},{:.5g}", time.m, time.n, time.k, time.us);

@@ -4,18 +4,18 @@
 #include <utility>
 #include <vector>
 
-#include "model/schedule/dtype.hpp"
+#include "sim/accelerator/product_type.hpp"
 
 namespace stretto::sim {
 
-// Time of C[m,n] = A[m,k] · B[k,n] for one operand type, alone on a GPU.
+// Time of C[m,n] = A[m,k] · B[k,n] for one kind of product, alone on a GPU.
 struct GemmTime {
   double m = 0, n = 0, k = 0;
   double us = 0;
-  Dtype type = Dtype::bf16;
+  ProductType type = ProductType::bf16;
 };
 
-// Measured times of GEMMs of one type on a grid of shapes, with interpolation.
+// Measured times of GEMMs of one kind on a grid of shapes, with interpolation.
 //
 // The logarithm of time / (m·n·k) is interpolated linearly in log m, log n and log k. Rows and columns of C are
 // interchangeable, so a shape may be looked up as (n, m, k). Below the smallest m or n of the grid a kernel still fills
@@ -49,31 +49,31 @@ class GemmGrid {
   std::vector<bool> is_filled_;    // [m][n][k]: filled, not measured
 };
 
-// One grid for each type of operands. A function with a type does what the grid's does; the table must have times of
-// the type.
+// One grid for each kind of product. A function with a type does what the grid's does; the table must have times of the
+// type.
 class GemmTable {
  public:
   GemmTable() = default;  // an empty table
   // Throws as the grids do, and when there are no times.
   GemmTable(const std::vector<GemmTime>& times, const std::string& name);
-  // Parses a CSV file with the columns m, n, k and time_us, and optionally dtype (bf16 without it); other columns are
-  // ignored. Throws as the constructor does, with the line.
+  // Parses a CSV file with the columns m, n, k and time_us, and optionally dtype, a name of ProductType (bf16 without it); other
+  // columns are ignored. Throws as the constructor does, with the line.
   static GemmTable parse(const std::string& text, const std::string& name);
 
   bool empty() const { return grids_.empty(); }
-  bool has(Dtype type) const { return grids_.contains(type); }
+  bool has(ProductType type) const { return grids_.contains(type); }
   std::vector<GemmTime> times() const;  // measured times, sorted by type, m, n and k
   std::string text() const;             // the text that parse() reads; times have five digits
-  double time_us(double m, double n, double k, int sms, Dtype type = Dtype::bf16) const {
+  double time_us(double m, double n, double k, int sms, ProductType type = ProductType::bf16) const {
     return grids_.at(type).time_us(m, n, k, sms);
   }
-  double beyond(double m, double n, double k, Dtype type = Dtype::bf16) const {
+  double beyond(double m, double n, double k, ProductType type = ProductType::bf16) const {
     return grids_.at(type).beyond(m, n, k);
   }
-  const GemmGrid& grid(Dtype type = Dtype::bf16) const { return grids_.at(type); }
+  const GemmGrid& grid(ProductType type = ProductType::bf16) const { return grids_.at(type); }
 
  private:
-  std::map<Dtype, GemmGrid> grids_;
+  std::map<ProductType, GemmGrid> grids_;
 };
 
 // Returns the share of the work of whole waves that an m × n result uses, with the best of the tiles that libraries

@@ -61,13 +61,13 @@ TEST_CASE("several times of a shape count by their geometric mean, and a hole in
 
 TEST_CASE("a GEMM table has a grid for each type, and a table without types is of bf16", "[sim]") {
   const GemmTable plain = GemmTable::parse(csv(ideal_us), "t.csv");
-  CHECK(plain.has(Dtype::bf16));
-  CHECK_FALSE(plain.has(Dtype::e4m3));
+  CHECK(plain.has(ProductType::bf16));
+  CHECK_FALSE(plain.has(ProductType::fp8));
   CHECK(plain.text().starts_with("m,n,k,time_us\n"));
-  const GemmTable both = GemmTable::parse("m,n,k,time_us,dtype\n128,128,256,10,bf16\n128,128,256,6,e4m3\n", "t.csv");
+  const GemmTable both = GemmTable::parse("m,n,k,time_us,dtype\n128,128,256,10,bf16\n128,128,256,6,fp8\n", "t.csv");
   CHECK(both.time_us(128, 128, 256, 0) == Approx(10));
-  CHECK(both.time_us(128, 128, 512, 0, Dtype::e4m3) == Approx(12));
-  CHECK(both.text() == "m,n,k,time_us,dtype\n128,128,256,10,bf16\n128,128,256,6,e4m3\n");
+  CHECK(both.time_us(128, 128, 512, 0, ProductType::fp8) == Approx(12));
+  CHECK(both.text() == "m,n,k,time_us,dtype\n128,128,256,10,bf16\n128,128,256,6,fp8\n");
   CHECK(GemmTable::parse(both.text(), "t.csv").text() == both.text());
 }
 
@@ -83,7 +83,8 @@ TEST_CASE("tables that cannot be read say where and why", "[sim]") {
   CHECK(message("m,n,k,time_ms\n1,1,1,1\n") ==
         "t.csv:1: expected a column \"time_us\", got none; did you mean \"time_ms\"?");
   CHECK(message("m,n,k,time_us\n1,1,1,fast\n") == "t.csv:2: time_us: expected a number above 0, got \"fast\"");
-  CHECK(message("m,n,k,time_us,dtype\n1,1,1,1,fp4\n") == "t.csv:2: dtype: expected bf16, e4m3 or f32, got \"fp4\"");
+  CHECK(message("m,n,k,time_us,dtype\n1,1,1,1,fp4\n") ==
+        "t.csv:2: dtype: expected bf16, f32, fp8, fp8_block, mxfp8 or nvfp4, got \"fp4\"");
   CHECK(message("m,n,k,time_us\n1,1,1\n") == "t.csv:2: expected 4 cells, got 3");
   CHECK(message("m,n,k,time_us\n1,1,1,-1\n") == "t.csv:2: time_us: expected a number above 0, got \"-1\"");
   CHECK(message("m,n,k,time_us\n") == "t.csv: expected rows of m, n, k and time_us, got none");

@@ -130,4 +130,20 @@ GroupSpan span_of(const Schedule& schedule, const Communicator& communicator, st
   return span;
 }
 
+std::vector<double> shares_between_nodes(const Schedule& schedule, const Communicator& communicator,
+                                         std::int64_t domain) {
+  domain = ranks_of_node(schedule.mesh, domain);
+  const Groups instances = instances_of(schedule.mesh, communicator);
+  std::vector<double> shares(static_cast<std::size_t>(communicator.size), 0);
+  std::size_t ranks = 0;
+  for (const std::vector<std::int64_t>& members : instances) {
+    ranks += members.size();
+    for (std::size_t distance = 1; distance < members.size(); ++distance)
+      for (std::size_t i = 0; i < members.size(); ++i)
+        shares[distance] += members[i] / domain != members[(i + distance) % members.size()] / domain ? 1 : 0;
+  }
+  for (double& share : shares) share /= double(ranks);
+  return shares;
+}
+
 }  // namespace stretto::sim

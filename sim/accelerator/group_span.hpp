@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <vector>
 
 #include "model/schedule/schedule.hpp"
 
@@ -26,5 +27,9 @@ struct GroupSpan {
 // as Slurm places it with --segment: 128 GPUs are 64 of two domains of 72. Otherwise nodes are filled one after the
 // other. Time and memory depend on the ranks of nodes and pods, not on the ranks of the job.
 GroupSpan span_of(const Schedule& schedule, const Communicator& communicator, std::int64_t domain, std::int64_t pod);
+
+// Returns [distance], from 0 to size - 1, the share of ranks whose member so many places on is on another node.
+std::vector<double> shares_between_nodes(const Schedule& schedule, const Communicator& communicator,
+                                         std::int64_t domain);
 
 }  // namespace stretto::sim

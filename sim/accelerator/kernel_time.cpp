@@ -30,6 +30,19 @@ constexpr int kKernelsOfRouter = 20;
 // concatenations and copies. Assumed by its source (core/transformer/multi_latent_attention.py, apply_rotary_pos_emb).
 constexpr int kKernelsOfLatentHeads = 12;
 
+// Returns whether a norm's forward pass writes the tensor.
+bool norm_writes(const Schedule& schedule, TensorId tensor) {
+  return std::any_of(schedule.operations.begin(), schedule.operations.end(), [&](const Operation& operation) {
+    const auto* rms = std::get_if<RmsNorm>(&operation.work);
+    const auto* layer = std::get_if<LayerNorm>(&operation.work);
+    if ((rms == nullptr || rms->pass != Pass::forward) && (layer == nullptr || layer->pass != Pass::forward))
+      return false;
+    return std::any_of(operation.accesses.begin(), operation.accesses.end(), [&](const Access& access) {
+      return access.mode == AccessMode::write && access.view.tensor == tensor;
+    });
+  });
+}
+
 class KernelClock {
  public:
   KernelClock(const Accelerator& accelerator, const Framework& framework, const Schedule& schedule,
@@ -38,11 +51,17 @@ class KernelClock {
 
   double us(const Gemm& g) const {
     const double m = double(g.m), n = double(g.n), k = double(g.k);
-    const Dtype type = product_type(schedule_, operation_);
-    const double share = a_.gemm_share.value * a_.peak_TFLOPs.value * 1e6;  // FLOP/µs
+    const ProductType type = product_type_of(schedule_, operation_);
     // Results of a plain product are in bf16.
     const double product_bytes =
         bytes_of_operand(0) * m * k + bytes_of_operand(1) * k * n + double(bytes_of(Dtype::bf16)) * m * n;
+    if (is_low(type)) {
+      const double split = g.split_accumulation && type == ProductType::fp8 ? a_.split_accumulation.value : 1;
+      const double plain = view_bytes(0) + view_bytes(1) + double(bytes_of(Dtype::bf16)) * m * n;
+      return a_.product_us(type, m, n, k) * split +
+             memory_us(std::max(0.0, operand_bytes(own_bytes("main_grad")) - plain));
+    }
+    const double share = a_.gemm_share.value * a_.peak_TFLOPs.value * 1e6;  // FLOP/µs
     const double product = a_.gemms.empty() ? std::max(2 * m * n * k / share, memory_us(product_bytes))
                                             : a_.gemms.time_us(m, n, k, a_.gemm_waves ? a_.sms : 0, type);
     // The operands' bytes in addition to those of a plain product, read or written once.
@@ -103,7 +122,7 @@ class KernelClock {
                                    : g.pass == Pass::forward ? std::array{rows, n, k}
                                                              : std::array{rows, k, n};
     const double dense = a_.gemms.empty() ? 2 * m * width * depth / share
-                                          : a_.gemms.time_us(m, width, depth, a_.gemm_waves ? a_.sms : 0, Dtype::bf16);
+                                          : a_.gemms.time_us(m, width, depth, a_.gemm_waves ? a_.sms : 0, ProductType::bf16);
     const double rate = of_group / (of_group + kHalfRows) * (is_wgrad ? kWeightGradients : 1);
     const double product = dense / rate * value_of(f_.gemm_sustained, a_.gemm_sustained);
     // The gradient that is added to is read and written besides.
@@ -131,6 +150,18 @@ class KernelClock {
     return memory_us(own_bytes(kind_of(h)).value_or(size) * double(h.rows) * elements) + kernel_gap();
   }
 
+  // Where a framework's norm kernels write codes by a known scale, or take the largest magnitude, of what they write,
+  // those operations are part of them; its codes are no more bytes than the numbers that it does not write then.
+  double us(const Amax& amax) const { return is_of_norm() || gathered_bytes() ? 0 : memory_bound_us(amax); }
+  double us(const UpdateScale& update) const { return gathered_bytes() ? 0 : memory_bound_us(update); }
+  double us(const Quantise& q) const {
+    const double elements = double(q.rows) * double(q.cols);
+    if (is_of_norm() && q.records) return 0;
+    const std::optional<double> gathered = gathered_bytes();
+    return gathered ? memory_us(*gathered * elements) : cast_us(elements, operand_bytes());
+  }
+  double us(const TransposeCodes& t) const { return cast_us(double(t.rows) * double(t.cols), operand_bytes()); }
+
   double us(const Collective&) const { return 0; }
   double us(const PointToPoint&) const { return 0; }
   template <class W>
@@ -139,6 +170,24 @@ class KernelClock {
   }
 
  private:
+  // Returns the time of a kernel that makes or moves codes of so many elements and moves so many bytes.
+  double cast_us(double elements, double bytes) const {
+    if (f_.hbm_share || a_.casts.elements.empty()) return memory_us(bytes) + kernel_gap();
+    return bytes / (a_.casts.share_at(elements) * a_.hbm_GBps.value * 1e3) + kernel_gap();
+  }
+
+  // Returns the bytes that a pass moves of each weight, where the framework gathers codes, for the operations that make
+  // codes of weights here (named as model/lower names them); nullopt for others.
+  std::optional<double> gathered_bytes() const {
+    const std::string& name = operation_.name;
+    const bool is_of_weights = name.find(".quantise_w") != std::string::npos ||
+                               name.find(".amax_w") != std::string::npos || name.find(".scale_w") != std::string::npos;
+    return is_of_weights ? own_bytes("gathered_codes") : std::nullopt;
+  }
+
+  // Returns whether the operation reads what a norm has just written and the framework's norm does it too.
+  bool is_of_norm() const { return f_.norm_quantises && norm_writes(schedule_, operation_.accesses.front().view.tensor); }
+
   template <class W>
   double memory_bound_us(const W& work) const {
     std::optional<double> own = own_bytes(kind_of(work));
@@ -214,6 +263,10 @@ class KernelClock {
     return bytes;
   }
 
+  double view_bytes(std::size_t i) const {
+    const View& view = operation_.accesses[i].view;
+    return double(view.rows) * double(view.cols) * bytes_of_operand(i);
+  }
   double bytes_of_operand(std::size_t i) const {
     return double(bytes_of(schedule_.dtype_of(operation_.accesses[i].view)));
   }
@@ -240,11 +293,39 @@ GroupTime all_to_all_across(const Accelerator& a, double bytes, const GroupSpan&
 
 }  // namespace
 
+ProductType product_type_of(const Schedule& schedule, const Operation& product) {
+  const Scaling scaling = std::get<Gemm>(product.work).scaling_a;
+  switch (scaling) {
+    case Scaling::none:
+      return product_type_of(product_type(schedule, product));
+    case Scaling::tensor:
+      return ProductType::fp8;
+    case Scaling::block_128:
+    case Scaling::block_128x128:
+      return ProductType::fp8_block;
+    case Scaling::mx:
+      return ProductType::mxfp8;
+    case Scaling::nv:
+    case Scaling::nv_16x16:
+      return ProductType::nvfp4;
+  }
+  return ProductType::f32;
+}
+
+ProductType lowest_product_type(const Schedule& schedule) {
+  ProductType lowest = product_type_of(schedule.compute_dtype);
+  for (const Operation& operation : schedule.operations)
+    if (const auto* gemm = std::get_if<Gemm>(&operation.work); gemm != nullptr && gemm->has_codes())
+      lowest = std::max(lowest, product_type_of(schedule, operation));
+  return lowest;
+}
+
 double kernels_of(const Framework& framework, const Operation& operation) {
   if (std::holds_alternative<Route>(operation.work)) return kKernelsOfRouter;
   if (std::holds_alternative<LatentHeads>(operation.work)) return kKernelsOfLatentHeads;
-  // Transformer Engine issues a product a group in a loop of C++.
+  // Transformer Engine issues a product a group in a loop of C++, and the kernels of a cast in one call from Python.
   constexpr double kOfLoop = 0.15;  // assumed, of what an operation takes that Python issues
+  if (is_of_low_precision(operation.work)) return std::holds_alternative<Quantise>(operation.work) ? 0.5 : kOfLoop;
   if (const auto* grouped = std::get_if<GroupedGemm>(&operation.work)) return 1 + kOfLoop * double(grouped->groups - 1);
   const auto* softmax = std::get_if<Softmax>(&operation.work);
   return softmax != nullptr && falls_back(framework, *softmax) ? kKernelsOfPyTorch : 1;

@@ -10,6 +10,9 @@ namespace stretto::sim {
 //
 //   GEMM        table · sustained, slower where rows of an operand are not aligned to 16 bytes, plus the bytes that a
 //               plain product does not move (f32 results, sums, epilogues)
+//               of codes: the table of its kind · sustained, on Hopper slower with split accumulation
+//   casts       bytes / (share of casts of that size · memory rate) + kernel_us; nothing where the framework's norm
+//               kernels write codes, or take the largest magnitude, of what they compute
 //   attention   flops / rate, at least the time of the thread block that sees all keys
 //   products of unfused attention
 //               flops / (bmm_share · peak), at least their bytes; and kernel_us
@@ -19,6 +22,12 @@ namespace stretto::sim {
 // docs/platform.md has the evidence.
 double kernel_us(const Accelerator& accelerator, const Framework& framework, const Schedule& schedule,
                  const Operation& operation);
+
+// Returns the kind of a plain product (Gemm), by its factors.
+ProductType product_type_of(const Schedule& schedule, const Operation& product);
+
+// Returns the kind of the products in the schedule's lowest precision, which its peak is that of (docs/mfu.md).
+ProductType lowest_product_type(const Schedule& schedule);
 
 // Returns how many kernels the host issues for an operation, or how many would take it as long: one, or more for a
 // softmax that the framework leaves to PyTorch, for a router that is not fused, for the heads of latent attention, and

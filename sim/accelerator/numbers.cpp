@@ -1,9 +1,11 @@
 #include "sim/accelerator/numbers.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 #include "base/printable.hpp"
 
@@ -69,6 +71,15 @@ std::vector<AcceleratorNumber> numbers_of(Accelerator& a) {
           {"nvlink", "latency_us", &a.nvlink.latency_us, kTime},
           {"network", "GBps", &a.network.GBps, kRate, true},
           {"network", "latency_us", &a.network.latency_us, kTime},
+          {"fp8", "peak_TFLOPs", &a.fp8.peak_TFLOPs, kRate},
+          {"fp8", "gemm_sustained", &a.fp8.gemm_sustained, kRate},
+          {"fp8", "split_accumulation", &a.split_accumulation, kAtLeastOne},
+          {"fp8_block", "peak_TFLOPs", &a.fp8_block.peak_TFLOPs, kRate},
+          {"fp8_block", "gemm_sustained", &a.fp8_block.gemm_sustained, kRate},
+          {"mxfp8", "peak_TFLOPs", &a.mxfp8.peak_TFLOPs, kRate},
+          {"mxfp8", "gemm_sustained", &a.mxfp8.gemm_sustained, kRate},
+          {"nvfp4", "peak_TFLOPs", &a.nvfp4.peak_TFLOPs, kRate},
+          {"nvfp4", "gemm_sustained", &a.nvfp4.gemm_sustained, kRate},
           {"beside_communication", "gemm", &a.beside_communication.gemm, kAtLeastOne},
           {"beside_communication", "attention", &a.beside_communication.attention, kAtLeastOne},
           {"beside_communication", "memory_bound", &a.beside_communication.memory_bound, kAtLeastOne},
@@ -85,6 +96,16 @@ void set_defaults(Accelerator& a) {
   a.gemm_sustained = a.gemms.empty()
                          ? assumed(1, 1, 1.1, "gemm_share is of sustained GEMMs")
                          : assumed(1.2, 1, 1.5, "between A100's 1.1 and B200's 1.42 over a table of constant data");
+  for (const auto& [low, type] : {std::pair{&a.fp8, ProductType::fp8},
+                                  {&a.fp8_block, ProductType::fp8_block},
+                                  {&a.mxfp8, ProductType::mxfp8},
+                                  {&a.nvfp4, ProductType::nvfp4}}) {
+    low->peak_TFLOPs = derived(rule_of(type).of_peak * a.peak_TFLOPs.value,
+                               type == ProductType::nvfp4 ? "4 times bf16" : "twice bf16, as of H100 and B200");
+    low->gemm_sustained = a.gemms.empty() ? assumed(1, 1, 1.1, "gemm_share is of sustained GEMMs")
+                                          : assumed(1.2, 1, 1.45, "as bf16's; not measured");
+  }
+  a.split_accumulation = assumed(1, 1, 1.2, "Blackwell has no other accumulation; on Hopper 1.1 to 1.2");
   a.gemm_odd = assumed(3.9, 2, 5, "as A100");
   a.gemm_unaligned = assumed(2.4, 1.5, 3, "as A100");
   a.gemm_share = assumed(0.65, 0.55, 0.75, "where no table is: what large GEMMs sustain");
@@ -138,6 +159,10 @@ std::string accelerator_text(const Accelerator& accelerator, const std::string& 
     if (number.quantity == &a.reserved_bytes)
       text += fmt::format("attention_kernel = {}\n", toml_string(a.attention.front().name));
   }
+  if (!a.casts.elements.empty())
+    text += fmt::format("\n[accelerator.casts]\nelements = [{}]\nshare = [{}]\nkind = \"{}\"\nsource = {}\n",
+                        fmt::join(a.casts.elements, ", "), fmt::join(a.casts.share, ", "), a.casts.source.kind,
+                        toml_string(a.casts.source.origin));
   for (const AttentionKernel& kernel : a.attention)
     text += fmt::format(
         "\n[accelerator.attention.{}]\nforward_TFLOPs = {}backward_TFLOPs = {}forward_rows = "

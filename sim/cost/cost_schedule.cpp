@@ -48,17 +48,53 @@ DemandClass class_of(const Work& work) {
       work);
 }
 
+// Returns for each communicator [distance] the share of its messages that cross nodes, where every member of a group on
+// several nodes sends to every other. Such messages wait for no others, so that a rank's take as long in sum as in the
+// mean over the ranks. Empty: messages go round a ring, and the slowest of its edges holds up the others.
+std::vector<std::vector<double>> crossing_messages(const Schedule& schedule, const std::vector<GroupSpan>& spans,
+                                                   std::int64_t domain) {
+  std::vector<std::set<std::int64_t>> distances(spans.size());
+  for (const Operation& operation : schedule.operations)
+    if (const auto* message = std::get_if<PointToPoint>(&operation.work);
+        message != nullptr && message->is_send && message->offset.is_constant()) {
+      const std::int64_t size = spans[message->communicator].members;
+      distances[message->communicator].insert((message->offset.value() % size + size) % size);
+    }
+  std::vector<std::vector<double>> crossing(spans.size());
+  for (std::size_t c = 0; c < spans.size(); ++c)
+    if (spans[c].nodes > 1 && spans[c].members > 3 && std::ssize(distances[c]) == spans[c].members - 1)
+      crossing[c] = shares_between_nodes(schedule, schedule.communicators[c], domain);
+  return crossing;
+}
+
+// Returns the time of a message of which so large a share crosses nodes, at the rate that an exchange of rows reaches
+// there.
+GroupTime exchanged_message_time(const Accelerator& accelerator, double bytes, const GroupSpan& span, double crossing) {
+  GroupSpan on_node = span;
+  on_node.nodes = 1;
+  const double slower = accelerator.network_share.value / accelerator.token_exchange.network_share.value;
+  const GroupTime across = message_time(accelerator, bytes * slower, span),
+                  inside = message_time(accelerator, bytes, on_node);
+  return {crossing * across.us + (1 - crossing) * inside.us,
+          crossing * across.latency_us + (1 - crossing) * inside.latency_us};
+}
+
 // Returns the cost of an NCCL kernel concurrent with compute. Across nodes its bytes are flows too, in which a network
 // carries as many bytes as fit its time: with concurrent flows of other groups it may take longer than alone.
 CollectiveCost group_cost(const Accelerator& accelerator, const Framework& framework, const Schedule& schedule,
-                          const Operation& operation, const GroupSpan& span, const GroupLimit& limit) {
+                          const Operation& operation, const GroupSpan& span, const GroupLimit& limit,
+                          const std::vector<double>& crossing) {
   CollectiveCost cost;
   if (span.members == 1) return cost;
   const Dtype dtype = schedule.dtype_of(operation.accesses.front().view);
   GroupTime time;
   double card_bytes = 0;
   if (const auto* c = std::get_if<Collective>(&operation.work)) {
-    const double element_bytes = double(bytes_of(dtype));
+    double element_bytes = double(bytes_of(dtype));
+    // FSDP gathers a layer's weights as codes, where the framework keeps them so.
+    if (framework.element_bytes.contains("gathered_codes") && c->kind == CollectiveKind::all_gather &&
+        schedule.tensors[operation.accesses.front().view.tensor].name.starts_with("shard.parameter"))
+      element_bytes = std::min(element_bytes, rule_of(lowest_product_type(schedule)).bytes);
     time = rule_of(c->kind).of_rows
                ? token_exchange_time(accelerator, framework, *c, element_bytes,
                                      schedule.communicators[c->communicator].transport, span, limit)
@@ -73,14 +109,21 @@ CollectiveCost group_cost(const Accelerator& accelerator, const Framework& frame
     const auto& message = std::get<PointToPoint>(operation.work);
     if (message.is_send) return cost;  // the receiver moves the message
     card_bytes = double(message.elements) * double(bytes_of(dtype));
-    time = message_time(accelerator, card_bytes, span);
+    if (crossing.empty()) {
+      time = message_time(accelerator, card_bytes, span);
+    } else {
+      const auto distance =
+          static_cast<std::size_t>((message.offset.value() % span.members + span.members) % span.members);
+      time = exchanged_message_time(accelerator, card_bytes, span, crossing[distance]);
+      card_bytes *= crossing[distance];
+    }
   }
   cost.movement = {std::max<Picoseconds>(1, from_us(time.us)), 0, DemandClass::memory};
   // Copy engines take no SM. The copy engines of a device reach only its NVLink domain.
   const CommEngine engine = schedule.communicators[communicator_of(operation.work)].engine;
   const bool is_copied = engine == CommEngine::copy_engine && span.nodes == 1;
   cost.interference = is_copied ? KernelInterference{} : interference_of(accelerator);
-  if (span.nodes == 1 || time.us <= time.latency_us) return cost;
+  if (span.nodes == 1 || time.us <= time.latency_us || card_bytes == 0) return cost;
   // The rate is rounded to sixteenths of a card's rate, because a network has a limit for each distinct rate; the bytes
   // are scaled so that the time is unchanged.
   constexpr double kSteps = 16;
@@ -165,6 +208,22 @@ void launch_graphs(const Schedule& schedule, const Framework& framework, const T
   }
 }
 
+// Messages to several ranks, or of several operands, that follow each other in a block are issued in one group
+// (batch_isend_irecv of PyTorch), which costs the host one issue. A ring has one message of each direction at a time.
+void issue_groups(const Schedule& schedule, HostCosts& host) {
+  const auto is_message = [&](OpId id) { return std::holds_alternative<PointToPoint>(schedule.operations[id].work); };
+  for (const Block& block : schedule.blocks)
+    for (auto begin = block.ops.begin(); begin != block.ops.end();) {
+      begin = std::find_if(begin, block.ops.end(), is_message);
+      const auto end = std::find_if_not(begin, block.ops.end(), is_message);
+      const auto sends = std::count_if(
+          begin, end, [&](OpId id) { return std::get<PointToPoint>(schedule.operations[id].work).is_send; });
+      for (auto id = begin; sends > 1 && id != end; ++id)
+        if (id != begin) host.issue[*id] = 0;
+      begin = end;
+    }
+}
+
 HostCosts host_costs(const Schedule& schedule, const Framework& framework, const Training& training) {
   HostCosts host;
   if (framework.issue_us.value == 0 && framework.collective_issue_us.value == 0 &&
@@ -173,6 +232,7 @@ HostCosts host_costs(const Schedule& schedule, const Framework& framework, const
   for (const Operation& operation : schedule.operations)
     host.issue.push_back(from_us(framework.issue_us.value * kernels_of(framework, operation) +
                                  (is_communication(operation.work) ? framework.collective_issue_us.value : 0)));
+  issue_groups(schedule, host);
   host.micro_batch = from_us(framework.micro_batch_us.value);
   host.step = from_us(framework.step_us.value);
   host.part = from_us(framework.part_us.value);
@@ -203,10 +263,12 @@ HostCosts host_costs(const Schedule& schedule, const Framework& framework, const
 void require_types(const Schedule& schedule, const std::string& name, const Accelerator& accelerator) {
   for (const Operation& operation : schedule.operations)
     if (std::holds_alternative<Gemm>(operation.work))
-      if (const Dtype type = product_type(schedule, operation); !accelerator.multiplies(type))
-        throw input_error("platform " + name +
-                          ": expected [training] precision = \"bf16\", of which its tables are, got " +
-                          std::string(name_of(type)));
+      if (const ProductType type = product_type_of(schedule, operation); !accelerator.multiplies(type))
+        throw input_error("platform " + name + ": expected " +
+                          (is_low(type) ? "products in a precision that its gemm_table has"
+                                        : "[training] precision = \"bf16\", of which its tables are") +
+                          ", got " +
+                          (is_low(type) ? name_of(type) : std::string(name_of(product_type(schedule, operation)))));
 }
 
 }  // namespace
@@ -216,6 +278,10 @@ double most_rows(const Schedule& schedule, const ExpertLoads& loads) {
   for (const Operation& operation : schedule.operations)
     if (const auto* found = std::get_if<Route>(&operation.work)) route = found;
   for (const Operation& operation : schedule.operations) {
+    // Ranks that gather all tokens have those copies that go to their experts.
+    if (const auto* sort = std::get_if<SortTokens>(&operation.work);
+        route != nullptr && sort != nullptr && sort->local > 0 && sort->each == 0)
+      return most_over_mean(loads, route->experts, route->topk, double(sort->rows), sort->experts / sort->local);
     const auto* rows = std::get_if<Collective>(&operation.work);
     if (route == nullptr || rows == nullptr || rows->kind != CollectiveKind::dispatch || !rows->by_rows()) continue;
     const std::int64_t ranks = schedule.communicators[rows->communicator].size;
@@ -257,15 +323,20 @@ Costs cost_on_accelerator(const Schedule& schedule, const Accelerator& accelerat
     spans.push_back(span_of(schedule, communicator, accelerator.domain, accelerator.pod));
     costs.ring_distance.push_back(spans.back().on_node());
   }
+  const std::vector<std::vector<double>> crossing = crossing_messages(schedule, spans, accelerator.domain);
   for (const Operation& equal : schedule.operations) {
     const Operation& operation = most == 1 ? equal : with_most_rows(equal, most);
     const bool communicates = is_communication(operation.work);
     const Picoseconds alone =
         communicates ? 0 : std::max<Picoseconds>(1, from_us(kernel_us(accelerator, framework, schedule, operation)));
     costs.compute.push_back(communicates ? Demand{} : Demand{alone, 1, class_of(operation.work)});
-    costs.collective.push_back(communicates ? group_cost(accelerator, framework, schedule, operation,
-                                                         spans[communicator_of(operation.work)], limit)
-                                            : CollectiveCost{});
+    if (!communicates) {
+      costs.collective.emplace_back();
+      continue;
+    }
+    const std::uint32_t communicator = communicator_of(operation.work);
+    costs.collective.push_back(
+        group_cost(accelerator, framework, schedule, operation, spans[communicator], limit, crossing[communicator]));
   }
   return costs;
 }

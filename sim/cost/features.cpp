@@ -32,9 +32,10 @@ std::string result_type(const Schedule& schedule, const Operation& operation) {
   const bool varies = std::visit(
       []<class W>(const W&) {
         constexpr bool is_one =
-            OfExperts<W> || kIsOneOf<W, Attention, AttentionProduct, Softmax, AttentionMerge, SplitHeads, PackKv,
-                                     JoinQkv, Rope, LatentHeads, LayerNorm, RmsNorm, Dropout, Embedding, CrossEntropy,
-                                     VocabStats, ScaledCast, AdamW, Collective, PointToPoint>;
+            OfExperts<W> ||
+            kIsOneOf<W, Attention, AttentionProduct, Softmax, AttentionMerge, SplitHeads, PackKv, JoinQkv, Rope,
+                     LatentHeads, LayerNorm, RmsNorm, Dropout, Embedding, CrossEntropy, VocabStats, ScaledCast, Amax,
+                     UpdateScale, Quantise, TransposeCodes, AdamW, Collective, PointToPoint>;
         constexpr bool is_other = kIsOneOf<W, Gemm, Elementwise, Fill, Cast, LocalReduce, SumSquares>;
         static_assert(is_one != is_other, "say which it is");
         return is_other;
@@ -84,6 +85,7 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
             if (g.bias) key += "_bias";
             if (g.epilogue != GemmEpilogue::none) key += std::string("_") + name_of(g.epilogue);
             if (operation.accesses.back().mode == AccessMode::accumulate) key += "_acc";
+            if (g.has_codes()) key += std::string("_") + name_of(g.scaling_a);
             return {key, {1, m * n * k, m * k, k * n, m * n}, DemandClass::gemm};
           },
           [&](const Attention& a) -> WorkCost {
@@ -207,6 +209,25 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
             const double wide = double(bytes_of(operand_type(is_forward ? 0 : 1)));
             const double bytes = double(c.shards) * (wide * double(c.elements) + double(c.packed()));
             return {"cast", streaming(std::int64_t(bytes / 6)), DemandClass::memory};
+          },
+          [&](const Amax& a) -> WorkCost {
+            return {a.hadamard ? "amax_hadamard" : "amax", streaming(a.rows * a.cols), DemandClass::memory};
+          },
+          [&](const UpdateScale& u) -> WorkCost {
+            return {"update_scale", streaming(u.elements * (u.history + 1)), DemandClass::memory};
+          },
+          [&](const Quantise& q) -> WorkCost {
+            std::string key = std::string("quantise_") + name_of(q.scaling);
+            if (!q.rowwise) key += "_second";
+            if (q.columnwise != ColumnCopy::none) key += std::string("_") + name_of(q.columnwise);
+            if (q.hadamard) key += "_hadamard";
+            if (q.stochastic) key += "_stochastic";
+            if (q.records) key += "_amax";
+            return {key, streaming(q.rows * q.cols), DemandClass::memory};
+          },
+          [&](const TransposeCodes& t) -> WorkCost {
+            return {std::string("transpose_codes_") + name_of(t.scaling), streaming(t.rows * t.cols),
+                    DemandClass::memory};
           },
           [&](const LocalReduce& r) -> WorkCost {
             // The count is in elements of the sum's type.

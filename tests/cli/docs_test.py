@@ -1,6 +1,5 @@
 """The README and the walk-throughs of docs/: their commands run as printed there, and their figures equal those of the
 JSON next to them."""
-import json
 import os
 import re
 import shutil
@@ -76,17 +75,14 @@ class Docs(ProgramTest):
                 for share in ("mfu", "hfu", "mfu_full_attention"):
                     self.assertLessEqual(value[share] or 0, 1)
 
-    def test_figures_of_the_readme(self):
-        """The README's table equals docs/measured/compare-quickstart.json, digit by digit."""
-        table = (ROOT / "README.md").read_text().split("## The result")[1].split("## Commands")[0]
-        value = json.loads((ROOT / "docs/measured/compare-quickstart.json").read_text())
-        rows = [row for row in value["rows"] if not row["same_as"]]
-        self.assertGreater(len(rows), 5)
-        for row in rows:
-            digits = (f"{row['predicted_ms']:.1f}", f"{row['measured_ms']:.1f}",
-                      f"{row['measured_min_ms']:.1f}–{row['measured_max_ms']:.1f}", f"{row['error_pct']:+.1f}%")
-            self.assertRegex(table, rf"(?m)^ +{row['ranks']}  {row['mode']} +" + " +".join(map(re.escape, digits)))
-        self.assertIn(f"mean error {value['mean_abs_error_pct']:.1f} %, worst {value['worst_abs_error_pct']:.1f} %", table)
+    def test_figures(self):
+        """Tables and pictures of README.md and docs/ equal docs/measured/*.json, byte by byte."""
+        done = subprocess.run([ROOT / "scripts/figures", "--check"], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_readme_is_short(self):
+        words = re.sub(r"<!-- figures: .*?<!-- end of figures -->", "", (ROOT / "README.md").read_text(), flags=re.S).split()
+        self.assertLessEqual(len(words), 500)
 
     @unittest.skipUnless(shutil.which("mkdocs"), "mkdocs is not installed")
     def test_site(self):

@@ -56,9 +56,9 @@ class Usage(ProgramTest):
 
 class Files(ProgramTest):
     def test_scenario_that_is_no_file(self):
-        for command in ("show", "train", "compare", "simulate", "sweep"):
-            self.fails(2, command, "absent.toml", says=["absent.toml", "No such file"])
-            self.fails(2, command, ".", says=["directory"])
+        for command in ("show", "train", "compare", "simulate", "sweep", "diagnose run.json"):
+            self.fails(2, *command.split(), "absent.toml", says=["absent.toml", "No such file"])
+            self.fails(2, *command.split(), ".", says=["directory"])
 
     def test_empty_and_binary_scenarios(self):
         self.fails(2, "show", self.write("empty.toml", ""), says=["empty.toml", "[model]", "empty"])

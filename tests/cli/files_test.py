@@ -9,15 +9,16 @@ import re
 
 from program import FAIL_IO, PLATFORM, ROOT, TINY, ProgramTest, main
 
-COMMANDS = ("compare", "simulate", "train", "profile", "calibrate", "show", "export", "sweep")
+COMMANDS = ("compare", "simulate", "train", "profile", "calibrate", "show", "export", "sweep", "diagnose")
 # Options that take a word and not a file.
-WORDS = {"--set", "--backend", "--engine", "--format", "--mode", "--over", "--shard"}
+WORDS = {"--set", "--backend", "--engine", "--format", "--mode", "--over", "--shard", "--section"}
 
 
 class Files(ProgramTest):
     def setUp(self):
         super().setUp()
         self.write("platform.toml", pathlib.Path(PLATFORM).read_bytes())
+        self.write("trace.json", (ROOT / "tests/fuzz/corpus/trace/stretto.json").read_bytes())
         self.write("base.toml", (ROOT / "tests/fuzz/corpus/platform/accelerator.toml").read_bytes())
         self.write("scenario.toml", 'platform = "platform.toml"\n' + TINY)
         self.ok("train", "scenario.toml", "--set", "training.checkpoint_dir=ck")
@@ -57,6 +58,8 @@ class Files(ProgramTest):
             return ["export", "ck/step-00000006.safetensors"]
         if command == "calibrate":
             return ["calibrate"]
+        if command == "diagnose":
+            return ["diagnose", "trace.json", "scenario.toml", "--set", "training.checkpoint_dir=ck", "--platform", "platform.toml"]
         more = ["--platform", "platform.toml"] if "--platform" in self.declared(command)[0] else []
         return [command, "scenario.toml", "--set", "training.checkpoint_dir=ck", *more]
 
@@ -65,7 +68,7 @@ class Files(ProgramTest):
             inputs, outputs = self.declared(command)
             self.assertTrue(outputs, command)
             given = {"SCENARIO": "scenario.toml", "SOURCE": "ck/step-00000006.safetensors", "--platform": "platform.toml",
-                     "--base": "base.toml"}
+                     "--base": "base.toml", "TRACE": "trace.json"}
             # Only traces use export's platform, and they are written into a folder, which a file cannot be.
             read = [given[name] for name in inputs if (command, name) != ("export", "--platform")]
             if "SCENARIO" in inputs:

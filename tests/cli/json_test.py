@@ -271,7 +271,7 @@ class Json(ProgramTest):
         """The tables of docs/scenario.md equal the tables that the program prints."""
         page = (ROOT / "docs/scenario.md").read_text()
         tables = [part for part in self.ok("show", "--keys").out.split("\n\n") if part.startswith("|")]
-        self.assertEqual(len(tables), 7)
+        self.assertEqual(len(tables), 8)
         for table in tables:
             self.assertTrue(table.rstrip("\n") in page, table.split("\n")[2])
 

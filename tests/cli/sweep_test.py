@@ -1,11 +1,16 @@
 """plan and sweep: the best layout, what became of every point, and sweeps that are killed, resumed and cut into parts."""
 import csv
 import json
+import os
+import shutil
 import signal
 import subprocess
 import time
+import unittest
 
 from program import PLATFORM, STRETTO, ProgramTest, main
+
+KILLS = int(os.environ.get("STRETTO_SWEEP_KILLS", 3))
 
 SMALL = """platform = "h100-sxm"
 profile = "nemo-dgxc"
@@ -65,19 +70,34 @@ class Sweep(ProgramTest):
         self.assertEqual((self.folder / "all.jsonl").read_text(), before)
         self.assertIn("the fastest: stretto simulate", done.out)
 
+    @unittest.skipUnless(shutil.which("mpirun"), "Open MPI is not installed")
+    def test_shards_of_mpirun(self):
+        part = f"{STRETTO} sweep {self.small} --all --best 1 --shard $OMPI_COMM_WORLD_RANK/3 --out part-$OMPI_COMM_WORLD_RANK.jsonl"
+        process = subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "3", "sh", "-c", part], cwd=self.folder,
+                                 env=self.environment, capture_output=True, text=True, timeout=600)
+        self.assertEqual(process.returncode, 0, process.stderr)
+        self.write("all.jsonl", "".join((self.folder / f"part-{i}.jsonl").read_text() for i in range(3)))
+        self.ok("sweep", self.small, "--all", "--best", "1", "--out", "whole.jsonl")
+        self.assertEqual(self.steps(self.folder / "all.jsonl"), self.steps(self.folder / "whole.jsonl"))
+
     def test_killed_and_resumed(self):
         out = self.folder / "points.jsonl"
-        for kill in (signal.SIGKILL, signal.SIGINT, signal.SIGKILL):
-            process = self.start("sweep", self.small, "--all", "--best", "1", "--out", out, "--resume")
+        more = ("--over", "virtual_pipeline_model_parallel_size=1,2", "--over", "tensor_model_parallel_size=1,2,4,8") if KILLS > 3 else ()
+        arguments = ("sweep", self.small, "--all", "--best", "1", *more)
+        killed = 0
+        for number in range(KILLS):
+            process = self.start(*arguments, "--out", out, "--resume")
             known = out.read_text().count("\n") if out.exists() else 0
-            for _ in range(2000):
-                if process.poll() is not None or (out.exists() and out.read_text().count("\n") > known + 3):
+            for _ in range(20000):
+                if process.poll() is not None or (out.exists() and out.read_text().count("\n") > known):
                     break
-                time.sleep(0.005)
-            process.send_signal(kill)
+                time.sleep(0.002)
+            process.send_signal(signal.SIGINT if number % 3 == 1 else signal.SIGKILL)
             process.communicate()
-        self.ok("sweep", self.small, "--all", "--best", "1", "--out", out, "--resume")
-        self.ok("sweep", self.small, "--all", "--best", "1", "--out", "whole.jsonl")
+            killed += process.returncode == -signal.SIGKILL
+        self.assertGreater(killed, 0)
+        self.ok(*arguments, "--out", out, "--resume")
+        self.ok(*arguments, "--out", "whole.jsonl")
         self.assertEqual(self.steps(out), self.steps(self.folder / "whole.jsonl"))
 
     def test_a_changed_scenario_has_new_points(self):

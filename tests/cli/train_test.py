@@ -3,6 +3,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 
 from program import IS_FAST_SUITE, ProgramTest, main
@@ -33,6 +34,71 @@ class Train(ProgramTest):
             self.assertEqual(re.findall(r"^step +(\d+)/6  loss", out, re.M), ["4", "6"])
         for wrong in ("0", "x"):
             self.fails(2, "train", self.tiny, "--log-interval", wrong, says=["--log-interval"])
+
+    VALIDATION = ["--set", "training.validation_data=held-*.txt", "--set", "training.eval_iters=2"]
+
+    def test_validation_changes_nothing(self):
+        """Losses on validation data come at their steps and at the end, and the training goes on as without them."""
+        self.write("held-1.txt", "how vexingly quick daft zebras jump. " * 20)
+        self.write("held-2.txt", "sphinx of black quartz, judge my vow. " * 20)
+        self.losses("--set", "training.checkpoint_dir=without")
+        value = self.json("train", self.tiny, *self.VALIDATION, "--set", "training.eval_interval=4", "--set", "training.checkpoint_dir=with")
+        self.assertEqual(self.checkpoint("with"), self.checkpoint("without"))
+        self.assertEqual([e["step"] for e in value["evaluations"]], [4, 6])
+        last = value["evaluations"][-1]["loss"]
+        for more in ([], ["--ranks", "2"], ["--set", "parallel.data_parallel_size=1"]):
+            found = self.json("evaluate", self.tiny, *self.VALIDATION, "--set", "training.checkpoint_dir=with", *more)
+            self.assertEqual(found["step"], 6)
+            self.assertAlmostEqual(found["loss"], last, delta=1e-5 * last)
+        out = self.ok("evaluate", self.tiny, *self.VALIDATION, "--set", "training.checkpoint_dir=with").out
+        self.assertIn(f"validation loss {last:.5f} (perplexity", out)
+        self.fails(2, "evaluate", self.tiny, *self.VALIDATION, says=["expected a checkpoint_dir with checkpoints, or load"])
+        self.fails(2, "train", self.tiny, *self.VALIDATION, "--set", "model.hidden_dropout=0.1", says=["validation_data", "dropout"])
+        self.fails(2, "train", self.tiny, "--set", "training.eval_iters=2", says=["expected validation_data as well"])
+        self.fails(2, "train", self.tiny, "--set", "training.validation_data=absent-*.txt", says=["absent-*.txt", "no file"])
+
+    def test_steps_with_a_large_gradient_are_taken_back(self):
+        self.write("held-1.txt", "how vexingly quick daft zebras jump. " * 20)
+        for ranks in ([], ["--ranks", "2"]):
+            value = self.json("train", self.tiny, *self.VALIDATION, "--set", "training.eval_interval=1", "--set", "training.grad_norm_skip_threshold=1e-6", *ranks)
+            self.assertTrue(all(step["skipped"] for step in value["steps"]))
+            self.assertEqual(len({e["loss"] for e in value["evaluations"]}), 1)
+        out = self.ok("train", self.tiny, "--set", "training.grad_norm_skip_threshold=1e-6").out
+        self.assertEqual(out.count("is above grad_norm_skip_threshold"), 6)
+
+    def test_logs_go_on_where_a_run_resumes(self):
+        base = ["train", self.tiny, "--set", "training.lr_decay_iters=6", "--set", "training.checkpoint_dir=ck"]
+        for iters in ("4", "6"):
+            for log in ("log.csv", "log.jsonl"):
+                shutil.rmtree(self.folder / "ck", ignore_errors=True) if iters == "4" else None
+                self.ok(*base, "--set", f"training.train_iters={iters}", "--log", log, "--tensorboard", "board")
+                if iters == "6" and log == "log.csv":  # trained to the end: go back
+                    shutil.rmtree(self.folder / "ck")
+                    self.ok(*base, "--set", "training.train_iters=4")
+        lines = (self.folder / "log.csv").read_text().splitlines()
+        self.assertEqual(lines[0], "step,wall_s,loss,gradient_norm,lr,step_ms,tokens_per_s,skipped,validation_loss")
+        self.assertEqual([line.split(",")[0] for line in lines[1:]], list("123456"))
+        steps = [json.loads(line) for line in (self.folder / "log.jsonl").read_text().splitlines()]
+        self.assertEqual([step["step"] for step in steps], [1, 2, 3, 4, 5, 6])
+        self.assertEqual([float(line.split(",")[2]) for line in lines[1:]], [step["loss"] for step in steps])
+        self.assertTrue(all(file.name.startswith("events.out.tfevents.") for file in (self.folder / "board").iterdir()))
+
+    def test_retained_checkpoints_stay(self):
+        self.ok("train", self.tiny, "--set", "training.checkpoint_dir=ck", "--set", "training.checkpoint_interval=1", "--set", "training.save_retain_interval=2")
+        steps = [int(file.name[5:13]) for file in sorted((self.folder / "ck").glob("step-*.safetensors"))]
+        self.assertEqual(steps, [2, 4, 5, 6])
+        self.fails(2, "train", self.tiny, "--set", "training.save_retain_interval=2", says=["save_retain_interval", "checkpoint_interval"])
+
+    def test_learning_rates(self):
+        def rates(*keys):
+            words = [word for key in ("lr=1", "min_lr=0.5", "lr_warmup_iters=0", "train_iters=5", *keys) for word in ("--set", "training." + key)]
+            return [round(step["lr"], 6) for step in self.json("train", self.tiny, *words)["steps"]]
+        self.assertEqual(rates("lr_decay_style=linear"), [1, 0.9, 0.8, 0.7, 0.6])
+        self.assertEqual(rates("lr_decay_style=constant"), [1] * 5)
+        self.assertEqual(rates("lr_decay_style=WSD", "lr_wsd_decay_iters=2", "lr_wsd_decay_style=linear"), [1, 1, 1, 1, 0.75])
+        self.assertEqual(rates("lr_decay_style=WSD", "lr_wsd_decay_iters=4")[2:4], [round(0.5 + 0.5 * (2 * 0.5**r - 1), 6) for r in (0.25, 0.5)])
+        self.fails(2, "train", self.tiny, "--set", "training.lr_decay_style=WSD", says=["lr_wsd_decay_iters"])
+        self.fails(2, "train", self.tiny, "--set", "training.lr_wsd_decay_iters=2", says=['lr_decay_style = "WSD"'])
 
     def test_mode(self):
         """--mode replaces the scenario's overlap knobs with those of a mode, also with ranks in separate processes."""

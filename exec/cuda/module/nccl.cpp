@@ -34,7 +34,9 @@ ncclDataType_t type_of(Dtype dtype) {
       return ncclFloat64;
     case Dtype::bf16:
       return ncclBfloat16;
-    case Dtype::e4m3:  // values and scales: bytes, which are not summed
+    case Dtype::e4m3:  // codes and scales: bytes, which are not summed
+    case Dtype::e5m2:
+    case Dtype::e2m1x2:
       return ncclUint8;
     case Dtype::i32:
       break;

@@ -18,7 +18,8 @@ namespace stretto::host {
 
 void run_work(const Work& work, std::span<const Operand> operands) {
   const bool converts = std::holds_alternative<Cast>(work) || std::holds_alternative<Fill>(work) ||
-                        std::holds_alternative<ScaledCast>(work) || std::holds_alternative<LocalReduce>(work);
+                        std::holds_alternative<ScaledCast>(work) || std::holds_alternative<LocalReduce>(work) ||
+                        is_of_low_precision(work);
   if (!converts && computes_in_bf16(operands)) return run_in_f32(work, operands);
   std::visit(Overloaded{
                  [&](const auto& compute) { run_kernel(compute, operands); },

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "exec/host/kernels/blas.hpp"
+#include "exec/host/kernels/codes.hpp"
 #include "exec/host/kernels/families.hpp"
 #include "exec/host/kernels/kernels.hpp"
 #include "exec/host/kernels/operand.hpp"
@@ -43,6 +44,7 @@ void run_kernel(const Gemm& work, std::span<const Operand> operands) {
     for (const Part& part : parts_of(work)) run_work(part.work, exec::operands_of(part, operands));
     return;
   }
+  if (work.has_codes()) return gemm_of_codes(work, operands);
   assert(operands.size() == (work.bias ? 4u : 3u));
   const Operand a = with_valid_ld(operands[0]), b = with_valid_ld(operands[1]), c = with_valid_ld(operands.back());
   const Operand* bias = work.bias ? &operands[2] : nullptr;

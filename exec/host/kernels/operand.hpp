@@ -80,6 +80,8 @@ void with_compute_type(Dtype dtype, Fn fn) {
     case Dtype::bf16:
     case Dtype::i32:
     case Dtype::e4m3:
+    case Dtype::e5m2:
+    case Dtype::e2m1x2:
       break;
   }
   assert(false && "compute operands are f32 or f64");

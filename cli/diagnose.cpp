@@ -1,0 +1,77 @@
+#include "diagnose/diagnose.hpp"
+
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "base/memory.hpp"
+#include "cli/commands.hpp"
+#include "cli/progress.hpp"
+#include "diagnose/page.hpp"
+#include "predict/fusions.hpp"
+#include "predict/inputs.hpp"
+#include "report/trace.hpp"
+
+namespace stretto::cli {
+namespace {
+
+struct DiagnoseOptions : CommonOptions {
+  std::string measured;
+  std::string section;
+  std::int64_t rank = -1;
+};
+
+void diagnose_command(const DiagnoseOptions& options) {
+  Scenario scenario = scenario_of(options);
+  const std::vector<std::string> files = trace::trace_files(options.measured);
+  std::vector<Input> inputs = inputs_of(scenario);
+  for (const std::string& file : files) inputs.push_back({"TRACE", file});
+  options.files.claim_outputs(inputs);
+  const sim::Platform platform = load_platform(options, scenario);
+  predict::open_fusions(scenario, options.scenario, options.set, platform).apply(scenario);
+  keep_within_free_memory();
+  Progress progress;
+  progress.show("reading " + options.measured);
+  const diagnose::Traces traces = diagnose::read_traces(files, options.rank, options.section);
+  progress.show("predicting the step");
+  const predict::PredictedStep step = predict::predict_step(scenario, platform);
+  progress.show("matching kernels to operations");
+  const diagnose::Diagnosed diagnosed = diagnose::diagnose(step, traces, scenario.name);
+  progress.clear();
+  std::cout << diagnosis_text(diagnosed, traces, step.prediction);
+  write_json(options.json, diagnosis_json(diagnosed, traces, step.prediction));
+  if (options.trace.empty() && options.html.empty()) return;
+  const diagnose::MeasuredTimeline timeline = timeline_of(step.schedule, diagnosed.ranks);
+  if (!options.trace.empty())
+    write_trace(options.trace.path(),
+                {{"predicted " + step.schedule.name, &step.schedule, &step.result, &step.result.timeline},
+                 {"measured", &step.schedule, &timeline.step, &timeline.timeline, &timeline.extra}});
+  if (!options.html.empty()) write_text(options.html, render_html(diagnosis_page(diagnosed, traces, step, timeline)));
+}
+
+}  // namespace
+
+void add_diagnose(CLI::App& app) {
+  auto options = std::make_shared<DiagnoseOptions>();
+  CLI::App* command =
+      app.add_subcommand("diagnose", "a trace of a run against the predicted step: what differs, and why");
+  options->files
+      .add_input(
+          *command, "TRACE", options->measured,
+          "a trace of PyTorch's profiler (JSON, gzip too), of Nsight Systems (.sqlite) or of --trace; or a folder "
+          "with one of each rank")
+      ->required();
+  add_scenario_options(*command, *options);
+  add_platform_option(*command, *options);
+  command->add_option("--rank", options->rank, "the rank of a trace that does not say it; default: 0")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31));
+  command->add_option("--section", options->section,
+                      "a part of the title of the run to explain, where a trace of Stretto's has several");
+  add_json_option(*command, options->files, options->json);
+  add_trace_option(*command, *options);
+  add_html_option(*command, *options);
+  command->callback([options] { diagnose_command(*options); });
+}
+
+}  // namespace stretto::cli

@@ -1,0 +1,42 @@
+#pragma once
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/timeline.hpp"
+
+namespace stretto::diagnose {
+
+// The parts of a rank's step. An instant belongs to the first part of this list that holds on one of its lanes. A
+// trace does not say what a stream waits for, so the time of a communication is exposed here whenever nothing computes,
+// on the predicted side too; report/exposure.hpp, which knows the waits, counts some of it as bubble.
+enum class Part : std::uint8_t {
+  kernel,       // an operation of the schedule computes
+  unscheduled,  // a kernel computes that the schedule does not have
+  cores,        // an operation waits for cores
+  exposed,      // a communication moves bytes
+  peers,        // a communication waits for peers
+  host,         // none of these: nothing was issued, or what was issued waits for the host
+};
+const char* name_of(Part part);  // "kernel", …
+
+struct TimeKey {
+  Part part = Part::host;
+  std::string name;  // operation "fc1.fprop", communication "dp reduce_scatter", kernel
+  auto operator<=>(const TimeKey&) const = default;
+};
+using Account = std::map<TimeKey, Picoseconds>;
+
+// An operation on a rank. Computation: `transfer` is `start`.
+struct Span {
+  Picoseconds queued_from = 0, start = 0, transfer = 0, end = 0;
+  TimeKey key;  // part kernel, unscheduled or exposed
+};
+
+// Divides the period from `begin` on among the keys; the sum is the period. Spans that reach beyond the period stand
+// for those of the steps before and behind: they count at the other end of it.
+Account account_of(const std::vector<Span>& spans, Picoseconds begin, Picoseconds period);
+
+}  // namespace stretto::diagnose

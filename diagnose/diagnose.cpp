@@ -1,0 +1,66 @@
+#include "diagnose/diagnose.hpp"
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "base/toml.hpp"
+
+namespace stretto::diagnose {
+namespace {
+
+// Returns the section that is asked for. Sections are large, and only their titles are looked at.
+trace::Section chosen(std::vector<trace::Section> sections, const std::string& asked, const std::string& file) {
+  const auto places_of = [&](const auto& is_wanted) {
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < sections.size(); ++i)
+      if (is_wanted(sections[i].title)) places.push_back(i);
+    return places;
+  };
+  std::vector<std::size_t> wanted = places_of([&](const std::string& title) {
+    return asked.empty() ? title.starts_with("measured") : title.find(asked) != std::string::npos;
+  });
+  if (wanted.empty() && asked.empty()) wanted = places_of([](const std::string&) { return true; });  // predictions
+  if (wanted.size() == 1) return std::move(sections[wanted.front()]);
+  std::string titles;
+  if (wanted.empty()) wanted = places_of([](const std::string&) { return true; });
+  for (const std::size_t place : wanted) titles += (titles.empty() ? "" : ", ") + in_quotes(sections[place].title);
+  throw input_error(fmt::format("{}: expected --section TEXT, a part of one title of {}, got {}", file, titles,
+                                asked.empty() ? "none" : in_quotes(asked)));
+}
+
+}  // namespace
+
+Traces read_traces(const std::vector<std::string>& files, std::int64_t rank, const std::string& section) {
+  Traces traces;
+  for (const std::string& file : files) {
+    trace::TraceFile read = trace::read_trace(file);
+    if (&file != &files.front() && read.origin != traces.origin)
+      throw input_error(fmt::format("{}: is of {}, and {} of {}; expected traces of one profiler", file,
+                                    name_of(read.origin), files.front(), name_of(traces.origin)));
+    traces.origin = read.origin;
+    if (read.origin == trace::Origin::stretto && files.size() > 1)
+      throw input_error(file + ": has all ranks of a run; expected one such file");
+    trace::Section of = read.origin == trace::Origin::stretto ? chosen(std::move(read.sections), section, file)
+                                                              : std::move(read.sections.front());
+    traces.section.title = of.title;
+    for (trace::RankTrace& one : of.ranks) {
+      if (!one.says_rank && rank >= 0 && files.size() == 1 && of.ranks.size() == 1) {
+        one.rank = rank;
+        one.says_rank = true;
+      }
+      traces.section.ranks.push_back(std::move(one));
+    }
+  }
+  return traces;
+}
+
+Diagnosed diagnose(const predict::PredictedStep& step, const Traces& traces, const std::string& scenario) {
+  Diagnosed result;
+  result.ranks = measure_ranks(step, traces.section, traces.origin);
+  find_transfers(step.schedule, result.ranks, traces.origin);
+  account_for(step.schedule, result.ranks);
+  result.diagnosis = explain(step.schedule, result.ranks, scenario);
+  return result;
+}
+
+}  // namespace stretto::diagnose

@@ -1,0 +1,184 @@
+#include "diagnose/diagnose.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "base/data_folder.hpp"
+#include "model/build_schedule.hpp"
+#include "sim/cost/cost_schedule.hpp"
+#include "tests/kineto.hpp"
+#include "tests/message_of.hpp"
+#include "tests/temp_dir.hpp"
+
+namespace stretto::diagnose {
+namespace {
+
+using Catch::Matchers::Contains;
+using testing::kineto_json;
+using testing::KinetoOptions;
+using testing::message_of;
+
+Scenario scenario_of(const std::vector<std::string>& set = {}) {
+  return parse_scenario(R"(platform = "h100-sxm"
+[model]
+preset = "llama3-8b"
+num_layers = 4
+seq_length = 2048
+[parallel]
+data_parallel_size = 2
+tensor_model_parallel_size = 2
+sequence_parallel = true
+[overlap]
+overlap_grad_reduce = true
+overlap_param_gather = true
+[training]
+precision = "bf16"
+global_batch_size = 4
+)",
+                        "traced", set);
+}
+
+sim::Platform platform() { return sim::read_platform(data_file("platforms", "h100-sxm")); }
+
+// A run with other costs, or of another scenario, than the prediction.
+struct Run {
+  VerifiedSchedule verified;
+  sim::SimResult result;
+  explicit Run(const Scenario& scenario, const std::function<void(const Schedule&, sim::Costs&)>& change = {})
+      : verified(plan_and_verify(build_schedule(scenario))) {
+    sim::Costs costs =
+        sim::cost_schedule(verified.schedule, platform(), scenario.cluster, 1, scenario.framework, scenario.training);
+    if (change) change(verified.schedule, costs);
+    result = sim::simulate(verified.schedule, static_cast<const BoundStep&>(verified), costs);
+  }
+  std::string trace(std::int64_t rank, const KinetoOptions& options = {}) const {
+    return kineto_json(verified.schedule, result, rank, options);
+  }
+};
+
+Diagnosis diagnosed(const Scenario& scenario, const std::vector<std::string>& traces) {
+  const testing::TempDir folder;
+  std::vector<std::string> files;
+  for (const std::string& text : traces) files.push_back(folder.write(fmt::format("rank-{}.json", files.size()), text));
+  const Traces read = read_traces(files, -1, "");
+  const predict::PredictedStep step = predict::predict_step(scenario, platform());
+  return diagnose(step, read, scenario.name).diagnosis;
+}
+
+double sum_of(const Diagnosis& diagnosis) {
+  double sum = 0;
+  for (const Gap& gap : diagnosis.gaps) sum += gap.gap_ms;
+  return sum;
+}
+
+// The fault is named first, and its size is the step's growth within 10 %.
+void check_first(const Diagnosis& diagnosis, Cause cause, const std::string& name, double expected_ms) {
+  REQUIRE(!diagnosis.gaps.empty());
+  const Gap& first = diagnosis.gaps.front();
+  CAPTURE(first.name, first.gap_ms, expected_ms, diagnosis.gap_ms(), diagnosis.matched);
+  CHECK(name_of(first.cause) == std::string(name_of(cause)));
+  CHECK_THAT(first.name, Contains(name));
+  CHECK(first.gap_ms == Approx(expected_ms).epsilon(0.1));
+  CHECK(diagnosis.matched >= 0.95);
+  CHECK(sum_of(diagnosis) == Approx(diagnosis.gap_ms()).margin(1e-6));
+}
+
+}  // namespace
+
+TEST_CASE("a trace of the predicted step has no gap, with and without marks of steps", "[diagnose]") {
+  const Scenario scenario = scenario_of();
+  const Run run(scenario);
+  for (const bool marks : {true, false}) {
+    KinetoOptions options;
+    options.marks_steps = marks;
+    options.steps = 4;
+    const Diagnosis diagnosis = diagnosed(scenario, {run.trace(0, options)});
+    CAPTURE(marks);
+    CHECK(diagnosis.is_whole);
+    CHECK(diagnosis.matched >= 0.99);
+    CHECK(diagnosis.matched_operations >= 0.99 * double(diagnosis.operations));
+    CHECK(std::abs(diagnosis.gap_ms()) < 0.01 * diagnosis.predicted_ms);
+    for (const Gap& gap : diagnosis.gaps) CHECK(std::abs(gap.gap_ms) < 0.01 * diagnosis.predicted_ms);
+  }
+}
+
+TEST_CASE("a slower kernel is named first", "[diagnose]") {
+  const Scenario scenario = scenario_of();
+  const Run plain(scenario), slow(scenario, [](const Schedule&schedule, sim::Costs&costs) {
+    costs.compute[*schedule.find_operation("fc1.fprop")].alone *= 3;
+  });
+  const double growth = to_ms(slow.result.step - plain.result.step);
+  check_first(diagnosed(scenario, {slow.trace(0)}), Cause::slower_kernel, "fc1.fprop", growth);
+  check_first(diagnosed(scenario, {slow.trace(0), slow.trace(1)}), Cause::slower_kernel, "fc1.fprop", growth);
+}
+
+TEST_CASE("a lost overlap is exposed communication", "[diagnose]") {
+  const Scenario scenario = scenario_of();
+  const Run with(scenario), without(scenario_of({"overlap.overlap_param_gather=false"}));
+  const double growth = to_ms(without.result.step - with.result.step);
+  check_first(diagnosed(scenario, {without.trace(0)}), Cause::exposed_communication, "dp all_gather", growth);
+}
+
+TEST_CASE("a late rank is named where its peers are traced", "[diagnose]") {
+  const Scenario scenario = scenario_of();
+  const Run late(scenario, [](const Schedule&, sim::Costs& costs) { sim::set_apart(costs, 1, 1.5); });
+  // The rank computes longer by this than another one. The step grows by less, because communication is hidden then.
+  const auto computing = [&](std::int64_t rank) {
+    const BoundProgram& program = late.result.programs[late.result.folding.index_of(rank)];
+    Picoseconds sum = 0;
+    for (const TimelineRow& row : late.result.timeline.rows)
+      if (row.rank == program.rank && !is_communication(program.work_of(row.op))) sum += row.end - row.start;
+    return sum;
+  };
+  const double growth = to_ms(computing(1) - computing(0));
+  std::vector<std::string> traces;
+  for (std::int64_t rank = 0; rank < 4; ++rank) {
+    KinetoOptions options;
+    options.clock_us += 1e5 * double(rank);  // clocks of hosts differ
+    traces.push_back(late.trace(rank, options));
+  }
+  check_first(diagnosed(scenario, traces), Cause::straggler, "rank 1", growth);
+  // Rank 0 alone cannot say who is late, only that its communication takes longer.
+  const Diagnosis alone = diagnosed(scenario, {traces.front()});
+  const Cause cause = alone.gaps.front().cause;
+  CHECK((cause == Cause::straggler || cause == Cause::exposed_communication));
+  CHECK_THAT(alone.gaps.front().name, Contains("tp "));
+}
+
+TEST_CASE("a kernel that the schedule does not have, and waiting for the host", "[diagnose]") {
+  const Scenario scenario = scenario_of();
+  const Run run(scenario);
+  KinetoOptions options;
+  options.inserted_at = 0.4;
+  options.inserted_us = 2000;
+  options.inserted_kernel = "void cub::DeviceRadixSortOnesweepKernel<long>(int*)";
+  check_first(diagnosed(scenario, {run.trace(0, options)}), Cause::unscheduled_kernel, "cub::DeviceRadixSort", 2);
+  options.inserted_kernel = "";
+  check_first(diagnosed(scenario, {run.trace(0, options)}), Cause::waiting_for_host, "host", 2);
+}
+
+TEST_CASE("a part of a step is compared kernel by kernel", "[diagnose]") {
+  const Scenario scenario = scenario_of();
+  KinetoOptions options;
+  options.steps = 1;
+  options.marks_steps = false;
+  const Diagnosis diagnosis = diagnosed(scenario, {Run(scenario).trace(0, options)});
+  CHECK(!diagnosis.is_whole);
+  CHECK(diagnosis.matched >= 0.95);
+  for (const Gap& gap : diagnosis.gaps) CHECK(std::abs(gap.gap_ms) < 0.01 * diagnosis.predicted_ms);
+}
+
+TEST_CASE("traces that do not fit are refused", "[diagnose]") {
+  const Scenario scenario = scenario_of();
+  const Run run(scenario);
+  CHECK_THAT(message_of([&] { diagnosed(scenario_of({"model.num_layers=32"}), {run.trace(0)}); }),
+             Contains("computation") && Contains("expected a trace of this model"));
+  CHECK_THAT(message_of([&] { diagnosed(scenario, {run.trace(0), run.trace(0)}); }), Contains("as another trace is"));
+  CHECK_THAT(message_of([&] {
+               diagnosed(scenario_of({"parallel.data_parallel_size=1", "parallel.tensor_model_parallel_size=1",
+                                      "parallel.sequence_parallel=false"}),
+                         {run.trace(3)});
+             }),
+             Contains("is of rank 3"));
+}
+
+}  // namespace stretto::diagnose

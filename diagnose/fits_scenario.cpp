@@ -1,0 +1,87 @@
+#include "diagnose/fits_scenario.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.hpp"
+#include "trace/shapes.hpp"
+
+namespace stretto::diagnose {
+namespace {
+
+constexpr double kLeast = 0.5;
+
+// Returns the multiply-adds of an operation that is a product; 0 for other ones.
+double products_of(const Operation& operation) {
+  const auto* gemm = std::get_if<Gemm>(&operation.work);
+  return gemm ? double(gemm->m) * double(gemm->n) * double(gemm->k) : 0;
+}
+
+// Frameworks pad vocabularies and join products, so that a few differ.
+void require_shapes(const Schedule& schedule, const MeasuredRank& rank, const std::string& scenario) {
+  std::int64_t known = 0, equal = 0;
+  std::string example;
+  for (const PlacedKernel& placed : rank.placed.kernels) {
+    const trace::Kernel& kernel = rank.kernel(placed);
+    if (placed.op == kNoOperation || kernel.cls != trace::KernelClass::gemm) continue;
+    const auto product = trace::product_of(*rank.trace, kernel);
+    const Operation& operation = schedule.operations[rank.program.ops[static_cast<std::uint32_t>(placed.op)].op];
+    if (!product || products_of(operation) == 0) continue;
+    ++known;
+    if (product->m * product->n * product->k == products_of(operation))
+      ++equal;
+    else if (example.empty())
+      example = fmt::format("{:.0f}x{:.0f}x{:.0f} where {} is {}", product->m, product->n, product->k, operation.name,
+                            describe(operation.work));
+  }
+  constexpr std::int64_t kFew = 8;
+  if (known >= kFew && double(equal) < kLeast * double(known))
+    throw input_error(
+        fmt::format("{}: {} of {} products have other shapes than those of {} ({}); expected a trace of "
+                    "this model and layout",
+                    rank.trace->file, known - equal, known, scenario, example));
+}
+
+}  // namespace
+
+double matched_share(const std::vector<MeasuredRank>& ranks) {
+  double all = 0, matched = 0;
+  for (const MeasuredRank& rank : ranks)
+    for (const PlacedKernel& placed : rank.placed.kernels) {
+      const double length = double(rank.kernel(placed).length());
+      all += length;
+      // Communication on the lane of its communicator counts: buckets may be cut otherwise.
+      if (placed.op != kNoOperation || placed.communicator != kNoCommunicator) matched += length;
+    }
+  return all > 0 ? matched / all : 0;
+}
+
+void require_fit(const Schedule& schedule, const std::vector<MeasuredRank>& ranks, double matched,
+                 const std::string& scenario) {
+  if (matched < kLeast)
+    throw input_error(
+        fmt::format("{}: {:.0f} % of the kernels' time matches the schedule of {}; expected a trace of "
+                    "this model and layout",
+                    ranks.front().trace->file, 100 * matched, scenario));
+  for (const MeasuredRank& rank : ranks) {
+    require_shapes(schedule, rank, scenario);
+    if (!rank.period.is_whole) continue;
+    std::set<std::int64_t> found;
+    for (const PlacedKernel& placed : rank.placed.kernels) found.insert(placed.op);
+    double all = 0, with_kernel = 0;
+    for (const TimelineRow* row : rank.predicted.rows) {
+      if (row == nullptr || is_communication(rank.program.work_of(row->op))) continue;
+      all += double(row->end - row->start);
+      if (found.contains(row->op)) with_kernel += double(row->end - row->start);
+    }
+    if (with_kernel < kLeast * all)
+      throw input_error(
+          fmt::format("{}: only {:.0f} % of the computation of {} has kernels; expected a trace of this "
+                      "model and layout",
+                      rank.trace->file, all > 0 ? 100 * with_kernel / all : 0, scenario));
+  }
+}
+
+}  // namespace stretto::diagnose

@@ -1,0 +1,326 @@
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "base/rng.hpp"
+#include "base/scaling.hpp"
+#include "exec/host/kernels/codes.hpp"
+#include "exec/host/kernels/families.hpp"
+#include "exec/host/kernels/magnitude.hpp"
+#include "exec/host/kernels/scratch.hpp"
+
+namespace stretto::host {
+namespace {
+
+// Rows of a strip: blocks of every scaling end at its end.
+constexpr std::int64_t kStrip = kBlockwise;
+
+// The random words of Quantise, as model/schedule/low_precision_work.hpp specifies them.
+struct RandomWords {
+  std::array<std::uint32_t, 2> key{};
+  std::uint32_t first_sample = 0, first_site = 0;
+
+  // words[cols] of a row of x, for one of the two copies.
+  void of_row(const Quantise& work, std::int64_t row, std::size_t copy, std::uint32_t* words) const {
+    const std::uint32_t site = first_site + static_cast<std::uint32_t>(copy);
+    const SequencePlace token = place_of_row(work.parts, work.seq, work.first_row.value() + row);
+    const std::int64_t first = work.first_column.value();
+    for (std::int64_t c = 0; c < work.cols;) {
+      const auto four =
+          philox4x32({static_cast<std::uint32_t>((first + c) / 4), static_cast<std::uint32_t>(token.position),
+                      first_sample + static_cast<std::uint32_t>(token.sample), site},
+                     key);
+      for (std::int64_t j = (first + c) % 4; j < 4 && c < work.cols; ++j, ++c)
+        words[c] = four[static_cast<std::size_t>(j)];
+    }
+  }
+};
+
+// Casts a row: factors[c] multiplies column c. Without words to nearest.
+template <class F>
+void cast_row(const float* x, const float* factors, std::int64_t cols, const std::uint32_t* words,
+              std::uint8_t* codes) {
+  if (words == nullptr)
+    for (std::int64_t c = 0; c < cols; ++c) codes[c] = to_code<F>(x[c] * factors[c]);
+  else
+    for (std::int64_t c = 0; c < cols; ++c) codes[c] = to_code_stochastically<F>(x[c] * factors[c], words[c]);
+}
+
+// A scale of a block, and the factor by which its numbers are multiplied before the cast.
+struct BlockScale {
+  std::array<std::uint8_t, 4> bytes{};
+  float factor = 1;
+};
+BlockScale scale_of(Scaling scaling, float amax, float largest, const NvTensorScale& of_tensor) {
+  BlockScale scale;
+  if (scaling == Scaling::mx) {
+    scale.bytes[0] = mx_scale(amax, largest);
+    scale.factor = inverse_of_scale(scale.bytes[0]);
+  } else if (scaling == Scaling::nv || scaling == Scaling::nv_16x16) {
+    const NvBlockScale of_block = nv_block_scale(amax, of_tensor);
+    scale.bytes[0] = of_block.code;
+    scale.factor = of_block.factor;
+  } else {
+    scale.factor = scale_of_amax(amax, largest, true);
+    const float inverse = 1 / scale.factor;
+    std::memcpy(scale.bytes.data(), &inverse, sizeof inverse);
+  }
+  return scale;
+}
+
+// Writes codes[count, cols], one a byte, as rows [first, first + count) of `to`.
+void store_rows(const std::uint8_t* codes, std::int64_t first, std::int64_t count, const Codes& to) {
+  for (std::int64_t r = 0; r < count; ++r) {
+    const std::uint8_t* from = codes + r * to.cols;
+    std::uint8_t* row = to.row(first + r);
+    if (to.per_byte() == 1)
+      std::memcpy(row, from, static_cast<std::size_t>(to.cols));
+    else
+      for (std::int64_t c = 0; c < to.cols; c += 2) row[c / 2] = static_cast<std::uint8_t>(from[c] | from[c + 1] << 4);
+  }
+}
+
+// Writes codes[count, to.rows], one a byte, as columns [first, first + count) of `to`.
+void store_columns(const std::uint8_t* codes, std::int64_t first, std::int64_t count, const Codes& to) {
+  constexpr std::int64_t kTile = 32;  // rows of `to` whose lines stay in L1
+  for (std::int64_t begin = 0; begin < to.rows; begin += kTile)
+    for (std::int64_t c = begin; c < std::min(begin + kTile, to.rows); ++c) {
+      std::uint8_t* row = to.row(c);
+      const std::uint8_t* from = codes + c;
+      if (to.per_byte() == 1)
+        for (std::int64_t r = 0; r < count; ++r) row[first + r] = from[r * to.rows];
+      else
+        for (std::int64_t r = 0; r < count; r += 2)
+          row[(first + r) / 2] = static_cast<std::uint8_t>(from[r * to.rows] | from[(r + 1) * to.rows] << 4);
+    }
+}
+
+// Scratch of a thread, kept between calls.
+struct Strip {
+  std::vector<float> x, turned;         // rows of x, and of x after the Hadamard transform
+  std::vector<float> factors;           // for each column
+  std::vector<std::uint8_t> codes;      // one a byte
+  std::vector<std::uint32_t> amaxes;    // bits of the largest magnitude of each column of a block
+  std::vector<std::uint32_t> words[2];  // random words of a row, for each copy
+  void fit(std::int64_t cols, bool hadamard) {
+    const auto all = static_cast<std::size_t>(kStrip * cols), row = static_cast<std::size_t>(cols);
+    if (x.size() < all) x.resize(all);
+    if (hadamard && turned.size() < all) turned.resize(all);
+    if (codes.size() < all) codes.resize(all);
+    for (auto* of_columns : {&amaxes, &words[0], &words[1]})
+      if (of_columns->size() < row) of_columns->resize(row);
+    if (factors.size() < row) factors.resize(row);
+  }
+};
+
+// The operands of the work, by name; absent ones are nullptr.
+struct Operands {
+  const Operand *x, *scale = nullptr, *amax = nullptr, *key = nullptr, *codes = nullptr, *column_codes = nullptr,
+                    *inverse = nullptr, *recorded = nullptr;
+  Operands(const Quantise& work, std::span<const Operand> all) {
+    const Operand* next = all.data();
+    x = next++;
+    if (work.scaling == Scaling::tensor)
+      scale = next++;
+    else if (rule_of(work.scaling).has_factor)
+      amax = next++;
+    if (work.stochastic) key = next++;
+    if (work.rowwise) codes = next++;
+    if (work.columnwise != ColumnCopy::none) column_codes = next++;
+    if (rule_of(work.scaling).has_factor) inverse = next++;
+    if (work.records) recorded = next++;
+    assert(next == all.data() + all.size());
+  }
+};
+
+template <class F>
+class Quantiser {
+ public:
+  Quantiser(const Quantise& work, const Operands& operands, Strip& strip)
+      : work_(work), of_(operands), rule_(rule_of(work.scaling)), strip_(strip) {
+    if (of_.codes) rowwise_ = codes_of(*of_.codes, work.scaling, ScaledAlong::rows, work.rows, work.cols);
+    const bool transposed = work.columnwise == ColumnCopy::transposed;
+    if (transposed)
+      columnwise_ = codes_of(*of_.column_codes, work.scaling, ScaledAlong::rows, work.cols, work.rows);
+    else if (of_.column_codes)
+      columnwise_ = codes_of(*of_.column_codes, work.scaling, ScaledAlong::columns, work.rows, work.cols);
+    if (of_.key) {
+      const auto* words = data_of<const std::int32_t>(*of_.key);
+      const auto word = [&](int i) { return static_cast<std::uint32_t>(words[i]); };
+      random_ = {{word(0), word(1)}, word(2), 16 + 2 * static_cast<std::uint32_t>(work.layer)};
+    }
+    if (of_.amax)
+      for (int copy = 0; copy < 2; ++copy)
+        of_tensor_[copy] = nv_tensor_scale(data_of<float>(*of_.amax)[work.hadamard ? copy : 0]);
+    strip_.fit(work.cols, work.hadamard);
+  }
+
+  void run() {
+    for (std::int64_t first = 0; first < work_.rows; first += kStrip) {
+      const std::int64_t count = std::min(kStrip, work_.rows - first);
+      read_rows(*of_.x, first, count, strip_.x.data());
+      if (of_.recorded) magnitude_.add(strip_.x.data(), count * work_.cols);
+      if (rule_.block == 0)
+        by_tensor(first, count);
+      else if (rule_.is_square)
+        by_squares(first, count);
+      else
+        by_blocks(first, count);
+    }
+    write_scalars();
+  }
+
+ private:
+  const float* row_of_strip(const std::vector<float>& strip, std::int64_t r) const {
+    return strip.data() + r * work_.cols;
+  }
+  // Casts row `r` of a strip that begins at row `first` of x; copy 0 is along rows, 1 along columns.
+  void cast(const std::vector<float>& strip, std::int64_t first, std::int64_t r, std::size_t copy) {
+    std::uint32_t* words = nullptr;
+    if (of_.key) random_.of_row(work_, first + r, copy, words = strip_.words[copy].data());
+    cast_row<F>(row_of_strip(strip, r), strip_.factors.data(), work_.cols, words, strip_.codes.data() + r * work_.cols);
+  }
+
+  void store_both(std::int64_t first, std::int64_t count) {
+    if (of_.codes) store_rows(strip_.codes.data(), first, count, rowwise_);
+    store_columnwise(first, count);
+  }
+  void store_columnwise(std::int64_t first, std::int64_t count) {
+    if (work_.columnwise == ColumnCopy::plain) store_rows(strip_.codes.data(), first, count, columnwise_);
+    if (work_.columnwise == ColumnCopy::transposed) store_columns(strip_.codes.data(), first, count, columnwise_);
+  }
+  void put_scale(const Codes& codes, std::int64_t r, std::int64_t c, const BlockScale& scale) const {
+    std::memcpy(codes.scale_at(r, c), scale.bytes.data(), static_cast<std::size_t>(rule_.scale_bytes));
+  }
+  void put_column_scale(std::int64_t r, std::int64_t c, const BlockScale& scale) const {
+    if (work_.columnwise == ColumnCopy::plain) put_scale(columnwise_, r, c, scale);
+    if (work_.columnwise == ColumnCopy::transposed) put_scale(columnwise_, c, r, scale);
+  }
+
+  void by_tensor(std::int64_t first, std::int64_t count) {
+    std::fill(strip_.factors.begin(), strip_.factors.end(), *data_of<float>(*of_.scale));
+    for (std::int64_t r = 0; r < count; ++r) cast(strip_.x, first, r, 0);
+    store_both(first, count);
+  }
+
+  // Squares have one scale for both copies, and so the codes of both are equal.
+  void by_squares(std::int64_t first, std::int64_t count) {
+    const std::int64_t block = rule_.block;
+    for (std::int64_t top = 0; top < count; top += block) {
+      for (std::int64_t left = 0; left < work_.cols; left += block) {
+        Magnitude magnitude;
+        for (std::int64_t r = top; r < top + block; ++r) magnitude.add(row_of_strip(strip_.x, r) + left, block);
+        const BlockScale scale = scale_of(work_.scaling, magnitude.largest(), F::kMax, of_tensor_[0]);
+        std::fill_n(strip_.factors.begin() + left, block, scale.factor);
+        const bool one_scale = work_.scaling == Scaling::block_128x128;
+        for (std::int64_t i = 0; i < (one_scale ? 1 : block); ++i) {
+          if (of_.codes) put_scale(rowwise_, first + top + i, left, scale);
+          put_column_scale(first + top, left + i, scale);
+        }
+      }
+      for (std::int64_t r = top; r < top + block; ++r) cast(strip_.x, first, r, 0);
+    }
+    store_both(first, count);
+  }
+
+  void by_blocks(std::int64_t first, std::int64_t count) {
+    if (of_.codes) {
+      for (std::int64_t r = 0; r < count; ++r) {
+        for (std::int64_t c = 0; c < work_.cols; c += rule_.block) {
+          Magnitude magnitude;
+          magnitude.add(row_of_strip(strip_.x, r) + c, rule_.block);
+          const BlockScale scale = scale_of(work_.scaling, magnitude.largest(), F::kMax, of_tensor_[0]);
+          std::fill_n(strip_.factors.begin() + c, rule_.block, scale.factor);
+          put_scale(rowwise_, first + r, c, scale);
+        }
+        cast(strip_.x, first, r, 0);
+      }
+      store_rows(strip_.codes.data(), first, count, rowwise_);
+    }
+    if (work_.columnwise == ColumnCopy::none) return;
+    if (work_.hadamard)
+      for (std::int64_t r = 0; r < count; r += kNvBlock)
+        hadamard_down_columns(row_of_strip(strip_.x, r), work_.cols, strip_.turned.data() + r * work_.cols);
+    const std::vector<float>& x = work_.hadamard ? strip_.turned : strip_.x;
+    for (std::int64_t top = 0; top < count; top += rule_.block) {
+      std::uint32_t* amaxes = strip_.amaxes.data();
+      std::fill_n(amaxes, work_.cols, 0u);
+      for (std::int64_t r = top; r < top + rule_.block; ++r) {
+        const float* row = row_of_strip(x, r);
+        for (std::int64_t c = 0; c < work_.cols; ++c) amaxes[c] = std::max(amaxes[c], Magnitude::bits_of(row[c]));
+      }
+      for (std::int64_t c = 0; c < work_.cols; ++c) {
+        const BlockScale scale = scale_of(work_.scaling, std::bit_cast<float>(amaxes[c]), F::kMax, of_tensor_[1]);
+        strip_.factors[static_cast<std::size_t>(c)] = scale.factor;
+        put_column_scale(first + top, c, scale);
+      }
+      for (std::int64_t r = top; r < top + rule_.block; ++r) cast(x, first, r, 1);
+    }
+    store_columnwise(first, count);
+  }
+
+  void write_scalars() {
+    if (of_.inverse) {
+      float* inverse = data_of<float>(*of_.inverse);
+      if (of_.scale)
+        *inverse = 1 / *data_of<float>(*of_.scale);
+      else
+        for (std::int64_t i = 0; i < elements_of(*of_.inverse); ++i) inverse[i] = of_tensor_[i].inverse;
+    }
+    if (of_.recorded) {
+      float& recorded = *data_of<float>(*of_.recorded);
+      recorded = larger_magnitude(recorded, magnitude_.largest());
+    }
+  }
+
+  const Quantise& work_;
+  const Operands& of_;
+  const ScalingRule rule_;
+  Codes rowwise_, columnwise_;
+  Strip& strip_;
+  RandomWords random_;
+  NvTensorScale of_tensor_[2];
+  Magnitude magnitude_;
+};
+
+}  // namespace
+
+void run_kernel(const Quantise& work, std::span<const Operand> operands) {
+  const Operands by_name(work, operands);
+  assert(has_shape(*by_name.x, work.rows, work.cols));
+  thread_local Strip strip;
+  with_format(work.format, [&]<class F>(F) { Quantiser<F>(work, by_name, strip).run(); });
+}
+
+void run_kernel(const TransposeCodes& work, std::span<const Operand> operands) {
+  assert(operands.size() == 2 && operands[0].dtype == work.format && operands[1].dtype == work.format);
+  const Codes from = codes_of(operands[0], work.scaling, ScaledAlong::columns, work.rows, work.cols);
+  const Codes to = codes_of(operands[1], work.scaling, ScaledAlong::rows, work.cols, work.rows);
+  std::uint8_t* strip = thread_scratch<std::uint8_t>(kStrip * work.cols);
+  for (std::int64_t first = 0; first < work.rows; first += kStrip) {
+    const std::int64_t count = std::min(kStrip, work.rows - first);
+    for (std::int64_t r = 0; r < count; ++r) {
+      const std::uint8_t* row = from.row(first + r);
+      std::uint8_t* codes = strip + r * work.cols;
+      if (from.per_byte() == 1)
+        std::memcpy(codes, row, static_cast<std::size_t>(work.cols));
+      else
+        for (std::int64_t c = 0; c < work.cols; c += 2) {
+          codes[c] = row[c / 2] & 15;
+          codes[c + 1] = row[c / 2] >> 4;
+        }
+    }
+    store_columns(strip, first, count, to);
+  }
+  const ScalingRule rule = from.rule();
+  if (rule.block == 0) return;
+  const std::int64_t step = work.scaling == Scaling::block_128x128 ? rule.block : 1;
+  for (std::int64_t r = 0; r < work.rows; r += rule.block)
+    for (std::int64_t c = 0; c < work.cols; c += step)
+      std::memcpy(to.scale_at(c, r), from.scale_at(r, c), static_cast<std::size_t>(rule.scale_bytes));
+}
+
+}  // namespace stretto::host

@@ -1,0 +1,75 @@
+#include <algorithm>
+
+#include "model/interchange/megatron.hpp"
+#include "model/interchange/recipe_settings.hpp"
+
+namespace stretto {
+namespace {
+
+using Json = nlohmann::json;
+
+// A setting that is not modelled, with the value that has no effect.
+struct Near {
+  const char* name;
+  Json neutral;
+  const char* effect;
+};
+const std::vector<Near>& near_keys() {
+  static const std::vector<Near> keys = {
+      {"add_qkv_bias", false, "biases on q, k and v alone are left out: below 1 % of a step"},
+      {"qkv_bias", false, "biases on q, k and v alone are left out: below 1 % of a step"},
+      {"window_size", nullptr, "attention is over the whole sequence: more FLOPs than in the window"},
+      {"rotary_percentage", 1.0, "all of a head turns, which moves more bytes"},
+      {"rotary_percent", 1.0, "all of a head turns, which moves more bytes"},
+      {"fp32_residual_connection", false, "the residual stream has 2 bytes an element, not 4"},
+      {"mtp_num_layers", nullptr, "layers that predict further tokens, each with a head, are left out"},
+      {"gradient_accumulation_fusion", true,
+       "weight gradients are added inside their product: one pass less over them"},
+      {"bias_activation_fusion", true, "bias and activation are one pass over memory"},
+      {"bias_dropout_add_fusion", true, "bias, dropout and the residual addition are one pass over memory"},
+      {"apply_rope_fusion", true, "rotary positions are one pass over memory"},
+      {"transformer_engine", true, "kernels are TransformerEngine's"},
+      {"mcore_gpt", true, "layers are Megatron-core's"},
+      {"megatron_amp_O2", true, "gradients are summed in f32 in one buffer"},
+      {"sharp", false, "NCCL's own algorithms reduce, without the network's help"},
+      {"ub_tp_comm_overlap_cfg", nullptr, kDefaultProducts},
+      {"tp_comm_overlap_cfg", nullptr, kDefaultProducts},
+      {"num_micro_batches_with_partial_activation_checkpoints", nullptr, "all micro-batches are recomputed alike"},
+      {"activations_checkpoint_layers_per_pipeline", nullptr, "all stages are recomputed alike"},
+      {"cpu_offloading", false, "activations stay on the GPU"},
+      {"optimizer_cpu_offload", false, "the optimizer runs on the GPU"},
+      {"enable_cuda_graph", false, "the host issues operations one by one"},
+      {"external_cuda_graph", false, "the host issues operations one by one"},
+      {"delay_wgrad_compute", false, "weight gradients of experts are part of their backward pass"},
+      {"moe_shared_expert_overlap", false, "a shared expert is not beside the dispatch of rows"},
+      {"deterministic_mode", false, "kernels are the fastest ones, not the deterministic ones"},
+      {"parallel_attention", false, "the MLP follows attention, and is not beside it"},
+      {"use_precision_aware_optimizer", false, "the optimizer's state is in f32"},
+  };
+  return keys;
+}
+
+}  // namespace
+
+void RecipeSettings::near(const std::string& path, const Json& value, const std::string& effect) {
+  std::string what = path;
+  if (!value.is_structured()) what += ": " + (value.is_string() ? value.get<std::string>() : value.dump());
+  settings.approximated.push_back({what.substr(0, 100), line_of(path), effect});
+}
+
+bool is_near_key(RecipeSettings& recipe, const std::string& key, const std::string& path, const Json& value) {
+  // A switch of an overlap mode that a scenario has is taken.
+  const bool is_mode = std::any_of(megatron_rows().begin(), megatron_rows().end(), [&](const MegatronRow& row) {
+    return row.is_switch && row.key == "overlap." + key;
+  });
+  for (const Near& one : near_keys())
+    if (key == one.name && !is_mode) {
+      const bool is_same =
+          value == one.neutral || value.is_null() || (value.is_number() && one.neutral.is_null() && value == 0);
+      if (!is_same) recipe.near(path, value, one.effect);
+      return true;
+    }
+  return false;
+}
+
+}  // namespace stretto

@@ -1,0 +1,101 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/lower/block_writer.hpp"
+#include "model/lower/delayed_scaling.hpp"
+
+namespace stretto {
+
+// Linear layers whose products are of codes (docs/low-precision.md): their tensors, and the operations that quantise,
+// gather, transpose and multiply them. Sizes are this rank's; T = tokens of a micro-batch, of which the rank has R of
+// the residual stream. With sequence parallelism codes are gathered: X of column-parallel layers, dY of row-parallel
+// ones. References are borrowed.
+class QuantisedLinears {
+ public:
+  QuantisedLinears(Schedule& schedule, BlockWriter& writer, const BlockShape& shape, const DelayedScaling* delayed);
+
+  // A layer with weight [out, in]. `is_again`: a backward pass computes its input again.
+  struct Linear {
+    std::string name;  // "qkv"
+    QuantisedLayer layer = QuantisedLayer::qkv;
+    bool is_column = true;
+    std::int64_t in = 0, out = 0;
+    bool is_again = false;
+  };
+  void add(const Linear& linear);
+  bool has(const std::string& name) const;
+
+  // Makes the codes of all weights of a layer, in a pass of it with BlockShape::codes_in_passes.
+  void quantise_weights(Phase phase);
+  // Makes the codes of an input that the weight gradient reads, without the product.
+  void quantise_input(const std::string& name, const View& x);
+  // As BlockWriter's functions of these names. `x` has the rank's rows.
+  void column_forward(const std::string& name, const View& x, const View& y);
+  void row_forward(const std::string& name, const View& x, const View& y);
+  View column_backward(const std::string& name, const View& dy, const View& dx, const View& dx_part);
+  void row_backward(const std::string& name, const View& dy_part, const View& dx);
+
+ private:
+  // The copies of one factor: `codes` scaled along rows, and perhaps a second one along columns.
+  struct Copies {
+    View codes;
+    std::optional<View> columns;
+    ColumnCopy second = ColumnCopy::none;
+    View inverse, column_inverse;
+    // The copy for products over the rows of the factor.
+    const View& over_rows() const { return columns ? *columns : codes; }
+  };
+  struct Of {
+    Linear linear;
+    Copies x, w, dy;
+  };
+  enum class Factor : std::uint8_t { x, w, dy };
+  static const char* name_of(Factor factor) { return factor == Factor::x ? "x" : factor == Factor::w ? "w" : "dy"; }
+
+  const Of& of(const std::string& name) const;
+  static const Copies& copies(const Of& of, Factor factor) {
+    return factor == Factor::x ? of.x : factor == Factor::w ? of.w : of.dy;
+  }
+  Dtype format(Factor factor) const { return factor == Factor::dy ? low_.backward : low_.forward; }
+  Scaling scaling(Factor factor) const { return factor == Factor::w ? low_.weights : low_.activations; }
+  bool gathers(const Linear& linear, Factor factor) const;
+  std::int64_t rows_of(const Linear& linear, Factor factor) const;
+  std::int64_t cols_of(const Linear& linear, Factor factor) const;
+  ColumnCopy second_of(const Linear& linear, Factor factor) const;
+  bool has_hadamard(const Linear& linear, Factor factor) const;
+
+  Copies add_copies(const Linear& linear, Factor factor);
+  View add_codes(const std::string& name, Factor factor, CodeShape shape, bool is_kept, bool is_again);
+  TensorId of_weights(const std::string& name, Dtype dtype, std::int64_t rows, std::int64_t cols);
+  View shared(const std::string& name, Dtype dtype, std::int64_t rows, std::int64_t cols);
+  View inverse_of(const Linear& linear, Factor factor, std::int64_t which);
+  View number_of(const char* what, const Linear& linear, Factor factor, std::int64_t count);
+  View state_of(TensorId forward, TensorId backward, const Linear& linear, Factor factor) const;
+
+  void quantise(const Of& of, Factor factor, const View& matrix, std::optional<Phase> pass = std::nullopt);
+  View gathered(const std::string& name, Phase phase, const View& part, Factor factor, ScaledAlong along);
+  // For a weight gradient: gathers a factor, of which the rank has its own rows; transposes what was gathered.
+  View gathered_for_weights(const Of& of, Factor factor);
+  View transposed_for_weights(const Of& of, Factor factor, const View& all);
+  void fprop(const Of& of, const View& x, const View& y);
+  void dgrad(const Of& of, const View& dy, const View& dx);
+  void wgrad(const Of& of, const View& dy, const View& x);
+  void bgrad(const Of& of, const View& dy);
+  std::vector<Access> factors(const View& a, const View& b, const View& inverse_a, const View& inverse_b,
+                              const std::optional<View>& bias, Access result) const;
+
+  Schedule& schedule_;
+  BlockWriter& w_;
+  const BlockShape& shape_;
+  const LowPrecisionRules& low_;
+  const DelayedScaling* delayed_;
+  const bool trains_, is_nv_;
+  std::vector<Of> linears_;
+  std::map<std::string, TensorId> shared_;  // tensors of all layers or of all linear layers, by name
+};
+
+}  // namespace stretto

@@ -1,0 +1,280 @@
+// ep_flash_overlap: rows of experts travel as messages, and experts compute them in shards: first those of the nearest
+// ranks, a rank's own among them, while the others are on the way, and finished shards go back while the next one is
+// computed. No framework has it; it is the decomposition of arXiv 2604.24013 (Flash-Overlap) for experts. It needs
+// padding, because sizes of messages are then known, and every rank has the rows of one source in one place.
+//
+// Rank r of n, Q rows from each of them to each. Slot i of what came has the rows of rank (r - i) mod n. Shard k of m
+// has slots [k n/m, (k+1) n/m).
+// Nodes:   send_i = rows for rank r + i, recv_i = slot i;  M_k = both products of the experts for shard k, between
+// sorts
+//          where a shard has several ranks' rows for several experts;  back_i = results of slot i to rank r - i
+// Edges:   recv_i -> M_k -> back_i, i of shard k.   Backward the same with gradients, and W_k, the shard's weight
+//          gradients, behind the products that M_k consists of then.
+// Time:    with Tc of a message, Tm of the experts for the rows of one rank, and m = n, forward
+//          max(n Tm + Tc, Tm + n Tc, 2 (n - 1) Tc);  backward the last weight gradients are beside the last message
+//          (tests/closed_forms_experts_test.cpp)
+// Numbers: results and losses have the bits of the plain schedule where products of fewer rows do; the copies of a
+// token
+//          are added up in the order of experts. A weight gradient is a sum over shards, in their order.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/lower/builder.hpp"
+#include "model/overlap/block_editor.hpp"
+#include "model/overlap/mode.hpp"
+
+namespace stretto {
+namespace {
+
+constexpr const char* kKnob = "ep_flash_overlap";
+
+class EpFlash {
+ public:
+  EpFlash(Lowered& lowered, std::int64_t shards)
+      : lowered_(lowered),
+        schedule_(lowered.schedule),
+        n_(lowered.ep.size),
+        shards_(std::min(shards, n_)),
+        place_(lowered.ep.place) {
+    // Messages have a communicator of their own: on that of the collectives they would wait for collectives.
+    Communicator own = schedule_.communicators[lowered.ep.communicator];
+    own.name = "ep.flash";
+    schedule_.communicators.push_back(own);
+    communicator_ = static_cast<std::uint32_t>(schedule_.communicators.size() - 1);
+    lane_send_ = add_lane("ep.send");
+    lane_recv_ = add_lane("ep.recv");
+  }
+
+  void run() {
+    for (const BlockId id : lowered_.layer_blocks) {
+      BlockEditor block(lowered_, id);
+      for (const std::string again : {"", ".recompute"})
+        if (block.has("experts.dispatch.fprop" + again)) forward(block, again);
+      if (block.has("experts.dispatch.dgrad")) backward(block);
+      block.commit();
+    }
+  }
+
+ private:
+  using Operations = std::vector<Operation>;
+
+  LaneId add_lane(const std::string& name) {
+    schedule_.lanes.push_back({name, LaneKind::communication, 0});
+    return static_cast<LaneId>(schedule_.lanes.size() - 1);
+  }
+  std::int64_t first(std::int64_t shard) const { return shard * n_ / shards_; }
+  std::int64_t size(std::int64_t shard) const { return first(shard + 1) - first(shard); }
+  Expr rank_after(std::int64_t distance) const { return mod(place_ + Expr(distance), Expr(n_)); }
+
+  // Returns the rows of `count` places, from place `at` on, of a matrix that has a place for each rank.
+  View rows_at(View whole, const Expr& at, std::int64_t count = 1) const {
+    const std::int64_t rows = whole.rows / n_;
+    whole.offset = whole.offset + at * Expr(rows * whole.ld);
+    whole.rows = rows * count;
+    return whole;
+  }
+  View of_shard(const View& whole, std::int64_t shard) const { return rows_at(whole, first(shard), size(shard)); }
+
+  Operation message(const Operation& like, const char* what, std::int64_t slot, bool is_send, std::int64_t offset,
+                    View view) const {
+    const PointToPoint work{is_send, communicator_, offset, view.rows * view.cols};
+    return {like.name + what + std::to_string(slot),
+            work,
+            is_send ? lane_send_ : lane_recv_,
+            like.phase,
+            {is_send ? read(std::move(view)) : write(std::move(view))}};
+  }
+  Operation copy(const Operation& like, const View& from, const View& to) const {
+    return {like.name + ".copy", Cast{from.rows * from.cols}, lowered_.compute, like.phase, {read(from), write(to)}};
+  }
+
+  // Rows of one kind (activations, or probabilities) on their way to the experts or back, as the plain schedule has it:
+  // one exchange, and a sort of what came by expert where a rank has several.
+  struct Way {
+    Operation exchange;
+    bool sorts = false;
+    Operation sort;  // where it sorts
+    // at the rank of the tokens, by the rank of the expert; at that of the experts by slot, and by shard and expert
+    View of_ranks, by_slot, by_expert;
+  };
+  // Takes the plain operations of a way from the block. `to_experts`: it is the way there.
+  Way take(BlockEditor& block, const std::string& exchange, const std::string& sort, bool to_experts) const {
+    Way way;
+    way.exchange = block.operation(exchange);
+    const std::vector<Access>& moved = way.exchange.accesses;
+    way.of_ranks = moved[to_experts ? 0 : 1].view;
+    way.by_slot = way.by_expert = moved[to_experts ? 1 : 0].view;
+    if (block.has(sort)) {
+      way.sorts = true;
+      way.sort = block.operation(sort);
+      way.by_expert = way.sort.accesses[to_experts ? 1 : 0].view;
+      block.remove(sort);
+      // Rows of one rank are sorted by expert already.
+      if (shards_ == n_) way.sorts = false, way.by_slot = way.by_expert;
+    }
+    block.remove(exchange);
+    return way;
+  }
+  // The rows that came lie by expert where a shard is one rank.
+  View slot_of(const Way& way, std::int64_t shard, std::int64_t slot) const {
+    return rows_at(size(shard) == 1 ? way.by_expert : way.by_slot, slot);
+  }
+
+  // Sends all rows of the ways, and receives those for this rank's experts, shard by shard.
+  void send_there(const std::vector<Way>& ways, Operations& out) const {
+    for (const Way& way : ways) out.push_back(copy(way.exchange, rows_at(way.of_ranks, place_), slot_of(way, 0, 0)));
+    for (std::int64_t shard = 0; shard < shards_; ++shard)
+      for (const Way& way : ways)
+        for (std::int64_t i = std::max<std::int64_t>(1, first(shard)); i < first(shard + 1); ++i) {
+          out.push_back(message(way.exchange, ".send", i, true, i, rows_at(way.of_ranks, rank_after(i))));
+          out.push_back(message(way.exchange, ".recv", i, false, -i, slot_of(way, shard, i)));
+        }
+  }
+  void send_back(const Way& way, std::int64_t shard, Operations& out) const {
+    if (shard == 0) out.push_back(copy(way.exchange, slot_of(way, 0, 0), rows_at(way.of_ranks, place_)));
+    for (std::int64_t i = std::max<std::int64_t>(1, first(shard)); i < first(shard + 1); ++i) {
+      out.push_back(message(way.exchange, ".send", i, true, -i, slot_of(way, shard, i)));
+      out.push_back(message(way.exchange, ".recv", i, false, i, rows_at(way.of_ranks, rank_after(i))));
+    }
+  }
+  // Sorts a shard's rows by expert, or back.
+  void sort(const Way& way, std::int64_t shard, Operations& out) const {
+    if (!way.sorts || size(shard) == 1) return;
+    Operation piece = way.sort;
+    auto& work = std::get<SortByExpert>(piece.work);
+    work.ranks = size(shard);
+    work.experts = work.ranks * work.local;
+    work.rows = work.capacity = work.experts * work.each;
+    work.first = 0;
+    for (Access& access : piece.accesses) access.view = of_shard(access.view, shard);
+    piece.name += "." + std::to_string(shard);
+    out.push_back(std::move(piece));
+  }
+
+  // Returns an operation of the experts for a shard's rows: its operands are cut, but not the weight or its gradient.
+  Operation of_rows(const Operation& whole, std::int64_t shard) const {
+    Operation piece = whole;
+    piece.name += "." + std::to_string(shard);
+    std::size_t weight = piece.accesses.size();
+    if (auto* product = std::get_if<GroupedGemm>(&piece.work)) {
+      weight = product->pass == Pass::wgrad ? 2 : 1;
+      product->rows = product->rows / n_ * size(shard);
+    } else {
+      auto& activation = std::get<WeightedActivation>(piece.work);
+      activation.rows = activation.rows / n_ * size(shard);
+    }
+    for (std::size_t i = 0; i < piece.accesses.size(); ++i)
+      if (i != weight) piece.accesses[i].view = of_shard(piece.accesses[i].view, shard);
+    return piece;
+  }
+  static Operation removed(BlockEditor& block, const std::string& name) {
+    Operation operation = block.operation(name);
+    block.remove(name);
+    return operation;
+  }
+
+  // In a recomputed layer the second product and the way back come last, and the block may be called without them.
+  void forward(BlockEditor& block, const std::string& again) {
+    const auto named = [&](const char* name) { return name + again; };
+    const std::vector<Way> there = {
+        take(block, named("experts.dispatch.fprop"), named("experts.sort_by_expert.fprop"), true),
+        take(block, named("experts.weights.dispatch.fprop"), named("experts.weights.sort_by_expert.fprop"), true)};
+    const Way back = take(block, named("experts.combine.fprop"), named("experts.sort_by_rank.fprop"), false);
+    const std::string fc1 = named("experts.fc1.fprop"), fc2 = named("experts.fc2.fprop");
+    const Operation up = block.operation(fc1), activation = removed(block, named("experts.act.fprop")),
+                    down = block.operation(fc2);
+    Operations first, second;
+    Operations& behind = again.empty() ? first : second;
+    send_there(there, first);
+    for (std::int64_t shard = 0; shard < shards_; ++shard) {
+      for (const Way& way : there) sort(way, shard, first);
+      first.push_back(of_rows(up, shard));
+      first.push_back(of_rows(activation, shard));
+      behind.push_back(of_rows(down, shard));
+      sort(back, shard, behind);
+      send_back(back, shard, behind);
+    }
+    block.replace(fc1, std::move(first));
+    block.replace(fc2, std::move(second));
+  }
+
+  void backward(BlockEditor& block) {
+    const std::vector<Way> there = {take(block, "experts.dispatch.dgrad", "experts.sort_by_expert.dgrad", true)};
+    const std::vector<Way> back = {
+        take(block, "experts.combine.dgrad", "experts.sort_by_rank.dgrad", false),
+        take(block, "experts.weights.combine.dgrad", "experts.weights.sort_by_rank.dgrad", false)};
+    const std::string fc2 = "experts.fc2.dgrad";
+    Operations products = {block.operation(fc2)}, weights, pieces;
+    for (const char* name : {"experts.act.fprop.recompute", "experts.act.dgrad", "experts.fc1.dgrad"})
+      if (block.has(name)) products.push_back(removed(block, name));
+    for (const char* name : {"experts.fc2.wgrad", "experts.fc1.wgrad"})
+      if (block.has(name)) weights.push_back(removed(block, name));
+    send_there(there, pieces);
+    for (std::int64_t shard = 0; shard < shards_; ++shard) {
+      for (const Way& way : there) sort(way, shard, pieces);
+      for (const Operation& product : products) pieces.push_back(of_rows(product, shard));
+      for (const Way& way : back) sort(way, shard, pieces);
+      for (const Way& way : back) send_back(way, shard, pieces);
+      for (const Operation& weight : weights) pieces.push_back(of_rows(weight, shard));
+    }
+    block.replace(fc2, std::move(pieces));
+  }
+
+  Lowered& lowered_;
+  Schedule& schedule_;
+  const std::int64_t n_, shards_;
+  const Expr place_;
+  LaneId lane_send_ = 0, lane_recv_ = 0;
+  std::uint32_t communicator_ = 0;
+};
+
+std::string word_of(bool value) { return value ? "true" : "false"; }
+
+void add_gates(const Scenario& scenario, Gates& gates) {
+  const Parallel& p = scenario.parallel;
+  const Overlap& o = scenario.overlap;
+  const bool asked = o.ep_flash_overlap;
+  gates.above_one(kKnob, asked, "expert_model_parallel_size", p.expert_model_parallel_size);
+  const auto off = [&](const char* needs, bool open, const std::string& why) {
+    gates.add({.knob = kKnob, .needs = needs, .source = kOwnGate, .asked = asked, .open = open, .why = why});
+  };
+  off("moe_token_dispatcher_type alltoall", p.moe_token_dispatcher_type == TokenDispatcher::alltoall,
+      std::string("moe_token_dispatcher_type is \"") + name_of(p.moe_token_dispatcher_type) +
+          "\", whose kernels move all rows at once");
+  off("rows of experts that are padded", p.moe_expert_capacity_factor > 0,
+      "moe_pad_expert_input_to_capacity is off, and messages of a size that the router decides are not modelled");
+  for (const auto& [key, is_on] :
+       {std::pair{"overlap_moe_expert_parallel_comm", o.overlap_moe_expert_parallel_comm},
+        std::pair{"overlap_dispatch_backward_with_experts_wgrad", o.overlap_dispatch_backward_with_experts_wgrad},
+        std::pair{"moe_shared_expert_overlap", o.moe_shared_expert_overlap}})
+    gates.add({.knob = kKnob,
+               .needs = std::string(key) + " = false",
+               .kind = GateKind::error,
+               .source = kOwnGate,
+               .asked = asked,
+               .open = !is_on,
+               .got = word_of(is_on),
+               .why = "both hide the same exchanges"});
+}
+
+}  // namespace
+
+OverlapMode ep_flash_overlap_mode() {
+  return {.name = kKnob,
+          .meaning = "experts compute the rows of some ranks while those of others, and finished ones, are on the way",
+          .memory = "gradients of experts' inputs",
+          .knob = kKnob,
+          .on = &Overlap::ep_flash_overlap,
+          .applies =
+              [](const Parallel& p) {
+                return p.expert_model_parallel_size > 1 && p.moe_expert_capacity_factor > 0 &&
+                       p.moe_token_dispatcher_type == TokenDispatcher::alltoall;
+              },
+          .gates = add_gates,
+          .rewrite = [](Lowered& lowered, const Scenario& scenario,
+                        const Gates&) { EpFlash(lowered, scenario.overlap.ep_flash_shards).run(); }};
+}
+
+}  // namespace stretto

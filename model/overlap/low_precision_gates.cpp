@@ -1,0 +1,171 @@
+#include "model/overlap/low_precision_gates.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+namespace stretto {
+namespace {
+
+const char* kConfig = "core/transformer/transformer_config.py:";
+
+class LowPrecisionGates {
+ public:
+  LowPrecisionGates(const Scenario& scenario, Gates& gates)
+      : s_(scenario),
+        p_(scenario.training.low_precision),
+        rules_(rules_of(p_, scenario.compute_capability)),
+        gates_(gates),
+        is_fp4_(p_.fp4_format != LowPrecision::Fp4Format::none),
+        is_fp8_(p_.fp8_format != LowPrecision::Fp8Format::none) {}
+
+  void run() {
+    refused("fp4_format", is_fp4_, "fp8_format = none", !is_fp8_, name_of(p_.fp8_format),
+            megatron(kConfig + std::string("1581")));
+    for (const auto& [knob, asked] : {std::pair{"fp8_format", is_fp8_}, std::pair{"fp4_format", is_fp4_}})
+      format(knob, asked);
+    recipes();
+    devices();
+    off();
+  }
+
+ private:
+  void refused(const char* knob, bool asked, const std::string& needs, bool open, const std::string& got,
+               const std::string& source, const std::string& why = "") {
+    gates_.add({.knob = knob,
+                .needs = needs,
+                .kind = GateKind::error,
+                .source = source,
+                .asked = asked,
+                .open = open,
+                .got = got,
+                .why = why,
+                .section = "training",
+                .key = std::string(knob).substr(0, std::string_view(knob).find(' '))});
+  }
+
+  void format(const char* knob, bool asked) {
+    const Training& training = s_.training;
+    const Parallel& parallel = s_.parallel;
+    refused(knob, asked, "precision = bf16 or fp32", training.compute_dtype() != Dtype::f64, training.precision,
+            kOwnGate);
+    refused(knob, asked, "num_moe_experts = 0", !s_.model.experts.any(), "experts", kOwnGate,
+            "products of experts of codes are not modelled yet");
+    refused(knob, asked, "multi_latent_attention = false", !s_.model.latent.any(), "true", kOwnGate,
+            "products of latent vectors of codes are not modelled yet");
+    refused(knob, asked, "recompute_granularity none, selective or full",
+            training.recompute.granularity != Recompute::Granularity::selective_op, "selective_op", kOwnGate,
+            "it computes gate and up of fc1 apart");
+    const std::int64_t tp = parallel.tensor_model_parallel_size;
+    const Transformer& model = s_.model;
+    std::int64_t tokens = training.micro_batch_size * model.seq_length / parallel.context_parallel_size;
+    if (parallel.sequence_parallel) tokens /= tp;
+    std::string worst;
+    const auto check = [&](const char* what, std::int64_t size) {
+      if (worst.empty() && rules_.is_on() && size % rules_.align != 0)
+        worst = fmt::format("{} {} of multiples of {}", size, what, rules_.align);
+    };
+    check("tokens of a rank", tokens);
+    check("elements of hidden_size", model.hidden_size);
+    check("columns of qkv on a rank", model.qkv_size() / tp);
+    check("rows of proj on a rank", model.attention_size() / tp);
+    check("columns of fc1 on a rank", model.fc1_size() / tp);
+    check("rows of fc2 on a rank", model.ffn_hidden_size / tp);
+    refused(knob, asked, "sides of all products that are whole blocks of a scale", worst.empty(), worst,
+            transformer_engine("pytorch/utils.py:614, pytorch/tensor/mxfp8_tensor.py:125"));
+  }
+
+  void recipes() {
+    const bool is_delayed = rules_.is_delayed();
+    const auto& recompute = s_.training.recompute;
+    refused("fp8_wgrad = false", is_fp8_ && !p_.fp8_wgrad, "fp8_wgrad = true", p_.fp8_wgrad, "false", kOwnGate,
+            "weight gradients in another precision than data gradients are not modelled yet");
+    refused("first_last_layers_bf16", p_.first_last_layers_bf16, "fp8_recipe other than delayed", !is_delayed,
+            "delayed", megatron(kConfig + std::string("1529")));
+    const std::int64_t most = s_.model.num_layers / s_.parallel.pipeline_model_parallel_size;
+    refused("first_last_layers_bf16", p_.first_last_layers_bf16,
+            "num_layers_at_start_in_bf16 and num_layers_at_end_in_bf16 at most the layers of a stage",
+            std::max(p_.num_layers_at_start_in_bf16, p_.num_layers_at_end_in_bf16) <= most,
+            fmt::format("{} and {}", p_.num_layers_at_start_in_bf16, p_.num_layers_at_end_in_bf16),
+            megatron(kConfig + std::string("1538")));
+    refused("first_last_layers_bf16", p_.first_last_layers_bf16 && p_.is_on(), "a layer between them",
+            p_.num_layers_at_start_in_bf16 + p_.num_layers_at_end_in_bf16 < s_.model.num_layers, "none", kOwnGate,
+            "then no product is of codes");
+    refused("fp8_recipe = delayed", is_delayed, "recompute_granularity none or selective of the attention core",
+            recompute.granularity == Recompute::Granularity::none ||
+                (recompute.granularity == Recompute::Granularity::selective &&
+                 recompute.modules == std::vector{Recompute::Module::core_attn}),
+            name_of(recompute.granularity), megatron(kConfig + std::string("2000, of layernorm and moe_act")),
+            "products that are computed again need the scales of their first time, which are not kept yet");
+    refused("reuse_grad_buf_for_mxfp8_param_ag", p_.reuse_grad_buf_for_mxfp8_param_ag, "fp8_recipe = mxfp8",
+            rules_.recipe == LowPrecisionRules::Recipe::mxfp8, name_of(p_.fp8_recipe),
+            megatron("core/optimizer/optimizer_config.py:180"));
+    refused("reuse_grad_buf_for_mxfp8_param_ag", p_.reuse_grad_buf_for_mxfp8_param_ag, "fp8_param_gather = true",
+            s_.overlap.fp8_param_gather, "false", megatron("core/optimizer/optimizer_config.py:180"));
+  }
+
+  void devices() {
+    const double has = s_.compute_capability;
+    const auto needs = [&](const char* knob, bool asked, double least) {
+      refused(knob, asked && has > 0, fmt::format("a GPU of compute capability {:.1f} or more", least), has >= least,
+              fmt::format("{:.1f}", has), transformer_engine("pytorch/quantization.py:149 to 188"),
+              "its tensor cores have no such products");
+    };
+    using Recipe = LowPrecisionRules::Recipe;
+    needs("fp8_format", is_fp8_, 8.9);
+    needs("fp8_recipe = blockwise", rules_.recipe == Recipe::blockwise, 9.0);
+    needs("fp8_recipe = mxfp8", rules_.recipe == Recipe::mxfp8, 10.0);
+    needs("fp4_format", is_fp4_, 10.0);
+  }
+
+  void off() {
+    gates_.add({.knob = "fp4_param_gather",
+                .needs = "gathers of parameters in fp4",
+                .source = kOwnGate,
+                .asked = p_.fp4_param_gather,
+                .open = false,
+                .why = "gathers of parameters in fp4 are not modelled yet, and parameters are gathered in bf16"});
+    const LowPrecision plain;
+    const auto off = [&](const char* knob, bool asked, const char* needs, bool open) {
+      gates_.add({.knob = knob,
+                  .needs = needs,
+                  .source = kOwnGate,
+                  .asked = asked,
+                  .open = open,
+                  .why = std::string("it needs ") + needs});
+    };
+    off("fp8_recipe", p_.fp8_recipe != plain.fp8_recipe, "fp8_format", is_fp8_);
+    off("first_last_layers_bf16", p_.first_last_layers_bf16, "fp8_format or fp4_format", p_.is_on());
+    for (const auto& [knob, asked] :
+         {std::pair{"fp8_margin", p_.fp8_margin != plain.fp8_margin},
+          std::pair{"fp8_amax_history_len", p_.fp8_amax_history_len != plain.fp8_amax_history_len},
+          std::pair{"fp8_amax_compute_algo", p_.fp8_amax_compute_algo != plain.fp8_amax_compute_algo},
+          std::pair{"tp_only_amax_red", p_.tp_only_amax_red}})
+      off(knob, asked, "fp8_format with fp8_recipe = delayed", rules_.is_delayed());
+    const Training& t = s_.training;
+    for (const auto& [knob, asked] :
+         {std::pair{"gelu_fusion", t.gelu_fusion && !s_.model.swiglu},
+          std::pair{"bias_gradient_fusion", t.bias_gradient_fusion && s_.model.add_bias_linear},
+          std::pair{"residual_fusion", t.residual_fusion}})
+      gates_.add({.knob = knob,
+                  .needs = "products of numbers (no fp8_format, no fp4_format)",
+                  .source = kOwnGate,
+                  .asked = asked,
+                  .open = !p_.is_on(),
+                  .why = "products are of codes, and what follows them is made of their rounded results"});
+  }
+
+  const Scenario& s_;
+  const LowPrecision& p_;
+  const LowPrecisionRules rules_;
+  Gates& gates_;
+  const bool is_fp4_, is_fp8_;
+};
+
+}  // namespace
+
+void add_low_precision_gates(const Scenario& scenario, Gates& gates) { LowPrecisionGates(scenario, gates).run(); }
+
+}  // namespace stretto

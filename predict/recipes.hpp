@@ -1,0 +1,33 @@
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "model/scenario.hpp"
+#include "report/table.hpp"
+#include "sim/engine.hpp"
+#include "sim/platform.hpp"
+
+namespace stretto::predict {
+
+// The scenario's step with its linear products in another precision.
+struct RecipeStep {
+  std::string recipe;           // name of LowPrecisionRules::Recipe; "bf16" for none
+  bool is_scenario = false;     // the scenario's own
+  double step_ms = 0;           // 0 where there is none
+  std::int64_t peak_bytes = 0;  // memory of the device that has most
+  bool fits = false;
+  std::string why_not;  // why the platform or the scenario has no such step; "" where there is one
+};
+// Returns a step for each recipe, with the scenario's other settings: the history and the formats of its own recipe, where
+// it has one, else TransformerEngine's hybrid of e4m3 and e5m2 for scales of tensors and e4m3 for blocks. Empty for a
+// scenario that does not compute in bf16, and for a platform that has no tables of GPUs.
+std::vector<RecipeStep> predict_recipes(const Scenario& scenario, const sim::Platform& platform,
+                                        const sim::SimOptions& options);
+
+// Return the text above the table, the table, and `recipes` of `simulate` in docs/json.md.
+std::string recipes_text();
+Table recipes_table(const std::vector<RecipeStep>& recipes);
+nlohmann::json recipes_json(const std::vector<RecipeStep>& recipes);
+
+}  // namespace stretto::predict

@@ -1,0 +1,39 @@
+#include "predict/recipes.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "base/data_folder.hpp"
+
+namespace stretto::predict {
+
+TEST_CASE("the step in each precision, or why a GPU has none", "[predict]") {
+  Scenario scenario = parse_scenario(
+      "[model]\nnum_layers = 2\nhidden_size = 2048\nnum_attention_heads = 16\nseq_length = 2048\nvocab_size = 1024\n"
+      "[training]\nprecision = \"bf16\"\nmicro_batch_size = 2\nglobal_batch_size = 2\n",
+      "scenario");
+  const auto of = [&](const std::string& platform) {
+    return predict_recipes(scenario, sim::read_platform(data_file("platforms", platform)), {});
+  };
+  const std::vector<RecipeStep> hopper = of("h100-sxm"), blackwell = of("gb300-nvl72");
+  const auto named = [](const std::vector<RecipeStep>& steps, const std::string& recipe) {
+    return *std::find_if(steps.begin(), steps.end(), [&](const RecipeStep& step) { return step.recipe == recipe; });
+  };
+  REQUIRE(hopper.size() == 6);
+  CHECK(named(hopper, "bf16").is_scenario);
+  for (const char* recipe : {"delayed", "tensorwise", "blockwise"}) {
+    INFO(recipe << named(hopper, recipe).why_not);
+    CHECK(named(hopper, recipe).why_not.empty());
+    CHECK(named(hopper, recipe).peak_bytes > 0);
+  }
+  // Current scaling reads everything once more than delayed scaling.
+  CHECK(named(hopper, "delayed").step_ms < named(hopper, "tensorwise").step_ms);
+  CHECK(named(hopper, "mxfp8").why_not.find("10.0") != std::string::npos);
+  CHECK(named(hopper, "nvfp4").step_ms == 0);
+  for (const char* recipe : {"bf16", "mxfp8", "nvfp4"}) CHECK(named(blackwell, recipe).why_not.empty());
+  CHECK(named(blackwell, "nvfp4").step_ms < named(blackwell, "bf16").step_ms);
+  scenario.training.precision = "fp32";
+  CHECK(of("h100-sxm").empty());
+}
+
+}  // namespace stretto::predict

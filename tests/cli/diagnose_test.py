@@ -1,0 +1,72 @@
+"""diagnose: traces of runs on this machine and of PyTorch's profiler against the predicted step; traces that cannot be read."""
+import gzip
+import json
+
+from program import PLATFORM, ROOT, ProgramTest, main
+
+KINETO = ROOT / "tests/fuzz/corpus/trace/kineto.json"
+
+
+class Diagnose(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.ok("profile", self.tiny, "--trace", "run.json")
+
+    def test_a_run_on_this_machine(self):
+        value = self.json("diagnose", "run.json", self.tiny, "--platform", PLATFORM, "--html", "page.html", "--trace", "both.json")
+        self.assert_as_documented("diagnose", value)
+        self.assertEqual(value["traced_ranks"], 2)
+        self.assertTrue(value["whole_step"])
+        self.assertGreaterEqual(value["matched"], 0.95)
+        self.assertAlmostEqual(sum(gap["gap_ms"] for gap in value["gaps"]), value["gap_ms"], places=6)
+        self.assertAlmostEqual(value["measured_ms"] - value["predicted_ms"], value["gap_ms"], places=6)
+        page = (self.folder / "page.html").read_text()
+        for text in ("predicted", "measured", "What costs most"):
+            self.assertIn(text, page)
+        events = json.loads((self.folder / "both.json").read_text())["traceEvents"]
+        titles = [event["args"]["name"] for event in events if event["name"] == "process_name"]
+        self.assertTrue(any(title.startswith("predicted") for title in titles) and any(title.startswith("measured") for title in titles))
+        # The written file is a trace again, of which the measured part is explained.
+        again = self.json("diagnose", "both.json", self.tiny, "--platform", PLATFORM)
+        self.assertAlmostEqual(again["measured_ms"], value["measured_ms"], places=3)
+
+    def test_a_simulated_step_has_no_gap(self):
+        self.ok("simulate", self.tiny, "--platform", PLATFORM, "--trace", "predicted.json")
+        value = self.json("diagnose", "predicted.json", self.tiny, "--platform", PLATFORM)
+        self.assertAlmostEqual(value["gap_ms"], 0, places=6)
+        for gap in value["gaps"]:
+            self.assertAlmostEqual(gap["gap_ms"], 0, places=6)
+
+    def test_one_of_several_runs(self):
+        self.ok("compare", self.tiny, "--platform", PLATFORM, "--trace", "runs.json", "--set", "compare.ranks=[2]")
+        self.fails(2, "diagnose", "runs.json", self.tiny, "--platform", PLATFORM, says=["--section", "measured plain, 2 ranks"])
+        value = self.json("diagnose", "runs.json", self.tiny, "--platform", PLATFORM, "--section", "measured plain")
+        self.assertEqual(value["section"], "measured plain, 2 ranks")
+
+    def test_bad_traces(self):
+        whole = (self.folder / "run.json").read_bytes()
+        kineto = KINETO.read_bytes()
+        packed = gzip.compress(whole)
+        for name, content, says in (("empty.json", b"", "is empty"), ("short.json", whole[:-100], "ends in the middle"),
+                                    ("cut.json.gz", packed[:-100], "gzip ends in the middle"),
+                                    ("bad.json.gz", packed[:60] + b"\xff" * 40 + packed[100:], "bad.json.gz"),
+                                    ("none.json", b'{"traceEvents": []}', "has no kernels"), ("text.json", b"hello", "expected JSON"),
+                                    ("other.json", kineto, "is of rank 5"), ("old.sqlite", b"SQLite format 3\0", "SQLite")):
+            self.write(name, content)
+            self.fails(2, "diagnose", name, self.tiny, "--platform", PLATFORM, says=[name, says])
+        self.fails(2, "diagnose", "absent.json", self.tiny, "--platform", PLATFORM, says=["absent.json", "No such file"])
+        # A trace of another model: half of its operations are missing.
+        self.fails(2, "diagnose", "run.json", self.tiny, "--platform", PLATFORM, "--set", "model.num_layers=8",
+                   says=["run.json", "expected a trace of this model"])
+        self.ok("diagnose", self.write("run.json.gz", packed), self.tiny, "--platform", PLATFORM)
+
+    def test_times_of_a_trace_are_measurements(self):
+        self.write("trace.json", KINETO.read_bytes().replace(b'"float", "float"', b'"c10::BFloat16", "c10::BFloat16"'))
+        said = self.ok("calibrate", "--import", "trace.json", "--base", "h100-sxm", "-o", "mine.toml").out
+        self.assertIn("all_gather on 8 GPUs", said)
+        self.assertIn("your files", said)
+        self.fails(2, "calibrate", "--import", "run.json", "--base", "h100-sxm", "-o", "theirs.toml", says=["run.json", "Stretto's own"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,235 @@
+// Tests of schedules in low precision: which works a layer has by each recipe, what is gathered as codes, what is kept;
+// and that the schedules of all recipes, layouts and modes verify.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "model/overlap/gates.hpp"
+#include "model/overlap/overlap.hpp"
+#include "model/schedule/bind.hpp"
+#include "model/schedule/plan.hpp"
+#include "model/verify/verify.hpp"
+#include "tests/cases.hpp"
+#include "tests/message_of.hpp"
+
+using namespace stretto;
+using testing::message_of;
+
+namespace {
+
+const std::string kModel = R"(
+[model]
+num_layers = 4
+hidden_size = 256
+num_attention_heads = 4
+ffn_hidden_size = 512
+seq_length = 256
+vocab_size = 512
+position_embedding_type = "rope"
+)";
+
+struct Recipe {
+  const char* name;
+  const char* keys;
+};
+const std::vector<Recipe> kRecipes = {
+    {"delayed", "fp8_format = \"hybrid\"\n"},
+    {"tensorwise", "fp8_format = \"hybrid\"\nfp8_recipe = \"tensorwise\"\n"},
+    {"blockwise", "fp8_format = \"e4m3\"\nfp8_recipe = \"blockwise\"\n"},
+    {"mxfp8", "fp8_format = \"e4m3\"\nfp8_recipe = \"mxfp8\"\n"},
+    {"nvfp4", "fp4_format = \"e2m1\"\n"},
+};
+
+// `parallel` and `training` are further lines of these sections.
+Scenario scenario_of(const std::string& parallel, const std::string& training, std::int64_t micro_batches = 2) {
+  Scenario scenario =
+      parse_scenario(kModel + "[parallel]\n" + parallel + "[training]\nprecision = \"bf16\"\n" + training, "s");
+  scenario.training.global_batch_size =
+      micro_batches * scenario.parallel.data_parallel_size * scenario.training.micro_batch_size;
+  return scenario;
+}
+
+// Counts kinds of work in a block, with the suffix ".max" for all-reduces of amaxes and ".codes" for what moves or
+// multiplies codes.
+std::map<std::string, int> works_of(const Schedule& schedule, const std::string& name) {
+  std::map<std::string, int> counts;
+  for (const Block& block : schedule.blocks) {
+    if (block.name != name) continue;
+    for (const OpId id : block.ops) {
+      const Operation& operation = schedule.operations[id];
+      std::string kind = kind_of(operation.work);
+      if (const auto* collective = std::get_if<Collective>(&operation.work);
+          collective != nullptr && collective->reduction == Reduction::max)
+        kind += ".max";
+      else if (!is_of_low_precision(operation.work) && is_code(schedule.dtype_of(operation.accesses[0].view)))
+        kind += ".codes";
+      ++counts[kind];
+    }
+  }
+  for (const char* other : {"attention", "layernorm", "rope", "gelu", "add", "bias_add", "gelu_backward", "column_sum",
+                            "reduce_scatter", "all_reduce"})
+    counts.erase(other);
+  return counts;
+}
+using Counts = std::map<std::string, int>;
+
+std::vector<std::string> problems_of(const Scenario& scenario) {
+  const Schedule schedule = build_schedule(scenario);
+  const MemoryPlan plan = plan_memory(schedule);
+  std::vector<std::string> problems;
+  for (const Violation& violation : verify(schedule, &plan)) problems.push_back(violation.message);
+  return problems;
+}
+
+const Storage* storage_named(const Schedule& schedule, const std::string& name) {
+  for (const Storage& storage : schedule.storages)
+    if (storage.name.starts_with(name)) return &storage;
+  return nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("a layer has the works that its recipe says", "[low_precision]") {
+  const std::string tp = "tensor_model_parallel_size = 2\nsequence_parallel = true\n";
+  const auto forward = [&](const char* recipe, const char* more, const std::string& layout) {
+    for (const Recipe& one : kRecipes)
+      if (one.name == std::string(recipe))
+        return works_of(build_schedule(scenario_of(layout, one.keys + std::string(more))), "layer.forward");
+    return Counts{};
+  };
+  const auto backward = [&](const char* recipe, const char* more) {
+    for (const Recipe& one : kRecipes)
+      if (one.name == std::string(recipe))
+        return works_of(build_schedule(scenario_of(tp, one.keys + std::string(more))), "layer.backward");
+    return Counts{};
+  };
+  CHECK(forward("mxfp8", "", "") == Counts{{"quantise", 4}, {"gemm.codes", 4}});
+  CHECK(forward("delayed", "", "") == Counts{{"quantise", 4}, {"gemm.codes", 4}});
+  CHECK(forward("tensorwise", "", "") == Counts{{"amax", 4}, {"update_scale", 4}, {"quantise", 4}, {"gemm.codes", 4}});
+  // A gathered matrix has one scale on all ranks: X of qkv and fc1.
+  CHECK(forward("tensorwise", "", tp) == Counts{{"amax", 4},
+                                                {"all_reduce.max", 2},
+                                                {"update_scale", 4},
+                                                {"quantise", 4},
+                                                {"all_gather.codes", 2},
+                                                {"gemm.codes", 4}});
+  CHECK(forward("nvfp4", "", tp) ==
+        Counts{{"amax", 4}, {"all_reduce.max", 2}, {"quantise", 4}, {"all_gather.codes", 2}, {"gemm.codes", 4}});
+  CHECK(forward("blockwise", "", tp) == Counts{{"quantise", 4}, {"all_gather.codes", 2}, {"gemm.codes", 4}});
+
+  // dY of proj and fc2 is gathered once where one copy serves dgrad and wgrad, and X of qkv and fc1 again.
+  CHECK(backward("delayed", "") == Counts{{"quantise", 4}, {"all_gather.codes", 4}, {"gemm.codes", 8}});
+  CHECK(backward("delayed", "fp8_transposes = true\n") ==
+        Counts{{"quantise", 4}, {"all_gather.codes", 4}, {"transpose_codes", 4}, {"gemm.codes", 8}});
+  CHECK(backward("mxfp8", "") == Counts{{"quantise", 4}, {"all_gather.codes", 6}, {"gemm.codes", 8}});
+  CHECK(backward("blockwise", "fp8_transposes = true\n") ==
+        Counts{{"quantise", 4}, {"all_gather.codes", 6}, {"transpose_codes", 4}, {"gemm.codes", 8}});
+  CHECK(backward("nvfp4", "") == Counts{{"amax", 4},
+                                        {"all_reduce.max", 2},
+                                        {"quantise", 4},
+                                        {"all_gather.codes", 6},
+                                        {"transpose_codes", 4},
+                                        {"gemm.codes", 8}});
+
+  const Schedule delayed = build_schedule(scenario_of(tp, kRecipes[0].keys));
+  CHECK(works_of(delayed, "fp8.forward.update") == Counts{{"all_reduce.max", 1}, {"update_scale", 1}});
+  CHECK(works_of(delayed, "layer.quantise_weights") == Counts{{"quantise", 4}});
+  const BoundProgram program = bind(delayed, 0);
+  const auto count = [&](const std::string& name) {
+    return std::count_if(program.ops.begin(), program.ops.end(),
+                         [&](const BoundOp& op) { return delayed.operations[op.op].name == name; });
+  };
+  CHECK(count("qkv.quantise_w") == 4);  // once a step and layer
+  CHECK(count("qkv.quantise_x") == 8);  // once a micro-batch
+  CHECK(count("fp8.forward.update_scales") == 2);
+}
+
+TEST_CASE("codes are kept in place of inputs", "[low_precision]") {
+  const Schedule numbers = build_schedule(scenario_of("", ""));
+  const Schedule codes = build_schedule(scenario_of("", kRecipes[3].keys));
+  CHECK(storage_named(numbers, "ln_1.out")->kind == BufferKind::activation);
+  CHECK(storage_named(codes, "ln_1.out")->kind == BufferKind::workspace);
+  const Storage* kept = storage_named(codes, "qkv.x.column_codes");
+  REQUIRE(kept != nullptr);
+  CHECK(kept->kind == BufferKind::activation);
+  CHECK(kept->bytes() == 256 * 256 * 33 / 32);
+  // With transposes the one copy that is kept is the transposed one.
+  const Schedule transposed =
+      build_schedule(scenario_of("", std::string(kRecipes[1].keys) + "fp8_transposes = true\n"));
+  CHECK(storage_named(transposed, "qkv.x.codes")->kind == BufferKind::workspace);
+  CHECK(storage_named(transposed, "qkv.x.column_codes")->kind == BufferKind::activation);
+  CHECK(storage_named(transposed, "qkv.weight.column_codes")->bytes() == 3 * 256 * 256);
+}
+
+TEST_CASE("first and last layers may stay in bf16", "[low_precision]") {
+  const Scenario ends = scenario_of("tensor_model_parallel_size = 2\nsequence_parallel = true\n",
+                                    std::string(kRecipes[1].keys) + "first_last_layers_bf16 = true\n");
+  const Schedule schedule = build_schedule(ends);
+  CHECK(works_of(schedule, "layer.forward.numbers") == Counts{{"gemm", 4}, {"all_gather", 2}});
+  CHECK(works_of(schedule, "layer.forward")["gemm.codes"] == 4);
+  for (const std::string& mode : modes_of(ends)) {
+    INFO(mode);
+    CHECK(problems_of(with_mode(ends, mode, 2)).empty());
+  }
+}
+
+TEST_CASE("schedules of all recipes verify in all layouts and modes", "[low_precision]") {
+  testing::Cases cases;
+  for (const Recipe& recipe : kRecipes)
+    for (const char* layout :
+         {"data_parallel_size = 2\n", "data_parallel_size = 2\ntensor_model_parallel_size = 2\n",
+          "data_parallel_size = 2\ntensor_model_parallel_size = 2\nsequence_parallel = true\n",
+          "tensor_model_parallel_size = 2\nsequence_parallel = true\npipeline_model_parallel_size = 2\n"
+          "virtual_pipeline_model_parallel_size = 2\n",
+          "pipeline_model_parallel_size = 2\npipeline_schedule = \"zb-h1\"\ntensor_model_parallel_size = 2\n"
+          "sequence_parallel = true\n",
+          "context_parallel_size = 2\ndata_parallel_size = 2\n",
+          "data_parallel_size = 2\ndata_parallel_sharding_strategy = \"optim_grads_params\"\n"})
+      for (const char* transposes : {"", "fp8_transposes = true\n"})
+        for (const char* recompute : {"", "recompute_granularity = \"full\"\nrecompute_method = \"uniform\"\n",
+                                      "recompute_granularity = \"selective\"\nrecompute_modules = [\"mlp\"]\n"}) {
+          const bool repeats = *recompute != 0;
+          const bool is_refused = repeats && (std::string(recipe.name) == "delayed" ||
+                                              std::string(layout).find("zb-h1") != std::string::npos);
+          if (is_refused || !cases.takes_next()) continue;
+          const Scenario scenario = scenario_of(layout, recipe.keys + std::string(transposes) + recompute);
+          for (const std::string& mode : modes_of(scenario)) {
+            if (testing::is_fast_suite() && mode != modes_of(scenario).back() && mode != "tp_flash_overlap") continue;
+            INFO(recipe.name << "\n" << layout << transposes << recompute << mode);
+            for (const std::string& problem : problems_of(with_mode(scenario, mode, scenario.parallel.ranks())))
+              FAIL_CHECK(problem);
+          }
+        }
+}
+
+TEST_CASE("combinations that frameworks refuse, and what is not modelled, are refused by name", "[low_precision]") {
+  const auto refusal = [](const std::string& parallel, const std::string& training) {
+    return message_of([&] { scenario_of(parallel, training); });
+  };
+  using Catch::Matchers::Contains;
+  CHECK_THAT(refusal("", "fp8_format = \"hybrid\"\nfp4_format = \"e2m1\"\n"),
+             Contains("fp4_format") && Contains("fp8_format = none"));
+  CHECK_THAT(refusal("", "fp8_format = \"hybrid\"\nfirst_last_layers_bf16 = true\n"),
+             Contains("first_last_layers_bf16") && Contains("other than delayed"));
+  CHECK_THAT(refusal("", "fp8_format = \"hybrid\"\nrecompute_granularity = \"full\"\n"), Contains("fp8_recipe"));
+  CHECK_THAT(refusal("", "fp8_format = \"hybrid\"\nfp8_wgrad = false\n"), Contains("fp8_wgrad"));
+  CHECK_THAT(message_of([] {
+               parse_scenario(kModel + "[training]\nprecision = \"fp64\"\nfp8_format = \"hybrid\"\n", "s");
+             }),
+             Contains("precision = bf16 or fp32"));
+  CHECK_THAT(refusal("tensor_model_parallel_size = 4\n", "fp8_format = \"e4m3\"\nfp8_recipe = \"blockwise\"\n"),
+             Contains("multiples of 128"));
+  CHECK_THAT(message_of([] {
+               parse_scenario("platform = \"h100-sxm\"\n" + kModel +
+                                  "[training]\nprecision = \"bf16\"\nfp8_format = \"e4m3\"\nfp8_recipe = \"mxfp8\"\n",
+                              "s");
+             }),
+             Contains("compute capability 10.0"));
+  const Scenario on_hopper = parse_scenario(
+      "platform = \"h100-sxm\"\n" + kModel + "[training]\nprecision = \"bf16\"\nfp8_format = \"e4m3\"\n", "s");
+  CHECK(on_hopper.training.low_precision.fp8_transposes);
+  const Scenario fused = scenario_of("", "fp8_format = \"e4m3\"\nfp8_recipe = \"tensorwise\"\ngelu_fusion = true\n");
+  CHECK_FALSE(gates_of(fused).acts("gelu_fusion"));
+}

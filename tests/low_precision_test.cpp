@@ -1,0 +1,429 @@
+// Tests of training in low precision: products of layers against plain ones, layouts, delayed scales, training.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+
+#include "exec/host/kernels/codes.hpp"
+#include "exec/state/checkpoint.hpp"
+#include "exec/state/saved_state.hpp"
+#include "tests/low_precision_layers.hpp"
+#include "tests/temp_dir.hpp"
+
+namespace stretto::testing {
+namespace {
+
+bool is_fast() { return std::getenv("STRETTO_FAST_SUITE") != nullptr; }
+
+const std::vector<LowRecipe> kRecipes = {LowRecipe::delayed, LowRecipe::tensorwise, LowRecipe::blockwise,
+                                         LowRecipe::mxfp8, LowRecipe::nvfp4};
+
+// Compares what a schedule multiplied with plain codes and sums of the whole matrices that a rank's product is of.
+class PlainProducts {
+ public:
+  PlainProducts(const Scenario& scenario, const SeenProducts& seen, int step)
+      : scenario_(scenario),
+        seen_(seen),
+        step_(step),
+        rules_(rules_of(scenario.training.low_precision, 0)),
+        tp_(scenario.parallel.tensor_model_parallel_size) {}
+
+  // Returns the number of different elements of the three products of a linear layer, on one rank.
+  std::int64_t differences(const std::string& linear, std::int64_t rank) const {
+    const bool is_column = linear == "qkv" || linear == "fc1";
+    const bool sp = scenario_.parallel.sequence_parallel;
+    const auto operand = [&](const char* factor, ScaledAlong along, bool gathers) {
+      return codes_of(linear, factor, rank, along, gathers, is_column);
+    };
+    const PlainCodes x = operand("x", ScaledAlong::rows, sp && is_column),
+                     x_down = operand("x", ScaledAlong::columns, sp && is_column),
+                     w = operand("w", ScaledAlong::rows, false), w_down = operand("w", ScaledAlong::columns, false),
+                     dy = operand("dy", ScaledAlong::rows, sp && !is_column),
+                     dy_down = operand("dy", ScaledAlong::columns, sp && !is_column);
+    return compare(linear + ".fprop", rank, x, false, w, true) +
+           compare(linear + ".dgrad", rank, dy, false, w_down, false) +
+           compare(linear + ".wgrad", rank, dy_down, true, x_down, false);
+  }
+
+ private:
+  PlainCodes codes_of(const std::string& linear, const std::string& factor, std::int64_t rank, ScaledAlong along,
+                      bool gathers, bool is_column) const {
+    const std::string operation = linear + ".quantise_" + factor;
+    NumberMatrix all;
+    for (std::int64_t r = gathers ? 0 : rank; r < (gathers ? tp_ : rank + 1); ++r) {
+      const NumberMatrix& part = seen_.at(operation, r, 0).matrix;
+      all.rows += part.rows;
+      all.cols = part.cols;
+      all.values.insert(all.values.end(), part.values.begin(), part.values.end());
+    }
+    const bool is_w = factor == "w", is_nv = rules_.recipe == LowPrecisionRules::Recipe::nvfp4;
+    if (is_nv && !is_w && along == ScaledAlong::columns)
+      for (std::int64_t c = 0; c < all.cols; ++c)
+        for (std::int64_t top = 0; top < all.rows; top += kNvBlock) {
+          float column[kNvBlock], turned[kNvBlock];
+          for (int i = 0; i < kNvBlock; ++i) column[i] = all.values[static_cast<std::size_t>((top + i) * all.cols + c)];
+          hadamard16(column, turned);
+          for (int i = 0; i < kNvBlock; ++i) all.values[static_cast<std::size_t>((top + i) * all.cols + c)] = turned[i];
+        }
+    PlainCodes codes(factor == "dy" ? rules_.backward : rules_.forward, is_w ? rules_.weights : rules_.activations,
+                     along, all.rows, all.cols, std::move(all.values));
+    if (rules_.is_delayed()) codes.tensor_scale = seen_.at(operation, rank, 0).scale;
+    if (is_nv && factor == "dy") {
+      const std::uint64_t key = exec::dropout_key(scenario_, step_, 0);
+      const auto layer = static_cast<std::uint32_t>(linear == "qkv"    ? 0
+                                                    : linear == "proj" ? 1
+                                                    : linear == "fc1"  ? 2
+                                                                       : 3);
+      const std::uint32_t site = 16 + 2 * layer + (along == ScaledAlong::columns ? 1 : 0);
+      const std::int64_t first_column = is_column ? rank * all.cols : 0;
+      codes.word = [=](std::int64_t r, std::int64_t c) {
+        return philox4x32({static_cast<std::uint32_t>((first_column + c) / 4), static_cast<std::uint32_t>(r), 0, site},
+                          {static_cast<std::uint32_t>(key),
+                           static_cast<std::uint32_t>(key >> 32)})[static_cast<std::size_t>((first_column + c) % 4)];
+      };
+    }
+    return codes;
+  }
+
+  // Compares some rows of op(A) · op(B), summed in order.
+  std::int64_t compare(const std::string& operation, std::int64_t rank, const PlainCodes& a, bool trans_a,
+                       const PlainCodes& b, bool trans_b) const {
+    const SeenProducts::Seen& seen = seen_.at(operation, rank, 0);
+    const std::int64_t m = seen.matrix.rows, n = seen.matrix.cols, k = trans_a ? a.rows : a.cols;
+    if ((trans_a ? a.cols : a.rows) != m || (trans_b ? b.rows : b.cols) != n || (trans_b ? b.cols : b.rows) != k)
+      return m * n;
+    std::vector<float> numbers_b(static_cast<std::size_t>(k * n));  // [k][n]
+    for (std::int64_t i = 0; i < k; ++i)
+      for (std::int64_t j = 0; j < n; ++j)
+        numbers_b[static_cast<std::size_t>(i * n + j)] = trans_b ? b.number_at(j, i) : b.number_at(i, j);
+    const std::int64_t block = rule_of(rules_.activations).block == kBlockwise ? kBlockwise : k;
+    const float factor = a.inverse() * b.inverse();
+    std::int64_t different = 0;
+    for (const std::int64_t row : std::set<std::int64_t>{0, 1, m / 3, m / 2, m - 1}) {
+      std::vector<float> totals(static_cast<std::size_t>(n));
+      for (std::int64_t begin = 0; begin < k; begin += block) {
+        std::vector<float> sums(static_cast<std::size_t>(n));
+        for (std::int64_t i = begin; i < begin + block; ++i) {
+          const float number = trans_a ? a.number_at(i, row) : a.number_at(row, i);
+          const float* from = numbers_b.data() + i * n;
+          for (std::size_t j = 0; j < sums.size(); ++j) sums[j] += number * from[j];  // products are exact
+        }
+        for (std::size_t j = 0; j < sums.size(); ++j) totals[j] += sums[j];
+      }
+      for (std::size_t j = 0; j < totals.size(); ++j) totals[j] *= factor;
+      const bool is_bf16 = !operation.ends_with(".wgrad");
+      for (std::size_t j = 0; j < totals.size(); ++j) {
+        float expected = totals[j];
+        if (!seen.bias.values.empty()) expected += seen.bias.values[j];
+        if (is_bf16) expected = to_float(to_bf16(expected));
+        different += expected != seen.matrix.values[static_cast<std::size_t>(row * n) + j];
+      }
+    }
+    return different;
+  }
+
+  const Scenario& scenario_;
+  const SeenProducts& seen_;
+  const int step_;
+  const LowPrecisionRules rules_;
+  const std::int64_t tp_;
+};
+
+SeenProducts products_of(const Scenario& scenario, int steps) {
+  const Schedule schedule = build_schedule(scenario);
+  SeenProducts seen;
+  train_observed(scenario, schedule, steps, [&](int step, const auto& program, const auto& op, const auto& operands) {
+    if (step == steps - 1) seen.see(schedule, program, op, operands);
+  });
+  return seen;
+}
+
+}  // namespace
+
+TEST_CASE("products of a layer have the bits of plain ones, at every tensor parallelism", "[serial]") {
+  for (const LowRecipe recipe : kRecipes)
+    for (const Layout& layout : {Layout{1, 1}, Layout{1, 2}, Layout{1, 2, true}, Layout{1, 4}, Layout{1, 4, true}})
+      for (const bool transposes : {false, true}) {
+        const bool is_some = transposes == (layout.tp == 4) && (recipe != LowRecipe::blockwise || layout.tp != 2);
+        if (is_fast() && !is_some) continue;
+        INFO(name_of(recipe) << " " << layout.text() << (transposes ? ", transposes" : ""));
+        Scenario scenario = low_precision_scenario(recipe, layout, 1, layout.tp == 2);
+        scenario.training.low_precision.fp8_transposes = transposes;
+        const int steps = recipe == LowRecipe::delayed ? 3 : 1;  // the first scales of delayed scaling are 1
+        const SeenProducts seen = products_of(scenario, steps);
+        const PlainProducts plain(scenario, seen, steps - 1);
+        for (const char* linear : {"qkv", "proj", "fc1", "fc2"})
+          for (std::int64_t rank = 0; rank < layout.tp; ++rank) {
+            INFO(linear << " on rank " << rank);
+            CHECK(plain.differences(linear, rank) == 0);
+          }
+      }
+}
+
+namespace {
+
+// Scales of delayed scaling, as they follow from the order in which each rank ran its passes.
+struct SeenPass {  // of a rank: what its Quantise operations saw and used, up to an update
+  std::string direction;
+  int chunk = 0;
+  struct Cast {
+    std::string factor;
+    int layer = 0;
+    float amax = 0, scale = 0;
+  };
+  std::vector<Cast> casts;
+};
+std::vector<std::vector<SeenPass>> passes_of(const Scenario& scenario, int steps) {
+  const Schedule schedule = build_schedule(scenario);
+  std::vector<std::vector<SeenPass>> passes(static_cast<std::size_t>(schedule.mesh.ranks()));
+  // Casts that no update has followed, by rank and direction.
+  std::map<std::pair<std::int64_t, std::string>, std::vector<SeenPass::Cast>> open;
+  train_observed(scenario, schedule, steps, [&](int, const auto& program, const auto& op, const auto& operands) {
+    const Work& work = program.works[op.op];
+    const std::string name = schedule.operations[op.op].name;
+    if (std::holds_alternative<Quantise>(work)) {
+      float amax = 0;
+      for (const float x : numbers_of(operands[0]).values) amax = larger_magnitude(amax, x);
+      open[{program.rank, name.ends_with("_dy") ? "fp8.backward" : "fp8.forward"}].push_back(
+          {name, op.layer, amax, *static_cast<const float*>(operands[1].data)});
+    } else if (std::holds_alternative<UpdateScale>(work)) {
+      const std::string direction = name.substr(0, name.rfind('.'));
+      passes[static_cast<std::size_t>(program.rank)].push_back(
+          {direction, op.chunk, std::exchange(open[{program.rank, direction}], {})});
+    }
+  });
+  return passes;
+}
+
+std::int64_t wrong_scales(const Scenario& scenario, int steps) {
+  const std::vector<std::vector<SeenPass>> passes = passes_of(scenario, steps);
+  const LowPrecision& low = scenario.training.low_precision;
+  const LowPrecisionRules rules = rules_of(low, 0);
+  const auto mesh = build_schedule(scenario).mesh;
+  std::int64_t wrong = 0, seen = 0;
+  for (std::int64_t stage = 0; stage < scenario.parallel.pipeline_model_parallel_size; ++stage) {
+    std::vector<std::size_t> ranks;
+    for (std::int64_t rank = 0; rank < mesh.ranks(); ++rank)
+      if (mesh.coordinates_of(rank)[Coord::pp] == stage) ranks.push_back(static_cast<std::size_t>(rank));
+    struct State {
+      float scale = 1;
+      std::vector<float> history;  // the newest first
+    };
+    std::map<std::pair<std::string, int>, State> states;  // of a factor of a layer
+    std::map<std::string, std::set<std::pair<std::string, int>>> of_chunk;
+    const std::vector<SeenPass>& own = passes[ranks.front()];
+    for (const SeenPass& pass : own)
+      for (const SeenPass::Cast& cast : pass.casts)
+        of_chunk[pass.direction + std::to_string(pass.chunk)].insert({cast.factor, cast.layer});
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      std::map<std::pair<std::string, int>, float> amaxes;
+      for (const std::size_t rank : ranks) {
+        const SeenPass& pass = passes[rank][i];
+        wrong += pass.direction != own[i].direction || pass.chunk != own[i].chunk;
+        for (const SeenPass::Cast& cast : pass.casts) {
+          float& amax = amaxes[{cast.factor, cast.layer}];
+          amax = larger_magnitude(amax, cast.amax);
+          wrong += cast.scale != states[{cast.factor, cast.layer}].scale;
+          seen += cast.scale != 1;
+        }
+      }
+      for (const auto& key : of_chunk[own[i].direction + std::to_string(own[i].chunk)]) {
+        State& state = states[key];
+        state.history.insert(state.history.begin(), amaxes.contains(key) ? amaxes[key] : 0.0f);
+        state.history.resize(static_cast<std::size_t>(low.fp8_amax_history_len));
+        float amax = state.history.front();
+        if (low.fp8_amax_compute_algo == LowPrecision::AmaxAlgo::max)
+          for (const float past : state.history) amax = larger_magnitude(amax, past);
+        const bool is_backward = own[i].direction == "fp8.backward";
+        const float largest = (is_backward ? rules.backward : rules.forward) == Dtype::e5m2 ? E5m2::kMax : E4m3::kMax;
+        state.scale = delayed_scale(amax, state.scale, largest, static_cast<int>(low.fp8_margin));
+      }
+    }
+  }
+  CHECK(seen > 0);
+  return wrong;
+}
+
+}  // namespace
+
+TEST_CASE("delayed scales follow from the amaxes of earlier passes, in every pipeline", "[serial]") {
+  struct Case {
+    Layout layout;
+    std::int64_t history;
+    bool is_max;
+    std::int64_t margin;
+  };
+  const PipelineSchedule plain = PipelineSchedule::one_f_one_b, zero_bubble = PipelineSchedule::zb_h1;
+  for (const Case& c : {Case{{2, 2}, 1, false, 0}, Case{{1, 2, true}, 3, true, 1}, Case{{1, 1, false, 2}, 4, true, 0},
+                        Case{{1, 2, false, 2, 2}, 2, false, 0},
+                        Case{{1, 1, false, 2, 1, "", 0, 1, {CpCommType::p2p}, zero_bubble}, 3, true, 0},
+                        Case{{2, 1, false, 2, 1, "", 0, 1, {CpCommType::p2p}, plain}, 1, false, 2}}) {
+    INFO(c.layout.text());
+    Scenario scenario = low_precision_scenario(LowRecipe::delayed, c.layout, 4 * c.layout.dp);
+    LowPrecision& low = scenario.training.low_precision;
+    low.fp8_amax_history_len = c.history;
+    low.fp8_amax_compute_algo = c.is_max ? LowPrecision::AmaxAlgo::max : LowPrecision::AmaxAlgo::most_recent;
+    low.fp8_margin = c.margin;
+    CHECK(wrong_scales(scenario, 2) == 0);
+  }
+}
+
+namespace {
+
+// Codes, as numbers, that a Quantise of the first layer made in its first pass.
+NumberMatrix first_codes(const Scenario& scenario, const char* operation, std::int64_t rank, bool down) {
+  const Schedule schedule = build_schedule(scenario);
+  NumberMatrix result;
+  train_observed(scenario, schedule, 1, [&](int, const auto& program, const auto& op, const auto& operands) {
+    const auto* work = std::get_if<Quantise>(&program.works[op.op]);
+    if (work == nullptr || program.rank != rank || op.layer != 0 || op.micro_batch != 0 ||
+        schedule.operations[op.op].name != operation || !result.values.empty())
+      return;
+    const bool second = down && work->columnwise != ColumnCopy::none;
+    const host::Codes codes = host::codes_of(operands[second ? 2 : 1], work->scaling,
+                                             second ? ScaledAlong::columns : ScaledAlong::rows, work->rows, work->cols);
+    result = {work->rows, work->cols, std::vector<float>(static_cast<std::size_t>(work->rows * work->cols))};
+    host::decode(codes, 0, work->rows, result.values.data());
+  });
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("codes of mxfp8 and blockwise are equal at every layout that leaves blocks whole", "[serial]") {
+  for (const LowRecipe recipe : {LowRecipe::mxfp8, LowRecipe::blockwise})
+    for (const bool down : {false, true}) {
+      const auto codes = [&](const Layout& layout, const char* operation, std::int64_t rank) {
+        return first_codes(low_precision_scenario(recipe, layout, 2), operation, rank, down);
+      };
+      const NumberMatrix x = codes({1, 1}, "qkv.quantise_x", 0), w = codes({1, 1}, "fc1.quantise_w", 0);
+      for (const Layout& layout : {Layout{1, 2}, Layout{1, 2, true}, Layout{2, 1}, Layout{1, 4, true}}) {
+        if (is_fast() && layout.tp == 4) continue;
+        INFO(name_of(recipe) << " " << layout.text() << (down ? ", columns" : ""));
+        std::vector<float> rows_of_x, rows_of_w;
+        for (std::int64_t rank = 0; rank < layout.tp; ++rank) {
+          const NumberMatrix part = codes(layout, "qkv.quantise_x", rank), of_w = codes(layout, "fc1.quantise_w", rank);
+          if (layout.sequence_parallel)
+            rows_of_x.insert(rows_of_x.end(), part.values.begin(), part.values.end());
+          else
+            rows_of_x = part.values;
+          rows_of_w.insert(rows_of_w.end(), of_w.values.begin(), of_w.values.end());
+        }
+        CHECK(rows_of_x == x.values);
+        CHECK(rows_of_w == w.values);
+      }
+    }
+}
+
+namespace {
+
+// Bytes in which each byte is followed by one of four: their entropy is ln 4.
+exec::TokenSource learnable_tokens(std::int64_t count, std::uint64_t seed) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(count));
+  std::uint64_t last = 0;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    last = random_bits(1, last, random_bits(seed, 2, i) % 4) % 61;
+    bytes[i] = std::byte(last);
+  }
+  return exec::TokenSource::parse(std::move(bytes), "learnable.txt");
+}
+
+std::vector<double> losses_of(const Scenario& scenario, int steps) {
+  const Schedule schedule = build_schedule(scenario);
+  const VerifiedSchedule verified = plan_and_verify(schedule);
+  host::HostExecutor executor(verified, {});
+  const exec::MemoryOf memory_of = [&](std::int64_t rank) -> host::RankMemory& { return executor.memory(rank); };
+  exec::initialise_state(schedule, scenario, memory_of);
+  const exec::TokenSource tokens = learnable_tokens(1 << 16, scenario.training.seed);
+  std::vector<double> losses;
+  for (int step = 0; step < steps; ++step) {
+    exec::write_batch(schedule, scenario, tokens, step, memory_of);
+    exec::write_hyper(schedule, scenario, step, memory_of);
+    executor.run(1);
+    losses.push_back(exec::read_metrics(schedule, memory_of).loss);
+  }
+  return losses;
+}
+
+// A GPT of two layers; with blockwise scales wide enough for a block.
+Scenario learner(std::uint64_t seed, std::int64_t steps, std::int64_t hidden) {
+  Scenario scenario = tiny_scenario(1, "plain", "bf16", 2, 2);
+  scenario.model = {2, hidden, 4, 4 * hidden, 64, 64, 64, 64};
+  scenario.training.seed = seed;
+  scenario.training.lr = 2e-3;
+  scenario.training.lr_warmup_iters = 10;
+  scenario.training.train_iters = steps;
+  scenario.training.init_method_std = 0.02;
+  return scenario;
+}
+
+double mean_of_last(const std::vector<double>& losses, std::size_t count) {
+  double sum = 0;
+  for (std::size_t i = losses.size() - count; i < losses.size(); ++i) sum += losses[i];
+  return sum / double(count);
+}
+
+void compare_training(LowRecipe recipe, std::uint64_t seed, int steps, double bound) {
+  const std::int64_t hidden = recipe == LowRecipe::blockwise ? 128 : 64;
+  Scenario scenario = learner(seed, steps, hidden);
+  const double expected = mean_of_last(losses_of(scenario, steps), static_cast<std::size_t>(steps) / 4);
+  set_recipe(scenario, recipe);
+  const double got = mean_of_last(losses_of(scenario, steps), static_cast<std::size_t>(steps) / 4);
+  std::printf("%s, seed %d, %d steps: %.4f, bf16 %.4f, difference %+.4f\n", name_of(recipe), static_cast<int>(seed),
+              steps, got, expected, got - expected);
+  CHECK(expected < std::log(64) - (steps >= 160 ? 1.0 : 0.1));
+  CHECK(got == Approx(expected).margin(bound));
+  CHECK(got != expected);
+}
+
+}  // namespace
+
+TEST_CASE("a small model trains in every recipe as in bf16") {
+  for (const LowRecipe recipe : kRecipes) {
+    if (is_fast() && recipe == LowRecipe::blockwise) continue;
+    INFO(name_of(recipe));
+    compare_training(recipe, 1, 24, recipe == LowRecipe::nvfp4 ? 0.03 : 0.01);
+  }
+}
+TEST_CASE("a small model trains in every recipe as in bf16, for long", "[.][soak]") {
+  for (const LowRecipe recipe : kRecipes)
+    for (const std::uint64_t seed : {1, 2})
+      compare_training(recipe, seed, 160, recipe == LowRecipe::nvfp4 ? 0.008 : 0.003);
+}
+
+TEST_CASE("training in low precision goes on from a checkpoint bit for bit") {
+  for (const LowRecipe recipe : {LowRecipe::delayed, LowRecipe::nvfp4}) {
+    INFO(name_of(recipe));
+    Scenario scenario = low_precision_scenario(recipe, {1, 2, true, 2}, 2);
+    scenario.training.low_precision.fp8_amax_history_len = 3;
+    scenario.training.low_precision.fp8_amax_compute_algo = LowPrecision::AmaxAlgo::max;
+    const Schedule schedule = build_schedule(scenario);
+    const VerifiedSchedule verified = plan_and_verify(schedule);
+    const TempDir folder;
+    const auto losses = [&](int from, int to) {
+      host::HostExecutor executor(verified, {});
+      const exec::MemoryOf memory_of = [&](std::int64_t rank) { return &executor.memory(rank); };
+      if (from == 0)
+        exec::initialise_state(schedule, scenario, memory_of);
+      else
+        exec::read_saved_state(schedule, memory_of, *exec::find_latest(folder.path().string()).file);
+      const exec::TokenSource tokens = tiny_tokens(scenario.model.vocab_size);
+      std::vector<double> all;
+      for (int step = from; step < to; ++step) {
+        exec::write_batch(schedule, scenario, tokens, step, memory_of);
+        exec::write_hyper(schedule, scenario, step, memory_of);
+        executor.run(1);
+        all.push_back(exec::read_metrics(schedule, memory_of).loss);
+        if (from == 0 && step == 2)
+          exec::write_checkpoint(folder.path().string(), 3, -1, {}, exec::saved_state(schedule, memory_of));
+      }
+      return all;
+    };
+    std::vector<double> whole = losses(0, 6);
+    whole.erase(whole.begin(), whole.begin() + 3);
+    CHECK(losses(3, 6) == whole);
+  }
+}
+
+}  // namespace stretto::testing

@@ -1,0 +1,69 @@
+#include <algorithm>
+#include <sstream>
+
+#include "base/error.hpp"
+#include "tests/random_layout.hpp"
+
+namespace stretto::testing {
+
+std::vector<std::string> scenario_keys() {
+  // The reader lists all keys of a section when it meets one that resembles none of them.
+  const auto known = [](const std::string& section) {
+    try {
+      parse_scenario("[model]\npreset = \"gpt2-124m\"\n", "keys", {section + ".XXXXXXXXXXXXXXXXXXXX=1"});
+    } catch (const Error& error) {
+      const std::string what = error.what(), before = "expected one of ", after = ", got an unknown key";
+      const std::size_t begin = what.find(before) + before.size(), end = what.find(after);
+      std::istringstream words(what.substr(begin, end - begin));
+      std::vector<std::string> keys;
+      for (std::string word; std::getline(words >> std::ws, word, ',');) keys.push_back(section + "." + word);
+      return keys;
+    }
+    throw runtime_failure("[" + section + "] takes any key");
+  };
+  std::vector<std::string> keys;
+  std::vector<std::string> sections = {"model", "cluster", "parallel", "overlap", "training", "compare"};
+  for (std::size_t s = 0; s < sections.size(); ++s)
+    for (const std::string& key : known(sections[s]))
+      if (key == "cluster.nccl_communicator_config" || key == "overlap.tp_comm_overlap_cfg" ||
+          key.starts_with("cluster.nccl_communicator_config.") || key.starts_with("overlap.tp_comm_overlap_cfg."))
+        (std::count(key.begin(), key.end(), '.') < 3 ? sections : keys).push_back(key);
+      else
+        keys.push_back(key);
+  return keys;
+}
+
+std::vector<std::string> keys_not_drawn() {
+  std::vector<std::string> keys = {
+      // A named model sets the drawn keys to larger values.
+      "model.preset", "model.hf_config",
+      // Acts only where ranks are processes.
+      "cluster.bind_cores_to_rank",
+      // Files, and the timeout for a hang.
+      "training.data", "training.data_weights", "training.validation_data", "training.eval_interval", "training.eval_iters",
+      "training.save_retain_interval", "training.grad_norm_skip_threshold", "training.load", "training.checkpoint_dir", "training.checkpoint_interval", "training.timeout_s",
+      "training.moe_expert_loads_file",
+      // Acts only in predictions on published GPUs.
+      "training.cuda_graph_modules", "training.cuda_graph_scope",
+      // Frozen runs have nothing to compare with; frozen_base_test.cpp has layouts of its own.
+      "training.frozen_base",
+      // Other spellings (scenario_test.cpp reads each).
+      "model.encoder_seq_length", "overlap.overlap_grad_sync", "overlap.overlap_param_sync", "overlap.fp8_params",
+      "overlap.ub_tp_comm_overlap", "overlap.ub_tp_comm_overlap_cfg", "overlap.grad_sync_dtype",
+      "overlap.tp_comm_split_ag", "overlap.tp_comm_split_rs", "training.activations_checkpoint_granularity",
+      "training.activations_checkpoint_method", "training.activations_checkpoint_num_layers",
+      "training.gradient_clip_val", "parallel.decoder_first_pipeline_num_layers",
+      "parallel.decoder_last_pipeline_num_layers"};
+  // Acts only with methods that these GEMMs do not have.
+  for (const char* gemm : {"qkv_dgrad", "qkv_wgrad", "proj_fprop", "fc1_dgrad", "fc1_wgrad", "fc2_fprop"})
+    keys.push_back(std::string("overlap.tp_comm_overlap_cfg.") + gemm + ".aggregate");
+  for (const char* gemm : {"qkv_fprop", "qkv_wgrad", "proj_dgrad", "fc1_fprop", "fc1_wgrad", "fc2_dgrad"})
+    keys.push_back(std::string("overlap.tp_comm_overlap_cfg.") + gemm + ".num_splits");
+  for (const char* gemm : {"qkv_fprop", "qkv_wgrad", "proj_dgrad", "fc1_fprop", "fc1_wgrad", "fc2_dgrad"})
+    keys.push_back(std::string("overlap.tp_comm_overlap_cfg.") + gemm + ".accumulate");
+  for (const char* gemm : {"qkv_wgrad", "fc1_wgrad"})
+    keys.push_back(std::string("overlap.tp_comm_overlap_cfg.") + gemm + ".num_slices");
+  return keys;
+}
+
+}  // namespace stretto::testing

@@ -1,0 +1,39 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <streambuf>
+#include <string>
+#include <vector>
+
+#include "base/read_file.hpp"
+
+namespace stretto::trace {
+
+// Bytes of a file as a stream, uncompressed when the file is gzip (RFC 1952, also of several members). Not movable. A
+// read throws Error(input) with the file where gzip is damaged or ends early.
+class InputBuffer : public std::streambuf {
+ public:
+  explicit InputBuffer(ReadFile file);
+  ~InputBuffer() override;
+  InputBuffer(const InputBuffer&) = delete;
+  InputBuffer& operator=(const InputBuffer&) = delete;
+
+ protected:
+  int_type underflow() override;
+
+ private:
+  struct Inflater;
+  std::size_t read_file();                     // fills packed_; 0 at the end
+  std::size_t inflate_to(std::vector<char>&);  // returns the number of bytes; 0 at the end
+
+  ReadFile file_;
+  std::size_t at_ = 0;  // offset of the next bytes of the file
+  std::vector<char> packed_, plain_;
+  std::unique_ptr<Inflater> inflater_;  // null: the file is not compressed
+};
+
+bool is_gzip(const ReadFile& file);
+bool is_sqlite(const ReadFile& file);
+
+}  // namespace stretto::trace
