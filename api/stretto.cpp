@@ -144,7 +144,7 @@ struct Sweep::State {
     std::vector<std::string> values;
     sweep::Point point;
   };
-  // Of the window so far: points that are decided, and those that are not, the lowest bound last.
+  // The window so far has points that are decided, and those that are not, the lowest bound last.
   std::deque<sweep::Point> decided = {};
   std::vector<Open> open = {};
 

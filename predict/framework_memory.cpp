@@ -8,6 +8,7 @@
 #include <numeric>
 #include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <variant>
@@ -96,6 +97,16 @@ class Role {
   static std::int64_t sum(const std::vector<std::int64_t>& bytes) {
     return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
   }
+  // Returns whether these are parameters that are gathered in fp8 and multiplied as codes: a framework that keeps
+  // parameters in fp8 has no others.
+  bool is_kept_in_codes(StorageId id) const {
+    constexpr std::string_view kBucket = "bucket.parameter";
+    return is_low_ && std::any_of(schedule_.tensors.begin(), schedule_.tensors.end(), [&](const Tensor& tensor) {
+             return tensor.name.starts_with(kBucket) && tensor.places.front().storage == id &&
+                    schedule_.find_tensor("bucket.fp8" + tensor.name.substr(kBucket.size())).has_value();
+           });
+  }
+
   void keep(std::int64_t bytes, bool is_late) {
     if (bytes > 0) (is_late ? late_ : always_).push_back(bytes);
   }
@@ -117,6 +128,12 @@ class Role {
         bytes = bytes_of(double(storage.elements), *memory_.master);
         parts_[part(fmt::format("masters of {:g} bytes an element", memory_.master->value), memory_.master->source)]
             .bytes += bytes - storage.bytes();
+      }
+      if (storage.kind == BufferKind::parameter && is_kept_in_codes(id)) {
+        bytes = 0;
+        parts_[part("parameters that are codes alone",
+                    {"published", "TransformerEngine: fp8_model_init, which --fp8-param-gather has"})]
+            .bytes -= storage.bytes();
       }
       if (memory_.casts_to_gather && tensor_of_[id].starts_with("shard.parameter.")) {
         bytes = 0;
@@ -352,6 +369,8 @@ class Role {
   const RolePlan& plan_;
   const FrameworkMemory& memory_;
   const double most_rows_;
+  const bool is_low_ = std::any_of(schedule_.operations.begin(), schedule_.operations.end(),
+                                   [](const Operation& operation) { return is_of_low_precision(operation.work); });
   const BoundProgram program_;
   std::vector<std::string> tensor_of_;  // [storage]
   std::vector<BesidePlan> parts_;       // the first: the schedule's own tensors

@@ -48,8 +48,12 @@ std::unique_ptr<exec::Executor> make_cuda_executor(const VerifiedSchedule& verif
   if (verified.schedule.compute_dtype == Dtype::f64)
     throw input_error("[training] precision: expected bf16 or fp32 on a GPU, got fp64");
   for (const Operation& operation : verified.schedule.operations)
-    if (is_of_low_precision(operation.work))
-      throw input_error("[training] fp8_format: expected none on a GPU, where there are no kernels for codes yet");
+    if (const auto* quantise = std::get_if<Quantise>(&operation.work);
+        quantise != nullptr && quantise->scaling != Scaling::tensor)
+      throw input_error(quantise->format == Dtype::e2m1x2
+                            ? "[training] fp4_format: expected none on a GPU, where there are no kernels for it yet"
+                            : "[training] fp8_recipe: expected delayed or tensorwise on a GPU, where there are no "
+                              "kernels for scales of blocks yet");
   MakeCudaExecutor* make = nullptr;
   try {
     make = reinterpret_cast<MakeCudaExecutor*>(load_module("libstretto_cuda.so", "stretto_make_cuda_executor"));

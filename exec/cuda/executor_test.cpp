@@ -10,6 +10,7 @@
 #endif
 #include "base/values_of.hpp"
 #include "exec/cuda/cuda.hpp"
+#include "tests/low_precision_layers.hpp"
 #include "tests/message_of.hpp"
 #include "tests/on_fake_gpu.hpp"
 #include "tests/small_mixture.hpp"
@@ -63,6 +64,26 @@ TEST_CASE("the executor for GPUs trains in bf16, with dropout, recomputed", "[cu
   scenario.model.attention_dropout = 0.2;
   scenario.training.recompute.granularity = Recompute::Granularity::full;
   check_against_host(scenario, 1e-5, 2e-4);
+}
+
+TEST_CASE("the executor for GPUs trains in fp8 with one scale a tensor, and refuses other recipes", "[cuda]") {
+  Cases cases;
+  for (const LowRecipe recipe : {LowRecipe::delayed, LowRecipe::tensorwise})
+    for (const Layout& layout : {Layout{2, 1}, Layout{1, 2}, Layout{1, 2, true}}) {
+      if (!cases.takes_next()) continue;
+      INFO(name_of(recipe) << ", " << layout.text());
+      Scenario scenario = low_precision_scenario(recipe, layout, 2);
+      scenario.training.low_precision.fp8_transposes = true;
+      check_against_host(scenario, 0.01, 0.1);
+    }
+  for (const auto& [recipe, message] :
+       {std::pair{LowRecipe::mxfp8, "[training] fp8_recipe: expected delayed or tensorwise on a GPU"},
+        std::pair{LowRecipe::blockwise, "[training] fp8_recipe: expected delayed or tensorwise on a GPU"},
+        std::pair{LowRecipe::nvfp4, "[training] fp4_format: expected none on a GPU"}}) {
+    const Schedule schedule = build_schedule(low_precision_scenario(recipe, {1, 1}));
+    const VerifiedSchedule verified = plan_and_verify(schedule);
+    CHECK_THAT(message_of([&] { cuda::make_cuda_executor(verified, {}); }), Catch::Contains(message));
+  }
 }
 
 TEST_CASE("the executor for GPUs trains with context parallelism", "[cuda]") {

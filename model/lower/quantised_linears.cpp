@@ -41,7 +41,7 @@ std::int64_t QuantisedLinears::cols_of(const Linear& linear, Factor factor) cons
 ColumnCopy QuantisedLinears::second_of(const Linear& linear, Factor factor) const {
   const bool serves_both = low_.per_tensor() || (factor == Factor::w && low_.weights == Scaling::block_128x128);
   if (factor != Factor::w && !trains_) return ColumnCopy::none;
-  // What is gathered is transposed behind the gather.
+  // A gathered matrix is transposed behind the gather.
   if (low_.transposes && !gathers(linear, factor)) return ColumnCopy::transposed;
   return serves_both ? ColumnCopy::none : ColumnCopy::plain;
 }
@@ -105,7 +105,8 @@ TensorId QuantisedLinears::of_weights(const std::string& name, Dtype dtype, std:
   }
   for (std::size_t layer = 0; layer < places.size(); ++layer)  // no operation reads the place of another layer
     if (!shape_.in_codes[layer]) places[layer] = *any;
-  return w_.family(name, rows, cols, std::ssize(places), 1, std::move(places));
+  const std::int64_t layers = std::ssize(places);  // before the vector is moved
+  return w_.family(name, rows, cols, layers, 1, std::move(places));
 }
 
 View QuantisedLinears::shared(const std::string& name, Dtype dtype, std::int64_t rows, std::int64_t cols) {

@@ -93,7 +93,7 @@ void check_tp_keys(TomlTable& table, const Overlap& overlap) {
 }
 
 TpMethods tp_methods(const Overlap& overlap, const Transformer& model, std::int64_t tp, std::int64_t rows,
-                     std::vector<std::string>& notes) {
+                     std::int64_t block, std::vector<std::string>& notes) {
   const auto resolved = [&](const std::string& name, bool is_on, TpMethod by_default) {
     TpGemm gemm{is_on ? by_default : TpMethod::none};
     if (const auto given = overlap.tp_comm_overlap_cfg.find(name); given != overlap.tp_comm_overlap_cfg.end())
@@ -105,6 +105,9 @@ TpMethods tp_methods(const Overlap& overlap, const Transformer& model, std::int6
     if (gemm.method == TpMethod::pipeline && model.hidden_size % gemm.num_splits != 0)
       close("hidden_size " + std::to_string(model.hidden_size) + " does not divide into num_splits " +
             std::to_string(gemm.num_splits));
+    else if (gemm.method == TpMethod::pipeline && model.hidden_size / gemm.num_splits % block != 0)
+      close("num_splits " + std::to_string(gemm.num_splits) + " cut hidden_size " + std::to_string(model.hidden_size) +
+            " within a block of " + std::to_string(block) + " codes");
     if (gemm.method == TpMethod::ring_exchange && gemm.aggregate && tp % 2 != 0)
       close("aggregate pairs ranks, and tensor_model_parallel_size is " + std::to_string(tp));
     if (gemm.method == TpMethod::flash && rows % gemm.num_slices != 0)

@@ -18,10 +18,11 @@ struct TpMethods {
   TpGemm qkv_wgrad, fc1_wgrad;  // bulk: reduce-scatter of the data gradient, concurrent with the GEMM
 };
 // Resolves the methods. Defaults are TransformerEngine's: all-gathers by ring exchange, reduce-scatters in four pieces,
-// bulk for the rest. `rows` are the rows of the residual stream that a rank has. `notes` gets a line for each method
-// that cannot act in this model, which is then none.
+// bulk for the rest. `rows` are the rows of the residual stream that a rank has, and a piece of a weight is a multiple
+// of `block`: codes have their scales behind whole blocks. `notes` gets a line for each method that cannot act in this
+// model, which is then none.
 TpMethods tp_methods(const Overlap& overlap, const Transformer& model, std::int64_t tp, std::int64_t rows,
-                     std::vector<std::string>& notes);
+                     std::int64_t block, std::vector<std::string>& notes);
 // Returns whether the communication is cut into pieces that overlap with its own GEMM.
 bool is_split(const TpGemm& gemm);
 

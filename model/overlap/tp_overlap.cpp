@@ -131,8 +131,10 @@ void rewrite(Lowered& lowered, const Scenario& scenario, const Gates&) {
   const Parallel& p = scenario.parallel;
   const std::int64_t rows = scenario.training.micro_batch_size * scenario.model.seq_length / p.context_parallel_size /
                             p.tensor_model_parallel_size;
+  const Scaling weights = rules_of(scenario.training.low_precision, scenario.compute_capability).weights;
+  const std::int64_t block = weights == Scaling::block_128x128 ? rule_of(weights).block : 1;
   const TpMethods methods =
-      tp_methods(scenario.overlap, scenario.model, p.tensor_model_parallel_size, rows, lowered.schedule.notes);
+      tp_methods(scenario.overlap, scenario.model, p.tensor_model_parallel_size, rows, block, lowered.schedule.notes);
   TpOverlap(lowered, methods, scenario.overlap.tp_comm_overlap_compute_lanes).run();
 }
 

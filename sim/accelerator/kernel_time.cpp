@@ -152,12 +152,15 @@ class KernelClock {
 
   // Where a framework's norm kernels write codes by a known scale, or take the largest magnitude, of what they write,
   // those operations are part of them; its codes are no more bytes than the numbers that it does not write then.
-  double us(const Amax& amax) const { return is_of_norm() ? 0 : memory_bound_us(amax); }
+  double us(const Amax& amax) const { return is_of_norm() || gathered_bytes() ? 0 : memory_bound_us(amax); }
+  double us(const UpdateScale& update) const { return gathered_bytes() ? 0 : memory_bound_us(update); }
   double us(const Quantise& q) const {
+    const double elements = double(q.rows) * double(q.cols);
     if (is_of_norm() && q.records) return 0;
-    return cast_us(double(q.rows) * double(q.cols));
+    const std::optional<double> gathered = gathered_bytes();
+    return gathered ? memory_us(*gathered * elements) : cast_us(elements, operand_bytes());
   }
-  double us(const TransposeCodes& t) const { return cast_us(double(t.rows) * double(t.cols)); }
+  double us(const TransposeCodes& t) const { return cast_us(double(t.rows) * double(t.cols), operand_bytes()); }
 
   double us(const Collective&) const { return 0; }
   double us(const PointToPoint&) const { return 0; }
@@ -167,11 +170,19 @@ class KernelClock {
   }
 
  private:
-  // Returns the time of a kernel that makes or moves codes of so many elements.
-  double cast_us(double elements) const {
-    const double bytes = operand_bytes();
+  // Returns the time of a kernel that makes or moves codes of so many elements and moves so many bytes.
+  double cast_us(double elements, double bytes) const {
     if (f_.hbm_share || a_.casts.elements.empty()) return memory_us(bytes) + kernel_gap();
     return bytes / (a_.casts.share_at(elements) * a_.hbm_GBps.value * 1e3) + kernel_gap();
+  }
+
+  // Returns the bytes that a pass moves of each weight, where the framework gathers codes, for the operations that make
+  // codes of weights here (named as model/lower names them); nullopt for others.
+  std::optional<double> gathered_bytes() const {
+    const std::string& name = operation_.name;
+    const bool is_of_weights = name.find(".quantise_w") != std::string::npos ||
+                               name.find(".amax_w") != std::string::npos || name.find(".scale_w") != std::string::npos;
+    return is_of_weights ? own_bytes("gathered_codes") : std::nullopt;
   }
 
   // Returns whether the operation reads what a norm has just written and the framework's norm does it too.

@@ -48,6 +48,11 @@ void run_kernel(const VocabStats& work, std::span<const exec::Operand> operands,
 void run_kernel(const Fill& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_kernel(const Cast& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_kernel(const ScaledCast& work, std::span<const exec::Operand> operands, const Stream& stream);
+// These have codes with one scale a tensor, and no Hadamard transform.
+void run_kernel(const Amax& work, std::span<const exec::Operand> operands, const Stream& stream);
+void run_kernel(const UpdateScale& work, std::span<const exec::Operand> operands, const Stream& stream);
+void run_kernel(const Quantise& work, std::span<const exec::Operand> operands, const Stream& stream);
+void run_kernel(const TransposeCodes& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_kernel(const LocalReduce& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_kernel(const SumSquares& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_kernel(const AdamW& work, std::span<const exec::Operand> operands, const Stream& stream);

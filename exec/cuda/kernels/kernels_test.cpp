@@ -153,6 +153,31 @@ void compare(const ScaledCast&) {
     for (const std::int64_t blocks : {1, 3, 100})
       for (const std::int64_t shards : {1, 3}) check(ScaledCast{pass, shards, blocks * kScaleBlock}, 0);
 }
+constexpr std::pair<std::int64_t, std::int64_t> kMatrices[] = {{1, 1}, {5, 7}, {64, 8}, {150, 272}};
+void compare(const Amax&) {
+  for (const auto& [rows, cols] : kMatrices) check(Amax{rows, cols}, 0);
+}
+void compare(const UpdateScale&) {
+  for (const std::int64_t elements : {1, 300})
+    for (const std::int64_t history : {0, 1, 4})
+      for (const bool most_recent : {false, true})
+        for (const Dtype format : {Dtype::e4m3, Dtype::e5m2})
+          check(UpdateScale{elements, history, format, 2, most_recent}, 0);
+}
+void compare(const Quantise&) {
+  for (const auto& [rows, cols] : kMatrices)
+    for (const ColumnCopy copy : {ColumnCopy::none, ColumnCopy::transposed})
+      for (const bool records : {false, true}) {
+        Quantise work{.rows = rows, .cols = cols};
+        work.format = records ? Dtype::e5m2 : Dtype::e4m3;
+        work.columnwise = copy;
+        work.records = records;
+        check(work, 0);
+      }
+}
+void compare(const TransposeCodes&) {
+  for (const auto& [rows, cols] : kMatrices) check(TransposeCodes{rows, cols}, 0);
+}
 void compare(const SumSquares&) {
   for (const std::int64_t elements : kElements) check(SumSquares{elements, 3});
 }
@@ -332,6 +357,7 @@ void compare(const LatentHeads&) {
   }
 }
 
+void compare(const OfLowPrecision auto&) {}  // the device has no kernels for them yet
 void compare(const Gemm&) {}          // cuBLAS runs GEMMs: the executor's tests cover them
 void compare(const GroupedGemm&) {}   // the same
 void compare(const Collective&) {}    // below

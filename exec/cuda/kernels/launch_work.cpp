@@ -11,7 +11,6 @@ namespace stretto::cuda {
 void launch_work(const Work& work, std::span<const exec::Operand> operands, const Stream& stream) {
   std::visit(Overloaded{
                  [&](const auto& compute) { run_kernel(compute, operands, stream); },
-                 [](const OfLowPrecision auto&) { assert(false && "refused before (cuda.cpp)"); },
                  [](const Gemm&) { assert(false && "cuBLAS's"); },
                  [](const GroupedGemm&) { assert(false && "cuBLAS's"); },
                  [](const Collective&) { assert(false && "launched by who knows the others"); },

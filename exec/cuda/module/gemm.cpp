@@ -33,8 +33,22 @@ constexpr float kHopeless = 1.5f, kLeast_ms = 0.05f;
 constexpr std::uint32_t kAlignment = 16;  // alignment that cuBLAS's fast kernels require
 
 cudaDataType_t type_of(Dtype dtype) {
-  assert(dtype == Dtype::f32 || dtype == Dtype::bf16);
-  return dtype == Dtype::bf16 ? CUDA_R_16BF : CUDA_R_32F;
+  switch (dtype) {
+    case Dtype::bf16:
+      return CUDA_R_16BF;
+    case Dtype::e4m3:
+      return CUDA_R_8F_E4M3;
+    case Dtype::e5m2:
+      return CUDA_R_8F_E5M2;
+    case Dtype::f32:
+      return CUDA_R_32F;
+    case Dtype::f64:
+    case Dtype::i32:
+    case Dtype::e2m1x2:
+      break;
+  }
+  assert(false && "refused before (cuda.cpp)");
+  return CUDA_R_32F;
 }
 
 // Returns the layout of a row-major operand for cuBLAS, which sees it transposed.
@@ -60,7 +74,7 @@ std::optional<std::size_t> bias_sums_of(const Gemm& work) {
 // elsewhere.
 std::uint32_t alignment_of_epilogue(const Gemm& work, std::span<const exec::Operand> operands) {
   std::uint32_t alignment = kAlignment;
-  for (std::size_t i = 2; i + 1 < operands.size(); ++i)
+  for (std::size_t i = 2; i < work.inverse_index(); ++i)
     if (i != bias_sums_of(work)) alignment = std::min(alignment, alignment_of(operands[i]));
   return alignment;
 }
@@ -165,6 +179,9 @@ struct GemmRunner::Plan {
     set(CUBLASLT_MATMUL_DESC_TRANSB, work.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (sms > 0) set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, sms);
     if (work.bias || epilogue != GemmEpilogue::none) set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(work));
+    // cuBLAS's own sums have fewer bits on Hopper, where they are faster.
+    if (work.has_codes())
+      set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<std::int8_t>(work.split_accumulation ? 0 : 1));
     if (work.bias) set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(operands[2].dtype));
     if (bias_sums_of(work)) set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(sums));
     if (has_aux(work)) {
@@ -225,6 +242,11 @@ struct GemmRunner::Plan {
   // Sets the addresses in the descriptors; a plan does not depend on them.
   void point_to(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
     if (work.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(operands[2].data));
+    if (work.has_factors()) {  // cuBLAS's A is B; the default mode is one f32 for the whole matrix
+      const std::size_t inverse_a = work.inverse_index();
+      set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, static_cast<const void*>(operands[inverse_a + 1].data));
+      set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, static_cast<const void*>(operands[inverse_a].data));
+    }
     if (bias_sums_of(work))
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(BiasSums(work, sums, stream).sums.data));
     if (has_aux(work))
@@ -270,7 +292,9 @@ GemmRunner::Key GemmRunner::key_of(const Gemm& work, std::span<const exec::Opera
           alignment_of(c),
           alignment_of(added_of(work, operands)),
           alignment_of_epilogue(work, operands),
-          static_cast<std::int64_t>(work.epilogue),
+          static_cast<std::int64_t>(work.epilogue) +
+              (work.has_codes() ? 16 + 32 * work.split_accumulation + 64 * static_cast<std::int64_t>(operands[1].dtype)
+                                : 0),
           work.epilogue == GemmEpilogue::none ? 0 : operands[work.x_index()].ld};
 }
 
@@ -343,7 +367,11 @@ std::unique_ptr<GemmRunner::Plan> GemmRunner::measured(const Gemm& work, std::sp
       if (!plan || apart->ms < kWorthIt * plan->ms) plan = std::move(apart);
     }
   }
-  if (!plan) throw runtime_failure("cuBLAS has no algorithm that runs " + describe(Work(work)));
+  if (!plan)
+    throw runtime_failure("cuBLAS has no algorithm that runs " + describe(Work(work)) +
+                          (work.has_codes() && (work.trans_a || !work.trans_b)
+                               ? "; [training] fp8_transposes = true makes the products that GPUs before Blackwell have"
+                               : ""));
   return plan;
 }
 

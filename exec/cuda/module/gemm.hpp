@@ -17,9 +17,10 @@ struct cublasLtContext;
 
 namespace stretto::cuda {
 
-// GEMMs by cuBLASLt: bf16 or f32 in, f32 sums, f32 or bf16 out. Row-major C = op(A) · op(B) is computed as the
-// column-major Cᵀ = op(B)ᵀ · op(A)ᵀ. The algorithm for every shape is the fastest of those that cuBLAS proposes,
-// measured once and kept on disk for this version of cuBLAS, driver and device. Not thread-safe.
+// GEMMs by cuBLASLt: bf16, f32 or codes of fp8 with one scale a matrix in, f32 sums, f32 or bf16 out. Row-major C =
+// op(A) · op(B) is computed as the column-major Cᵀ = op(B)ᵀ · op(A)ᵀ. The algorithm for every shape is the fastest of
+// those that cuBLAS proposes, measured once and kept on disk for this version of cuBLAS, driver and device. Not
+// thread-safe.
 class GemmRunner {
  public:
   // Uses the current device. `sms` is the number of SMs that kernels should count on: fewer than the device has where
@@ -44,7 +45,8 @@ class GemmRunner {
   struct Plan;  // plan of one shape
 
  private:
-  // Everything that a plan depends on: the work, types, leading dimensions, whether C is added to, alignments.
+  // Everything that a plan depends on: the work, types (of codes with the epilogue), leading dimensions, whether C is
+  // added to, alignments.
   using Key = std::array<std::int64_t, 18>;
   static Key key_of(const Gemm& work, std::span<const exec::Operand> operands);
   void run(Plan& plan, const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream);
