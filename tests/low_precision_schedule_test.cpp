@@ -182,7 +182,7 @@ TEST_CASE("schedules of all recipes verify in all layouts and modes", "[low_prec
          {"data_parallel_size = 2\n", "data_parallel_size = 2\ntensor_model_parallel_size = 2\n",
           "data_parallel_size = 2\ntensor_model_parallel_size = 2\nsequence_parallel = true\n",
           "tensor_model_parallel_size = 2\nsequence_parallel = true\npipeline_model_parallel_size = 2\n"
-          "virtual_pipeline_model_parallel_size = 2\n",
+          "virtual_pipeline_model_parallel_size = 2\n[overlap]\noverlap_p2p_comm = true\n",
           "pipeline_model_parallel_size = 2\npipeline_schedule = \"zb-h1\"\ntensor_model_parallel_size = 2\n"
           "sequence_parallel = true\n",
           "context_parallel_size = 2\ndata_parallel_size = 2\n",
