@@ -28,8 +28,8 @@
 #include "predict/inputs.hpp"
 #include "predict/knobs.hpp"
 #include "predict/predict_modes.hpp"
-#include "predict/recipes.hpp"
 #include "predict/predict_step.hpp"
+#include "predict/recipes.hpp"
 #include "predict/run.hpp"
 #include "predict/sensitivity.hpp"
 #include "report/critical_path.hpp"
@@ -95,12 +95,17 @@ std::string simulate(const Request& request, const SimulateOptions& options) {
     const predict::Fusions fusions = open_fusions(request, scenario, platform);
     fusions.apply(scenario);
     const auto [sim_options, simulated] = predict::engine_of(options.engine, options.backbone_GBps, platform, scenario);
-    predict::PredictedStep step = predict::predict_step(scenario, simulated, sim_options);
+    const auto keys = predict::read_run_input(request.scenario, request.set, scenario, simulated);
+    predict::PredictedStep step;
+    if (options.limits || keys)
+      step = predict::predict_step(scenario, simulated, sim_options);
+    else
+      step.prediction = predict::predict_times(scenario, simulated, sim_options);
     if (!fusions.note.empty()) step.prediction.notes.push_back(fusions.note);
     nlohmann::json json = prediction_json(step.prediction);
-    for (const char* key : {"modes", "without", "recipes", "path", "numbers", "machines", "changes", "run"}) json[key] = nullptr;
-    if (const auto keys = predict::read_run_input(request.scenario, request.set, scenario, simulated))
-      json["run"] = predict::run_json(predict::predict_run(*keys, scenario, simulated, step, sim_options));
+    for (const char* key : {"modes", "without", "recipes", "path", "numbers", "machines", "changes", "run"})
+      json[key] = nullptr;
+    if (keys) json["run"] = predict::run_json(predict::predict_run(*keys, scenario, simulated, step, sim_options));
     if (options.limits) {
       const double step_ms = step.prediction.step_ms;
       json["path"] =
@@ -139,7 +144,7 @@ struct Sweep::State {
     std::vector<std::string> values;
     sweep::Point point;
   };
-  // Of the window so far: points that are decided, and those that are not, the lowest bound last.
+  // The window so far has points that are decided, and those that are not, the lowest bound last.
   std::deque<sweep::Point> decided = {};
   std::vector<Open> open = {};
 

@@ -14,8 +14,8 @@
 #include "predict/fusions.hpp"
 #include "predict/knobs.hpp"
 #include "predict/predict_modes.hpp"
-#include "predict/recipes.hpp"
 #include "predict/predict_step.hpp"
+#include "predict/recipes.hpp"
 #include "predict/run.hpp"
 #include "predict/sensitivity.hpp"
 #include "report/critical_path.hpp"
@@ -53,8 +53,8 @@ HtmlStep html_step(const predict::PredictedStep& of) {
   return step;
 }
 
-// The results of `--modes`: every mode compared with the plain schedule, every knob with the scenario without it, and the
-// step in every precision.
+// The results of `--modes`: every mode compared with the plain schedule, every knob with the scenario without it, and
+// the step in every precision.
 struct Modes {
   std::vector<predict::PredictedMode> modes;
   std::vector<predict::KnobOff> knobs;
@@ -190,7 +190,14 @@ void simulate_command(const SimulateOptions& options) {
   const auto [sim_options, simulated] = predict::engine_of(options.engine, options.backbone_GBps, platform, scenario);
   keep_within_free_memory();
   const Patience patience(scenario);
-  predict::PredictedStep step = predict::predict_step(scenario, simulated, sim_options);
+  const auto keys = predict::read_run_input(options.scenario, options.set, scenario, simulated);
+  // All else needs no timeline of the whole step.
+  const bool needs_whole = !options.trace.empty() || !options.html.empty() || options.limits || keys;
+  predict::PredictedStep step;
+  if (needs_whole)
+    step = predict::predict_step(scenario, simulated, sim_options);
+  else
+    step.prediction = predict::predict_times(scenario, simulated, sim_options);
   if (!fusions.note.empty()) step.prediction.notes.push_back(fusions.note);
   const Prediction& p = step.prediction;
   std::cout << about_text(p) << "\n\n"
@@ -213,7 +220,7 @@ void simulate_command(const SimulateOptions& options) {
     std::cout << text_of(*limits, p.step_ms);
   }
   std::optional<predict::Run> run;
-  if (const auto keys = predict::read_run_input(options.scenario, options.set, scenario, simulated)) {
+  if (keys) {
     run = predict::predict_run(*keys, scenario, simulated, step, sim_options);
     std::cout << "\n" << predict::run_table(*run).text();
   }

@@ -59,7 +59,9 @@ std::string advice_for(const Gap& gap, const Schedule& schedule) {
     case Cause::straggler:
       return gap.name.starts_with("rank ")
                  ? "look at this rank's clocks, temperature and neighbours; exchange the GPU with another one's"
-                 : "trace all ranks, and diagnose the folder: the late one is named then";
+                 : "ranks of this group arrive at different times: diagnose a folder with the traces of all of them, "
+                   "and "
+                   "the late one is named";
     case Cause::unscheduled_kernel:
       return "fuse or remove it; where it belongs to the framework, a profile may count it";
     case Cause::missing_kernel:

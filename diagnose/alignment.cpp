@@ -12,16 +12,18 @@ namespace {
 
 // Scores. A sure kernel outweighs leaving out an operation and a kernel together; side, bytes and length decide between
 // operations that fit alike.
-constexpr double kKind = 3, kSideAgrees = 0.4, kSideDiffers = -0.8, kLength = 0.5, kBytes = 1;
+constexpr double kKind = 3, kSideAgrees = 0.4, kSideDiffers = -0.8, kLength = 1, kBytes = 1;
 constexpr double kExtraKernel = -0.3, kMissingItem = -0.6;
 constexpr std::size_t kMostCells = std::size_t{1} << 28;
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
-// Returns 1 for equal numbers, less for others, and half where one is not known.
+// Returns 1 for numbers that are about equal (a prediction's error tells nothing about which operation it is), less for
+// others, and half where one is not known.
 double nearness(double a, double b) {
   if (a <= 0 || b <= 0) return 0.5;
-  return std::exp(-std::abs(std::log(a / b)));
+  constexpr double kAboutEqual = 1.3;
+  return std::exp(std::min(0.0, std::log(kAboutEqual) - std::abs(std::log(a / b))));
 }
 
 // The steps that led to a cell: of its best score (bits 0 and 1), and of the score with its kernel matched to its item
@@ -44,6 +46,8 @@ class AlignmentTable {
   std::vector<std::int32_t> run() {
     const std::size_t count = pieces_.size();
     std::vector<float> best(width_, kNever), matched(width_, kNever), next_best(width_), next_matched(width_);
+    // Length of the kernels so far of the item of a cell that is matched, in microseconds.
+    std::vector<float> lengths(width_, 0), next_lengths(width_, 0);
     std::size_t first = first_of(0);
     for (std::size_t c = 0; c < width_ && first + c <= items_.size(); ++c) {
       if (first + c == 0) {
@@ -67,8 +71,11 @@ class AlignmentTable {
         if (j > 0) {
           const Fit& fit = fits_[j - 1][static_cast<std::size_t>(piece.cls)];
           const float begins = fit.first < 0 ? kNever : at(best, j - 1) + first_score(items_[j - 1], piece, fit);
-          const float goes_on = fit.further < 0 ? kNever : at(matched, j) + float(fit.further);
+          const float before_us = at(matched, j) == kNever ? 0 : lengths[j - before];
+          const float goes_on =
+              fit.further < 0 ? kNever : at(matched, j) + further_score(items_[j - 1], piece, fit, before_us);
           next_matched[c] = std::max(begins, goes_on);
+          next_lengths[c] = float(piece.us) + (goes_on > begins ? before_us : 0);
           if (goes_on > begins) how |= kFurther;
         }
         const float extra = at(best, j) + float(kExtraKernel);
@@ -83,6 +90,7 @@ class AlignmentTable {
       }
       best.swap(next_best);
       matched.swap(next_matched);
+      lengths.swap(next_lengths);
       first = now;
     }
     return walk_back();
@@ -109,6 +117,12 @@ class AlignmentTable {
     if (side != trace::Side::unknown && piece.side != trace::Side::unknown)
       score += side == piece.side ? kSideAgrees : kSideDiffers;
     return float(score);
+  }
+
+  // A further kernel is welcome as far as it brings the item nearer to its predicted length.
+  static float further_score(const Item& item, const Piece& piece, const Fit& fit, double before_us) {
+    return float(fit.further +
+                 kLength * (nearness(item.us, before_us + piece.us) - nearness(item.us, std::max(before_us, 1e-6))));
   }
 
   std::vector<std::int32_t> walk_back() {

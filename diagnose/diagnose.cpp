@@ -8,28 +8,24 @@
 namespace stretto::diagnose {
 namespace {
 
-std::string titles_of(const std::vector<trace::Section>& sections) {
-  std::string titles;
-  for (const trace::Section& section : sections) titles += (titles.empty() ? "" : ", ") + in_quotes(section.title);
-  return titles;
-}
-
+// Returns the section that is asked for. Sections are large, and only their titles are looked at.
 trace::Section chosen(std::vector<trace::Section> sections, const std::string& asked, const std::string& file) {
-  const auto keep = [&](const auto& wanted) {
-    std::vector<trace::Section> kept;
-    for (trace::Section& section : sections)
-      if (wanted(section.title)) kept.push_back(section);
-    return kept;
+  const auto places_of = [&](const auto& is_wanted) {
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < sections.size(); ++i)
+      if (is_wanted(sections[i].title)) places.push_back(i);
+    return places;
   };
-  std::vector<trace::Section> kept =
-      asked.empty() ? keep([](const std::string& title) { return title.starts_with("measured"); })
-                    : keep([&](const std::string& title) { return title.find(asked) != std::string::npos; });
-  if (asked.empty() && kept.empty()) kept = std::move(sections);  // only predictions
-  if (kept.size() != 1)
-    throw input_error(
-        fmt::format("{}: expected --section TEXT, a part of the title of one section, got {}; sections are {}", file,
-                    asked.empty() ? "none" : in_quotes(asked), titles_of(kept.empty() ? sections : kept)));
-  return std::move(kept.front());
+  std::vector<std::size_t> wanted = places_of([&](const std::string& title) {
+    return asked.empty() ? title.starts_with("measured") : title.find(asked) != std::string::npos;
+  });
+  if (wanted.empty() && asked.empty()) wanted = places_of([](const std::string&) { return true; });  // predictions
+  if (wanted.size() == 1) return std::move(sections[wanted.front()]);
+  std::string titles;
+  if (wanted.empty()) wanted = places_of([](const std::string&) { return true; });
+  for (const std::size_t place : wanted) titles += (titles.empty() ? "" : ", ") + in_quotes(sections[place].title);
+  throw input_error(fmt::format("{}: expected --section TEXT, a part of one title of {}, got {}", file, titles,
+                                asked.empty() ? "none" : in_quotes(asked)));
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ std::vector<Gap> gaps_of(const MeasuredRank& rank, const std::vector<MeasuredRan
       if (measured - common > most) most = measured - common, most_late = key;
     }
     if (common == predicted) continue;
-    gaps.push_back({cause_of(key, std::max(measured, common)), name_of_gap(key), to_ms(predicted), to_ms(measured),
+    gaps.push_back({cause_of(key, std::max(measured, common)), name_of_gap(key), to_ms(predicted), to_ms(common),
                     to_ms(common - predicted), "", ""});
   }
   if (late != 0)

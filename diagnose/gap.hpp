@@ -23,8 +23,8 @@ constexpr int kCauses = 7;
 struct Gap {
   Cause cause = Cause::slower_kernel;
   std::string name;                          // "fc1.fprop", "dp reduce_scatter", "rank 3", a kernel
-  double predicted_ms = 0, measured_ms = 0;  // of the step's time
-  double gap_ms = 0;                         // measured − predicted, without what belongs to another cause
+  double predicted_ms = 0, measured_ms = 0;  // of the step's time, without what is the straggler's alone
+  double gap_ms = 0;                         // measured − predicted
   std::string detail;                        // "1.8 times as long: 8 calls of 230 instead of 128 us"
   std::string advice;                        // what to try; "" where there is no advice
 };

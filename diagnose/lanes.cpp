@@ -1,13 +1,12 @@
 #include "diagnose/lanes.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
-#include <tuple>
+#include <set>
 #include <unordered_map>
 
 #include "diagnose/alignment.hpp"
-#include "diagnose/kinds.hpp"
+#include "diagnose/groups.hpp"
 
 namespace stretto::diagnose {
 namespace {
@@ -15,19 +14,6 @@ namespace {
 using trace::Kernel;
 using trace::KernelClass;
 using trace::RankTrace;
-
-// Kernels of one kind in one process group and stream.
-using KindOfGroup = std::tuple<std::uint32_t, std::string, KernelClass>;  // stream, group, class
-// Collectives of one kind of one communicator on one lane; or all messages of a communicator, on several lanes.
-struct Target {
-  std::vector<LaneId> lanes;
-  std::uint32_t communicator = 0;
-  const Operation* operation = nullptr;  // one of them
-  double count = 0, bytes = 0;           // of all
-  std::int64_t members = 0;
-};
-
-double closeness(double a, double b) { return a <= 0 || b <= 0 ? 0.5 : std::min(a, b) / std::max(a, b); }
 
 class Placer {
  public:
@@ -71,28 +57,7 @@ class Placer {
   const Kernel& kernel(std::uint32_t index) const { return trace_.kernels[index]; }
   const TimelineRow* row(std::uint32_t op) const { return predicted_.rows[op]; }
 
-  double bytes_of(const Operation& operation) const {
-    const std::int64_t elements = std::visit(
-        [](const auto& w) -> std::int64_t {
-          using W = std::decay_t<decltype(w)>;
-          if constexpr (std::is_same_v<W, Collective> || std::is_same_v<W, PointToPoint>)
-            return w.elements;
-          else
-            return 0;
-        },
-        operation.work);
-    if (elements == 0 || operation.accesses.empty()) return 0;
-    return double(elements) * double(stretto::bytes_of(schedule_.dtype_of(operation.accesses.front().view)));
-  }
-
-  // Returns the bytes of the whole buffer, as operations count them.
-  double bytes_of(const Kernel& kernel) const {
-    if (kernel.message < 0) return 0;
-    const trace::Message& message = trace_.messages[static_cast<std::size_t>(kernel.message)];
-    return double(std::max(message.in_elements, message.out_elements)) * message.element_bytes;
-  }
-
-  // Of an operation of Stretto's that the schedule does not have: the communicator of its lane.
+  // For an operation of Stretto's that the schedule does not have: the communicator of its lane.
   std::uint32_t communicator_of_kernel(const PlacedKernel& placed, const Kernel& kernel) const {
     if (placed.op != kNoOperation) return communicator_of(program_.work_of(static_cast<std::uint32_t>(placed.op)));
     if (placed.lane != kNoLane)
@@ -122,7 +87,7 @@ class Placer {
             std::max(place, double(at->start - predicted_.begin) / double(std::max<Picoseconds>(1, predicted_.period)));
       }
       item.place = place;
-      if (joins) item.bytes = bytes_of(*item.operation);
+      if (joins) item.bytes = communicated_bytes(schedule_, *item.operation);
       items.push_back(std::move(item));
     }
     return items;
@@ -133,8 +98,8 @@ class Placer {
     const double length = double(std::max<Picoseconds>(1, period_.end - period_.begin));
     for (const std::uint32_t index : kernels) {
       const Kernel& of = kernel(index);
-      pieces.push_back(
-          {index, of.cls, of.side, to_us(of.length()), double(of.start - period_.begin) / length, bytes_of(of)});
+      pieces.push_back({index, of.cls, of.side, to_us(of.length()), double(of.start - period_.begin) / length,
+                        communicated_bytes(trace_, of)});
     }
     return pieces;
   }
@@ -153,90 +118,28 @@ class Placer {
     }
   }
 
-  std::vector<Target> targets() const {
-    std::map<std::tuple<LaneId, std::uint32_t, std::size_t>, Target> by_kind;  // [lane, communicator, kind]
-    for (LaneId lane = 0; lane < program_.lanes.size(); ++lane)
-      for (const std::uint32_t op : program_.lanes[lane]) {
-        const Operation& operation = schedule_.operations[program_.ops[op].op];
-        if (!is_communication(operation.work) || program_.ops[op].joined) continue;
-        const auto* collective = std::get_if<Collective>(&operation.work);
-        const std::uint32_t communicator = communicator_of(operation.work);
-        constexpr std::size_t kMessages = ~std::size_t{0};
-        Target& target = by_kind[{collective ? lane : kNoLane, communicator,
-                                  collective ? static_cast<std::size_t>(collective->kind) : kMessages}];
-        if (target.lanes.empty() || target.lanes.back() != lane) target.lanes.push_back(lane);
-        target.communicator = communicator;
-        target.operation = &operation;
-        target.count += 1;
-        target.bytes += bytes_of(operation);
-        target.members = schedule_.communicators[communicator].size;
-      }
-    std::vector<Target> all;
-    for (const auto& [kind, target] : by_kind) all.push_back(target);
-    return all;
-  }
-
   void place_communication() {
-    std::map<KindOfGroup, std::vector<std::uint32_t>> kinds;
-    for (const PlacedKernel& placed : placed_.kernels) {
-      const Kernel& of = kernel(placed.kernel);
-      if (!trace::is_communication(of.cls)) continue;
-      const std::string group = of.message < 0 ? "" : trace_.messages[static_cast<std::size_t>(of.message)].group;
-      kinds[{of.stream, group, of.cls}].push_back(placed.kernel);
-    }
-    const std::vector<Target> all = targets();
-    const auto score = [&](const KindOfGroup& kind, const std::vector<std::uint32_t>& kernels, const Target& target) {
-      const Fit fit = fit_of(*target.operation, std::get<2>(kind));
-      if (fit.first < 0 && fit.further < 0) return -1.0;
-      double bytes = 0, members = 0;
-      for (const std::uint32_t index : kernels) {
-        bytes += bytes_of(kernel(index));
-        if (const std::int32_t m = kernel(index).message; m >= 0)
-          members = double(trace_.messages[static_cast<std::size_t>(m)].group_size);
-      }
-      if (members > 0 && members != double(target.members)) return -1.0;
-      return std::max(0.1, fit.first) + 2 * closeness(double(kernels.size()), target.count) +
-             2 * closeness(bytes, target.bytes);
-    };
-    struct Pair {
-      double score;
-      const KindOfGroup* kind;
-      std::size_t target;
-    };
-    std::vector<Pair> pairs;
-    for (const auto& [kind, kernels] : kinds)
-      for (std::size_t t = 0; t < all.size(); ++t)
-        if (const double s = score(kind, kernels, all[t]); s >= 0) pairs.push_back({s, &kind, t});
-    std::stable_sort(pairs.begin(), pairs.end(), [](const Pair& a, const Pair& b) { return a.score > b.score; });
-    // Each kind of kernels has a target of its own first; then those that are left share one.
-    std::map<const KindOfGroup*, std::size_t> target_of;
-    std::vector<bool> is_taken(all.size(), false);
-    for (const bool may_share : {false, true})
-      for (const Pair& pair : pairs) {
-        if (target_of.contains(pair.kind) || (is_taken[pair.target] && !may_share)) continue;
-        target_of[pair.kind] = pair.target;
-        is_taken[pair.target] = true;
-      }
+    const std::vector<KernelKind> kernels = kernel_kinds(trace_, period_.kernels);
+    const std::vector<OperationKind> operations = operation_kinds(schedule_, program_);
+    const std::vector<std::size_t> matched = match_kinds(kernels, operations);
     std::map<std::vector<LaneId>, std::vector<std::uint32_t>> of_lanes;
-    std::map<std::uint32_t, std::map<std::string, bool>> named;  // [stream] lanes
-    for (const auto& [kind, kernels] : kinds) {
-      const auto found = target_of.find(&kind);
-      if (found == target_of.end()) continue;
-      const Target& target = all[found->second];
-      for (const LaneId lane : target.lanes) named[std::get<0>(kind)][schedule_.lanes[lane].name] = true;
-      for (const std::uint32_t index : kernels) {
+    std::set<std::pair<std::uint32_t, std::string>> named;  // stream and lane
+    for (std::size_t k = 0; k < kernels.size(); ++k) {
+      if (matched[k] == kNoKind) continue;
+      const OperationKind& kind = operations[matched[k]];
+      for (const LaneId lane : kind.lanes) named.insert({kernels[k].stream, schedule_.lanes[lane].name});
+      for (const std::uint32_t index : kernels[k].kernels) {
         PlacedKernel& placed = placed_.kernels[index_of_.at(index)];
-        placed.communicator = target.communicator;
-        placed.lane = target.lanes.front();
-        of_lanes[target.lanes].push_back(index);
+        placed.communicator = kind.communicator;
+        placed.lane = kind.lanes.front();
+        of_lanes[kind.lanes].push_back(index);
       }
     }
-    for (auto& [lanes, kernels] : of_lanes) {
-      std::sort(kernels.begin(), kernels.end());
-      align_lane(communication_of(lanes), kernels, true);
+    for (auto& [lanes, indices] : of_lanes) {
+      std::sort(indices.begin(), indices.end());
+      align_lane(communication_of(lanes), indices, true);
     }
-    for (const auto& [stream, lanes] : named)
-      for (const auto& [lane, unused] : lanes) placed_.streams.push_back(trace_.streams[stream].name + ": " + lane);
+    for (const auto& [stream, lane] : named) placed_.streams.push_back(trace_.streams[stream].name + ": " + lane);
   }
 
   std::vector<std::uint32_t> communication_of(const std::vector<LaneId>& lanes) const {

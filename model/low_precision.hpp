@@ -49,7 +49,7 @@ const char* name_of(LowPrecision::AmaxAlgo algo);     // "most_recent", "max"
 const char* name_of(LowPrecision::Fp4Format format);  // "none", "e2m1"
 const char* name_of(LowPrecision::Fp4Recipe recipe);  // "nvfp4"
 
-// What a recipe does to the factors of a layer's products: X (input), W (weight) and dY (gradient of the output).
+// The treatment by a recipe of the factors of a layer's products: X (input), W (weight) and dY (gradient of the output).
 struct LowPrecisionRules {
   enum class Recipe : std::uint8_t { none, delayed, tensorwise, blockwise, mxfp8, nvfp4 };
   Recipe recipe = Recipe::none;

@@ -17,14 +17,17 @@ namespace {
 constexpr double kMaterial = 0.1, kMaterialOfStep = 0.025;
 
 // Returns [operation] its time alone in a step, over all ranks.
-std::vector<double> times_of(const Schedule& schedule, const std::vector<BoundProgram>& programs,
-                             const sim::Costs& costs) {
+std::vector<double> times_of(const ToldStep& told, const sim::Costs& costs) {
+  const Schedule& schedule = *told.schedule;
   std::vector<double> times(schedule.operations.size());
-  for (const BoundProgram& program : programs) {
-    for (const BoundOp& op : program.ops)
-      times[op.op] += double(program.ranks) * double(is_communication(schedule.operations[op.op].work)
-                                                         ? costs.collective[op.op].movement.alone
-                                                         : costs.compute[op.op].alone);
+  auto row = told.result.timeline.rows.begin();
+  for (const BoundProgram& program : told.result.programs) {
+    std::vector<std::int64_t> calls(times.size());
+    for (const BoundOp& op : program.ops) calls[op.op] += told.rounds.count(*row++);
+    for (OpId op = 0; op < times.size(); ++op)
+      times[op] += double(program.ranks) * double(calls[op]) *
+                   double(is_communication(schedule.operations[op].work) ? costs.collective[op].movement.alone
+                                                                         : costs.compute[op].alone);
   }
   return times;
 }
@@ -158,12 +161,12 @@ std::string beyond_cards(const sim::Accelerator& accelerator) {
 
 }  // namespace
 
-std::vector<std::string> beyond_measured(const Schedule& schedule, const sim::SimResult& result,
-                                         const sim::Costs& costs, const sim::Platform& platform,
+std::vector<std::string> beyond_measured(const ToldStep& told, const sim::Costs& costs, const sim::Platform& platform,
                                          const Framework& framework) {
+  const Schedule& schedule = *told.schedule;
   const sim::Accelerator& accelerator = *platform.accelerator;
-  const std::vector<double> times = times_of(schedule, result.programs, costs);
-  const double step = double(result.step) * double(schedule.mesh.ranks());
+  const std::vector<double> times = times_of(told, costs);
+  const double step = double(told.step()) * double(schedule.mesh.ranks());
   std::vector<std::string> notes = {
       beyond_gemms(schedule, times, accelerator.gemms, platform.name),
       beyond_groups(schedule, times, step, accelerator),

@@ -1,13 +1,37 @@
 #include "predict/few_micro_batches.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
-#include "sim/engine.hpp"
+#include "model/deferral.hpp"
 
 namespace stretto::predict {
+namespace {
+
+// With virtual stages: rounds in which every buffer is used again, and rounds of which two repeat each other behind
+// those that fill the pipeline.
+constexpr std::int64_t kProvingRounds = 3, kTellingRounds = 4;
+
+// Returns a number of micro-batches from `least` on that leaves the remainder of a round that the scenario's leaves.
+std::int64_t like_all(const Scenario& scenario, std::int64_t least) {
+  const std::int64_t all = scenario.num_microbatches(), round = round_of(scenario);
+  return least >= all ? all : least + (all - least) % round;
+}
+
+// Returns the micro-batches that fill the pipeline, and more, by so many rounds of virtual stages.
+std::int64_t filling(const Scenario& scenario, std::int64_t rounds) {
+  const std::int64_t round = round_of(scenario);
+  return round == 1 ? scenario.parallel.pipeline_model_parallel_size + 4 : rounds * round;
+}
+
+}  // namespace
 
 Scenario with_micro_batches(Scenario scenario, std::int64_t count) {
+  if (const std::int64_t deferred = deferred_head_gradients(scenario);
+      deferred > 0 && count < scenario.num_microbatches())
+    scenario.overlap.wgrad_deferral_limit = -deferred;
   scenario.training.global_batch_size =
       count * scenario.training.micro_batch_size * scenario.parallel.data_parallel_size;
   return scenario;
@@ -20,28 +44,46 @@ std::int64_t round_of(const Scenario& scenario) {
                                                          : parallel.pipeline_model_parallel_size;
 }
 
+std::int64_t proving_micro_batches(const Scenario& scenario) {
+  if (lies_in_v(scenario.parallel.pipeline_schedule)) return scenario.num_microbatches();
+  return like_all(scenario, filling(scenario, kProvingRounds));
+}
+
 std::vector<std::int64_t> telling_micro_batches(const Scenario& scenario) {
-  const std::int64_t all = scenario.num_microbatches(), round = round_of(scenario);
+  const std::int64_t all = scenario.num_microbatches();
   // Chunks in a V have orders that are no repetition of rounds for every number of micro-batches.
   if (lies_in_v(scenario.parallel.pipeline_schedule)) return {all};
-  // The pipeline is full after as many micro-batches as it has stages, or two rounds; two rounds repeat each other.
-  const std::int64_t stages = scenario.parallel.pipeline_model_parallel_size;
-  const std::int64_t least = round == 1 ? stages + 4 : 4 * round;
+  const std::int64_t deferred = deferred_head_gradients(scenario);
+  const std::int64_t least = filling(scenario, kTellingRounds);
   std::vector<std::int64_t> counts;
   for (const std::int64_t few : {least, 2 * least})
-    if (const std::int64_t count = few + (all - few) % round; count < all && few < all) counts.push_back(count);
+    if (const std::int64_t count = like_all(scenario, deferred + few); count < all) counts.push_back(count);
   counts.push_back(all);
   return counts;
 }
 
-std::optional<Picoseconds> told_step(const Scenario& scenario, const Schedule& schedule, BoundStep step,
-                                     std::int64_t micro_batches, const sim::Costs& costs, sim::SimOptions options) {
+std::string why_only_whole(const Scenario& scenario) {
+  if (telling_micro_batches(scenario).size() > 1) return "";
+  const std::int64_t all = scenario.num_microbatches();
+  if (lies_in_v(scenario.parallel.pipeline_schedule)) return "chunks of its stages lie in a V";
+  if (deferred_head_gradients(scenario) == all) return "it puts off the head's weight gradients of all micro-batches";
+  return fmt::format("{} micro-batches are too few to leave some out", all);
+}
+
+std::optional<ToldStep> told_step(const Scenario& scenario, const Schedule& schedule, BoundStep step,
+                                  std::int64_t micro_batches, const sim::Costs& costs, sim::SimOptions options,
+                                  std::string* why_not) {
   const std::int64_t more = scenario.num_microbatches() - micro_batches;
   options.round_micro_batches = more > 0 ? round_of(scenario) : 0;
-  const sim::SimResult result = sim::simulate(schedule, std::move(step), costs, options);
-  if (more == 0) return result.step;
-  if (!result.round) return std::nullopt;
-  return result.step + more / options.round_micro_batches * *result.round;
+  options.round_from = deferred_head_gradients(scenario);
+  ToldStep told{&schedule, micro_batches, sim::simulate(schedule, std::move(step), costs, options), {}};
+  if (more == 0) return told;
+  if (!told.result.round) {
+    if (why_not) *why_not = told.result.no_round;
+    return std::nullopt;
+  }
+  told.rounds = {told.result.round->begin, told.result.round->period, more / options.round_micro_batches};
+  return told;
 }
 
 }  // namespace stretto::predict

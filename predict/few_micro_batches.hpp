@@ -1,31 +1,52 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/timeline.hpp"
 #include "model/scenario.hpp"
 #include "model/schedule/bound_step.hpp"
 #include "model/schedule/schedule.hpp"
+#include "report/exposure.hpp"
 #include "sim/cost/cost.hpp"
+#include "sim/engine.hpp"
 #include "sim/options.hpp"
 
 namespace stretto::predict {
 
 // A pipeline repeats itself once it is full, so a step with few micro-batches tells the time of one with many.
 
-// Returns the step with another number of micro-batches, all else equal.
+// Returns the step with another number of micro-batches, all else equal. A step with fewer keeps operands for as many
+// weight gradients of the head as the scenario's puts off.
 Scenario with_micro_batches(Scenario scenario, std::int64_t count);
 // Returns the micro-batches after which a pipeline may repeat itself: those of one group with virtual stages, else one.
 std::int64_t round_of(const Scenario& scenario);
+// Returns the number of micro-batches of the step that is verified for the scenario's: it fills the pipeline, and every
+// buffer is used again. A step with more repeats what this one does. The memory plan is the same for both.
+std::int64_t proving_micro_batches(const Scenario& scenario);
 // Returns numbers of micro-batches, ascending, whose steps may tell the time of the scenario's; the last is the
 // scenario's own. All leave the remainder of a round that the scenario's number leaves.
 std::vector<std::int64_t> telling_micro_batches(const Scenario& scenario);
+// Returns why only the whole step tells the time, where telling_micro_batches() has no other; else "".
+std::string why_only_whole(const Scenario& scenario);
 
-// Returns the time of the scenario's step from `schedule`, the scenario's with `micro_batches`, and its bound step. The
-// time is exact: the simulated step proves that it repeats itself (sim/rounds.hpp), or is the whole. nullopt where it
-// does not. The caller has verified the schedule.
-std::optional<Picoseconds> told_step(const Scenario& scenario, const Schedule& schedule, BoundStep step,
-                                     std::int64_t micro_batches, const sim::Costs& costs, sim::SimOptions options = {});
+// A simulated step that tells the scenario's, and the rounds that it left out.
+struct ToldStep {
+  const Schedule* schedule = nullptr;  // of the simulated step, borrowed
+  std::int64_t micro_batches = 0;      // of the simulated step
+  sim::SimResult result;               // the simulated step
+  Repeated rounds;                     // left out
+  Picoseconds step() const { return result.step + rounds.longer(); }
+  // Returns the breakdown of the scenario's step.
+  Breakdown mean() const { return mean_breakdown(*schedule, result.programs, result.timeline, rounds); }
+};
+
+// Returns the scenario's step as told by `schedule`, the scenario's with `micro_batches`, and its bound step. Times are
+// exact: the simulated step proves that it repeats itself (sim/rounds.hpp), or is the whole. nullopt where it does not,
+// with the reason in `why_not`. Borrows the schedule.
+std::optional<ToldStep> told_step(const Scenario& scenario, const Schedule& schedule, BoundStep step,
+                                  std::int64_t micro_batches, const sim::Costs& costs, sim::SimOptions options = {},
+                                  std::string* why_not = nullptr);
 
 }  // namespace stretto::predict

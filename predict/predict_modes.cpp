@@ -10,7 +10,6 @@
 
 #include "base/parallel.hpp"
 #include "model/overlap/overlap.hpp"
-#include "predict/built_step.hpp"
 #include "predict/constants.hpp"
 #include "predict/predict_step.hpp"
 #include "predict/quick_step.hpp"
@@ -20,19 +19,19 @@
 namespace stretto::predict {
 namespace {
 
-ModeStep mode_step(const BuiltStep& step, const sim::SimResult& result, const sim::Platform& platform,
-                   const Framework& framework) {
-  const Breakdown b = mean_breakdown(step.schedule(), result.programs, result.timeline);
-  const DeviceMemory memory = memory_of(step.schedule(), step.plan(), platform, step.training(), framework);
-  return {to_ms(result.step), to_ms(b), traffic_of(step.schedule(), result.programs, result.timeline, b),
-          memory.peak_bytes(), memory.fits()};
+ModeStep mode_step(const QuickStep& step, const ToldStep& told, const sim::Platform& platform) {
+  const Breakdown b = told.mean();
+  const DeviceMemory memory = step.memory(platform);
+  return {to_ms(told.step()), to_ms(b),
+          traffic_of(*told.schedule, told.result.programs, told.result.timeline, b, told.rounds), memory.peak_bytes(),
+          memory.fits()};
 }
 
 // Returns ln of a schedule's step for each set of constants in which one is at an end of its interval; the first entry
-// is for the shipped constants. Costs that a constant does not change are not simulated again.
-std::vector<double> log_steps(const Scenario& scenario, sim::Platform platform) {
-  Framework framework = scenario.framework;
-  const QuickStep step(scenario);
+// is for the shipped constants, with which it takes `shipped_s`. Costs that a constant does not change are not
+// simulated again.
+std::vector<double> log_steps(const QuickStep& step, sim::Platform platform, double shipped_s) {
+  Framework framework = step.scenario().framework;
   const sim::Costs shipped = step.costs(platform, framework);
   struct Changed {
     sim::Platform platform;
@@ -48,14 +47,11 @@ std::vector<double> log_steps(const Scenario& scenario, sim::Platform platform) 
     changed.push_back({platform, framework, step.costs(platform, framework) == shipped});
     constant.quantity->value = value;
   }
-  std::vector<double> logs(changed.size());
+  std::vector<double> logs(changed.size(), std::log(shipped_s));
   parallel_each(std::ssize(changed), [&](std::int64_t at) {
     const auto i = static_cast<std::size_t>(at);
-    const Changed& with = changed[i];
-    if (i == 0 || !with.is_shipped) logs[i] = std::log(step.step_s(with.platform, with.framework));
+    if (!changed[i].is_shipped) logs[i] = std::log(step.step_s(changed[i].platform, changed[i].framework));
   });
-  for (std::size_t i = 1; i < changed.size(); ++i)
-    if (changed[i].is_shipped) logs[i] = logs[0];
   return logs;
 }
 
@@ -97,37 +93,37 @@ std::string why_blocking_messages_cost(const Scenario& scenario, const Advice& a
 
 std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Platform& platform,
                                          const sim::SimOptions& options) {
-  const auto built = [&](const std::string& name) {
-    return BuiltStep(with_mode(scenario, name, scenario.parallel.ranks()));
-  };
   std::vector<PredictedMode> modes;
-  std::optional<BuiltStep> plain;
+  std::string plain;  // name of the plain schedule
   std::vector<double> plain_logs;
   for (const std::string& name : modes_of(scenario)) {
-    std::optional<BuiltStep> other;
-    if (plain) other.emplace(built(name));
-    const BuiltStep& step = plain ? *other : plain.emplace(built(name));
-    const sim::SimResult result = step.simulate(step.costs(platform, scenario.framework), options);
-    PredictedMode mode{name, to_ms(result.step), {}, {}, false, {}};
+    const Scenario of_mode = with_mode(scenario, name, scenario.parallel.ranks());
+    const QuickStep step(of_mode);
+    const ToldStep told = step.tell(platform, scenario.framework, options);
+    PredictedMode mode{name, to_ms(told.step()), {}, {}, false, {}};
     Advice& advice = mode.advice;
     advice.mode = name;
     advice.ranks = scenario.parallel.ranks();
-    advice.step = mode_step(step, result, platform, scenario.framework);
+    advice.step = mode_step(step, told, platform);
     advice.plain = modes.empty() ? advice.step : modes.front().advice.step;
     mode.breakdown = advice.step.breakdown;
     for (const Communicator& communicator : step.schedule().communicators)
       mode.communicators.push_back(communicator.name);
-    mode.is_scenario = with_mode(scenario, name, scenario.parallel.ranks()).overlap == scenario.overlap;
-    if (other && step.schedule().name == plain->schedule().name)
+    mode.is_scenario = of_mode.overlap == scenario.overlap;
+    const auto logs = [&] {
+      const double fluid_s =
+          options.network == sim::NetworkKind::fluid ? mode.step_ms * 1e-3 : step.step_s(platform, scenario.framework);
+      return log_steps(step, platform, fluid_s);
+    };
+    if (modes.empty()) {
+      plain = step.schedule().name;
+      if (platform.accelerator) plain_logs = logs();
+    } else if (step.schedule().name == plain) {
       advice.off_because = reason_of(step.schedule(), name == kAsGiven ? std::string() : find_overlap_mode(name).knob);
-    else if (!platform.accelerator)
-      advice.unsure_pct = kUnsure_pct;
-    else if (std::vector<double> logs = log_steps(with_mode(scenario, name, scenario.parallel.ranks()), platform);
-             other)
-      advice.unsure_pct = unsure_pct(plain_logs, logs);
-    else
-      plain_logs = std::move(logs);
-    if (with_mode(scenario, name, scenario.parallel.ranks()).overlap.overlap_p2p_comm && advice.off_because.empty())
+    } else {
+      advice.unsure_pct = platform.accelerator ? unsure_pct(plain_logs, logs()) : kUnsure_pct;
+    }
+    if (of_mode.overlap.overlap_p2p_comm && advice.off_because.empty())
       advice.because = why_blocking_messages_cost(scenario, advice);
     modes.push_back(std::move(mode));
   }

@@ -3,16 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
+#include <exception>
+#include <optional>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/memory.hpp"
+#include "base/parallel.hpp"
 #include "exec/cuda/memory_beside.hpp"
 #include "model/build_schedule.hpp"
 #include "predict/beyond_measured.hpp"
 #include "predict/framework_memory.hpp"
+#include "predict/quick_step.hpp"
 #include "sim/accelerator/group_span.hpp"
 #include "sim/accelerator/kernel_time.hpp"
 #include "sim/cost/cost_schedule.hpp"
@@ -142,39 +147,31 @@ Engine engine_of(const std::string& name, double backbone_GBps, const sim::Platf
   return engine;
 }
 
-PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platform, const sim::SimOptions& options) {
-  const auto begin = std::chrono::steady_clock::now();
-  PredictedStep step;
-  step.schedule = build_schedule(scenario, free_memory_bytes());
-  const Schedule& schedule = step.schedule;
-  // Costs come before the slow work, because they report missing numbers of the platform.
-  const sim::Costs costs =
-      sim::cost_schedule(schedule, platform, scenario.cluster, 1, scenario.framework, scenario.training);
-  VerifiedSchedule verified = plan_and_verify(std::move(step.schedule));
-  step.schedule = std::move(verified.schedule);
-  step.plan = std::move(verified.plan);
-  Prediction& p = step.prediction;
+namespace {
+
+// Fills in all that is said about a step.
+Prediction prediction_of(const Scenario& scenario, const sim::Platform& platform, const sim::SimOptions& options,
+                         const ToldStep& told, const sim::Costs& costs) {
+  const Schedule& schedule = *told.schedule;
+  const Breakdown b = told.mean();
+  Prediction p;
   p.ranks = schedule.mesh.ranks();
   p.devices = p.ranks / schedule.placement.ranks_per_device;
   p.parallel = scenario.parallel;
   p.micro_batches = scenario.num_microbatches();
-  step.result = sim::simulate(schedule, std::move(verified), costs, options);
-  p.whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-
-  const Breakdown b = mean_breakdown(schedule, step.result.programs, step.result.timeline);
+  p.simulated_micro_batches = told.micro_batches;
   p.scenario = scenario.name;
   p.platform = platform.name;
   if (platform.accelerator || platform.gpu) p.device = "GPU";
   p.schedule = schedule.name;
   p.engine = options.network == sim::NetworkKind::simgrid ? "simgrid" : "fluid";
   p.parameters = double(parameter_count(scenario.model));
-  p.step_ms = to_ms(step.result.step);
-  p.steady = step.result.steady;
+  p.step_ms = to_ms(told.step());
+  p.steady = told.result.steady;
   p.peak = peak_of(platform, scenario.cluster, schedule, p.devices);
   p.throughput = throughput_of(scenario, p.step_ms, p.devices, p.peak);
   p.breakdown = to_ms(b);
   p.exposed = exposed_parts(schedule, b, platform);
-  p.memory = memory_of(schedule, step.plan, platform, scenario.training, scenario.framework);
   p.notes = schedule.notes;
   if (const double most = sim::most_rows(schedule, scenario.training.expert_loads); most != 1)
     p.notes.push_back(
@@ -190,7 +187,7 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
     p.notes.push_back("links, channels and cores of [cluster] do not act: platform " + platform.name +
                       " has links of its own");
   if (platform.accelerator)
-    for (std::string& note : beyond_measured(schedule, step.result, costs, platform, scenario.framework))
+    for (std::string& note : beyond_measured(told, costs, platform, scenario.framework))
       p.notes.push_back(std::move(note));
   else if (std::string note = beyond_calibrated(schedule, platform); !note.empty())
     p.notes.push_back(std::move(note));
@@ -202,9 +199,66 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
                   "--backbone-GBps does not act: it lies between nodes, and no communication leaves one of {} GPUs",
                   platform.accelerator->domain)
             : "--backbone-GBps does not act: no communication has a link");
-  p.operations = step.result.operations;
-  p.simulate_s = step.result.simulate_s;
+  p.operations = told.result.operations;
+  p.simulate_s = told.result.simulate_s;
+  return p;
+}
+
+}  // namespace
+
+PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platform, const sim::SimOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  PredictedStep step;
+  step.schedule = build_schedule(scenario, free_memory_bytes());
+  // Costs come before the slow work, because they report missing numbers of the platform.
+  const sim::Costs costs =
+      sim::cost_schedule(step.schedule, platform, scenario.cluster, 1, scenario.framework, scenario.training);
+  VerifiedSchedule verified = plan_and_verify(std::move(step.schedule));
+  step.schedule = std::move(verified.schedule);
+  step.plan = std::move(verified.plan);
+  ToldStep told{&step.schedule,
+                scenario.num_microbatches(),
+                sim::simulate(step.schedule, std::move(verified), costs, options),
+                {}};
+  const double whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  step.prediction = prediction_of(scenario, platform, options, told, costs);
+  step.prediction.memory = memory_of(step.schedule, step.plan, platform, scenario.training, scenario.framework);
+  step.prediction.whole_s = whole_s;
+  step.result = std::move(told.result);
   return step;
+}
+
+Prediction predict_times(const Scenario& scenario, const sim::Platform& platform, const sim::SimOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  QuickStep step(scenario, QuickStep::Verify::beside);
+  std::string why;
+  std::optional<ToldStep> told;
+  std::array<std::exception_ptr, 2> failures;
+  const auto part = [&](std::int64_t i) {
+    try {
+      if (i == 0)
+        step.verify();
+      else
+        told = step.tell(platform, scenario.framework, options, &why);
+    } catch (...) {
+      failures[static_cast<std::size_t>(i)] = std::current_exception();
+    }
+  };
+  // SimGrid has a process of its own, which must not begin while another thread runs.
+  if (options.network == sim::NetworkKind::simgrid)
+    part(0), part(1);
+  else
+    parallel_each(2, part);
+  for (const std::exception_ptr& failure : failures)
+    if (failure) std::rethrow_exception(failure);
+  const double whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  Prediction p = prediction_of(
+      scenario, platform, options, *told,
+      sim::cost_schedule(*told->schedule, platform, scenario.cluster, 1, scenario.framework, scenario.training));
+  p.memory = step.memory(platform);
+  p.why_simulated = std::move(why);
+  p.whole_s = whole_s;
+  return p;
 }
 
 }  // namespace stretto::predict

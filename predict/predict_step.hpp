@@ -33,10 +33,13 @@ Engine engine_of(const std::string& name, double backbone_GBps, const sim::Platf
 PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platform,
                            const sim::SimOptions& options = {});
 
+// Predicts the same step from as few micro-batches as tell it (predict/quick_step.hpp), for callers that need no
+// timeline. Throws as predict_step() does.
+Prediction predict_times(const Scenario& scenario, const sim::Platform& platform, const sim::SimOptions& options = {});
+
 // Returns the peak (docs/mfu.md): the data sheet's figure for a GPU; a large GEMM, where there is none or the device is
 // a host. It is for the type in which the schedule multiplies, or absent.
-PeakRate peak_of(const sim::Platform& platform, const Cluster& cluster, const Schedule& schedule,
-                 std::int64_t devices);
+PeakRate peak_of(const sim::Platform& platform, const Cluster& cluster, const Schedule& schedule, std::int64_t devices);
 
 // Returns the use of a device's memory: by the plan, by the framework instead of the plan
 // (predict/framework_memory.hpp), and by other allocations, for the role that has most. A host has only the plan.

@@ -1,26 +1,38 @@
 #include "predict/quick_step.hpp"
 
+#include <fmt/format.h>
+
 #include <optional>
+#include <utility>
 
 #include "base/memory.hpp"
 #include "model/build_schedule.hpp"
-#include "predict/few_micro_batches.hpp"
 #include "predict/predict_step.hpp"
 #include "sim/cost/cost_schedule.hpp"
 #include "sim/engine.hpp"
 
 namespace stretto::predict {
+namespace {
 
-QuickStep::QuickStep(const Scenario& scenario) : scenario_(scenario), least_(telling_micro_batches(scenario).front()) {
-  built(least_);
+Schedule build(const Scenario& scenario, std::int64_t micro_batches) {
+  return build_schedule(with_micro_batches(scenario, micro_batches), free_memory_bytes());
 }
 
-const VerifiedSchedule& QuickStep::built(std::int64_t micro_batches) const {
+}  // namespace
+
+QuickStep::QuickStep(const Scenario& scenario, Verify verify)
+    : scenario_(scenario), proving_(proving_micro_batches(scenario)), verify_(verify) {}
+
+void QuickStep::verify() { proof_.emplace(plan_and_verify(build(scenario_, proving_))); }
+
+const QuickStep::Built& QuickStep::built(std::int64_t micro_batches) const {
   const std::lock_guard lock(mutex_);
   auto& at = built_[micro_batches];
-  if (!at)
-    at = std::make_unique<const VerifiedSchedule>(
-        plan_and_verify(build_schedule(with_micro_batches(scenario_, micro_batches), free_memory_bytes())));
+  if (!at) {
+    Schedule schedule = build(scenario_, micro_batches);
+    BoundStep step = bind_step(schedule);
+    at = std::make_unique<const Built>(Built{std::move(schedule), std::move(step)});
+  }
   return *at;
 }
 
@@ -33,56 +45,43 @@ sim::Costs QuickStep::costs(const sim::Platform& platform, const Framework& fram
   return costs_of(schedule(), platform, framework);
 }
 
-double QuickStep::step_s(const sim::Platform& platform, const Framework& framework,
-                         const sim::SimOptions& options) const {
-  for (const std::int64_t count : telling_micro_batches(scenario_)) {
-    const VerifiedSchedule& few = built(count);
-    const std::optional<Picoseconds> step =
-        told_step(scenario_, few.schedule, few, count, costs_of(few.schedule, platform, framework), options);
-    if (step) return to_ms(*step) * 1e-3;
+ToldStep QuickStep::tell(const sim::Platform& platform, const Framework& framework, const sim::SimOptions& options,
+                         std::string* why_more) const {
+  std::vector<std::int64_t> counts = telling_micro_batches(scenario_);
+  const auto told_by = [&](std::int64_t count, std::string* why_not) {
+    if (count == proving_ && verify_ == Verify::first)
+      return told_step(scenario_, proof_->schedule, *proof_, count, costs(platform, framework), options, why_not);
+    const Built& few = built(count);
+    return told_step(scenario_, few.schedule, few.step, count, costs_of(few.schedule, platform, framework), options,
+                     why_not);
+  };
+  if (why_more) *why_more = why_only_whole(scenario_);
+  // Flows of SimGrid share links in floating point.
+  if (options.network == sim::NetworkKind::simgrid && counts.size() > 1) {
+    counts.erase(counts.begin(), counts.end() - 1);
+    if (why_more) *why_more = "on SimGrid's network no two rounds are equal to the picosecond";
   }
-  return 0;  // not reached: the last count is the whole step's
+  for (std::size_t i = 0; i + 1 < counts.size(); ++i) {
+    std::string why_not;
+    if (std::optional<ToldStep> told = told_by(counts[i], &why_not)) return *std::move(told);
+    if (why_more) *why_more += fmt::format("{}{} micro-batches: {}", i == 0 ? "" : "; ", counts[i], why_not);
+  }
+  return told_by(counts.back(), nullptr).value();
 }
 
-QuickStep::Parts QuickStep::parts(const sim::Platform& platform, const Framework& framework) const {
-  const auto run = [&](std::int64_t count, std::int64_t round) {
-    const VerifiedSchedule& of = built(count);
-    sim::SimOptions options;
-    options.round_micro_batches = round;
-    return sim::simulate(of.schedule, of, costs_of(of.schedule, platform, framework), options);
-  };
-  const auto parts_of = [&](const sim::SimResult& result) {
-    return Parts{result.step, mean_breakdown(schedule(), result.programs, result.timeline)};
-  };
-  const std::int64_t all = scenario_.num_microbatches(), round = round_of(scenario_);
-  for (const std::int64_t count : telling_micro_batches(scenario_)) {
-    const sim::SimResult result = run(count, count < all ? round : 0);
-    Parts parts = parts_of(result);
-    if (count == all) return parts;
-    if (!result.round) continue;
-    // Two steps that differ by one round say what a round consists of.
-    const Parts more = parts_of(run(count + round, 0));
-    if (more.step != parts.step + *result.round) continue;
-    const std::int64_t rounds = (all - count) / round;
-    const auto extend = [&](Picoseconds& part, Picoseconds with_one) { part += rounds * (with_one - part); };
-    extend(parts.step, more.step);
-    extend(parts.mean.compute, more.mean.compute);
-    extend(parts.mean.core_wait, more.mean.core_wait);
-    for (std::size_t c = 0; c < parts.mean.exposed.size(); ++c) extend(parts.mean.exposed[c], more.mean.exposed[c]);
-    extend(parts.mean.exposed_total, more.mean.exposed_total);
-    extend(parts.mean.queue_wait, more.mean.queue_wait);
-    extend(parts.mean.bubble, more.mean.bubble);
-    extend(parts.mean.host, more.mean.host);
-    return parts;
-  }
-  return {};  // not reached: the last count is the whole step's
+double QuickStep::step_s(const sim::Platform& platform, const Framework& framework,
+                         const sim::SimOptions& options) const {
+  return to_ms(tell(platform, framework, options).step()) * 1e-3;
 }
 
 DeviceMemory QuickStep::memory(const sim::Platform& platform) const {
   const bool has_graph = (platform.accelerator || platform.gpu) && !scenario_.framework.memory.is_known &&
                          scenario_.training.enable_cuda_graph;
-  const VerifiedSchedule& of = built(has_graph ? scenario_.num_microbatches() : least_);
-  return memory_of(of.schedule, of.plan, platform, scenario_.training, scenario_.framework);
+  if (!has_graph || proving_ == scenario_.num_microbatches())
+    return memory_of(proof_->schedule, proof_->plan, platform, scenario_.training, scenario_.framework);
+  const Built& whole = built(scenario_.num_microbatches());
+  return memory_of(whole.schedule, plan_memory(whole.schedule, whole.step), platform, scenario_.training,
+                   scenario_.framework);
 }
 
 }  // namespace stretto::predict

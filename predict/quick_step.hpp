@@ -3,10 +3,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 
 #include "model/scenario.hpp"
 #include "model/verify/verify.hpp"
-#include "report/exposure.hpp"
+#include "predict/few_micro_batches.hpp"
 #include "report/memory.hpp"
 #include "sim/cost/cost.hpp"
 #include "sim/options.hpp"
@@ -14,39 +16,49 @@
 
 namespace stretto::predict {
 
-// A step of which only the times are wanted, for many sets of constants: they are told by verified schedules with few
-// micro-batches (predict/few_micro_batches.hpp), and equal those of the whole step to the picosecond. Where few do not
-// tell them, the whole schedule is built once. Owns a copy of the scenario. Thread-safe.
+// A step of which the times are wanted, for many sets of constants: they are told by schedules with few micro-batches
+// (predict/few_micro_batches.hpp), and equal those of the whole step to the picosecond. One of them is verified and
+// planned for all. Where few do not tell the times, the whole schedule is built once. Owns a copy of the scenario.
+// Thread-safe.
 class QuickStep {
  public:
   // Throws Error(input) when the scenario cannot be built or its schedule is not correct.
-  explicit QuickStep(const Scenario& scenario);
+  explicit QuickStep(const Scenario& scenario) : QuickStep(scenario, Verify::first) { verify(); }
+  // With Verify::beside the owner calls verify(), once, which may be at the same time as tell(), and before anything
+  // else.
+  enum class Verify : std::uint8_t { first, beside };
+  QuickStep(const Scenario& scenario, Verify verify);
+  void verify();
 
-  // Returns the costs of the least schedule. Equal costs give equal steps. Throws Error(input) naming the cost key that
-  // the platform file lacks.
+  const Scenario& scenario() const { return scenario_; }
+  const Schedule& schedule() const { return proof_->schedule; }  // the verified one, with few micro-batches
+  // Returns the costs of that schedule. Equal costs give equal steps. Throws Error(input) naming the cost key that the
+  // platform file lacks.
   sim::Costs costs(const sim::Platform& platform, const Framework& framework) const;
+
+  // Returns the step, and in `why_more` for each number of micro-batches that did not tell it why.
+  ToldStep tell(const sim::Platform& platform, const Framework& framework, const sim::SimOptions& options = {},
+                std::string* why_more = nullptr) const;
   // Returns the duration of a step in seconds.
   double step_s(const sim::Platform& platform, const Framework& framework, const sim::SimOptions& options = {}) const;
-
-  // The step with its parts, which add up to it within a picosecond for each round that was not simulated.
-  struct Parts {
-    Picoseconds step = 0;
-    Breakdown mean;  // over all ranks
-  };
-  Parts parts(const sim::Platform& platform, const Framework& framework) const;
   // Returns the use of a device's memory (memory_of()), which does not depend on the number of micro-batches unless a
   // graph has them all.
   DeviceMemory memory(const sim::Platform& platform) const;
-  const Schedule& schedule() const { return built(least_).schedule; }  // with few micro-batches
 
  private:
-  const VerifiedSchedule& built(std::int64_t micro_batches) const;
+  struct Built {
+    Schedule schedule;
+    BoundStep step;
+  };
+  const Built& built(std::int64_t micro_batches) const;
   sim::Costs costs_of(const Schedule& schedule, const sim::Platform& platform, const Framework& framework) const;
 
   const Scenario scenario_;
-  const std::int64_t least_;
+  const std::int64_t proving_;
+  const Verify verify_;
+  std::optional<const VerifiedSchedule> proof_;
   mutable std::mutex mutex_;
-  mutable std::map<std::int64_t, std::unique_ptr<const VerifiedSchedule>> built_;  // [micro-batches]
+  mutable std::map<std::int64_t, std::unique_ptr<const Built>> built_;  // [micro-batches] not verified
 };
 
 }  // namespace stretto::predict

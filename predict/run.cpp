@@ -112,7 +112,7 @@ void add_checkpoints(const RunKeys& keys, Run& run) {
   if (keys.storage_GBps) run.checkpoint_write_s = bytes / (*keys.storage_GBps * kBillion);
   const double write_s = run.checkpoint_write_s.value_or(0);
   const double stall_s = keys.checkpoint_stall_s.value_or(write_s);
-  // What an asynchronous checkpoint saves counts from the moment at which it is written: with the interval τ, a failure
+  // The work that an asynchronous checkpoint saves counts from the moment at which it is written: with the interval τ, a failure
   // costs τ / 2 and that time on average.
   const double restart_s = keys.restart_s.value_or(0) + (keys.checkpoint_async ? write_s : 0);
   run.checkpoint_interval_s = keys.checkpoint_interval_s;

@@ -12,7 +12,7 @@
 namespace stretto::predict {
 namespace {
 
-constexpr const char* kScenario =
+constexpr const char* kLimitsScenario =
     "platform = \"h100-sxm\"\nprofile = \"nemo-dgxc\"\n[model]\npreset = \"llama3-8b\"\nnum_layers = 8\n"
     "[parallel]\ntensor_model_parallel_size = 2\npipeline_model_parallel_size = 2\ndata_parallel_size = 8\n"
     "sequence_parallel = true\n[training]\nglobal_batch_size = 64\n"
@@ -29,7 +29,7 @@ double log_step(const Scenario& scenario, sim::Platform platform, const std::str
 }  // namespace
 
 TEST_CASE("derivatives of --limits are those of whole steps, interference and network included") {
-  const Scenario scenario = parse_scenario(kScenario, "s.toml");
+  const Scenario scenario = parse_scenario(kLimitsScenario, "s.toml");
   const sim::Platform platform = sim::read_platform(scenario.platform);
   std::vector<Sensitivity> numbers = sensitivities_of(scenario, platform);
   REQUIRE(numbers.size() > 8);

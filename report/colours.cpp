@@ -62,6 +62,9 @@ std::vector<Colour> make_palette() {
       {"phase-grad-sync", "#8fbcec", "#2f5f93"},
       {"phase-optimizer", "#262626", "#e6e6e6"},
       {"phase-param-sync", "#9adbe8", "#3a6f7a"},
+      // Rows of experts on their way, and on their way back.
+      {"dispatch", "#0a9396", "#3fb8bb"},
+      {"combine", "#7b2cbf", "#a96be0"},
       // Parts of a step's time.
       {"compute", "#1f4e8c", "#3a6ab0"},
       {"core-wait", "#d9c7a0", "#6b5c3a"},
@@ -114,6 +117,8 @@ std::string colour_of_communicator(std::string_view communicator) {
       if (communicator == member) return class_of(communicator);
   return class_of("other");
 }
+
+std::string colour_of_exchange(CollectiveKind kind) { return name_of(kind); }
 
 std::string colour_of_phase(Phase phase) {
   std::string name = std::string("phase-") + name_of(phase);

@@ -21,6 +21,8 @@ std::string palette_css();
 
 // Returns "comm-tp". Communicators of unknown names share "comm-other".
 std::string colour_of_communicator(std::string_view communicator);
+// Returns "dispatch" or "combine": rows of experts on their way to the experts, and back.
+std::string colour_of_exchange(CollectiveKind kind);
 // Returns "phase-forward".
 std::string colour_of_phase(Phase phase);
 

@@ -24,6 +24,8 @@ TEST_CASE("no two colours are alike, and all are in the style", "[html]") {
   }
   for (int phase = 0; phase <= static_cast<int>(Phase::param_sync); ++phase)
     CHECK(names.count(colour_of_phase(static_cast<Phase>(phase))) == 1);
+  for (const CollectiveKind kind : {CollectiveKind::dispatch, CollectiveKind::combine})
+    CHECK(names.count(colour_of_exchange(kind)) == 1);
 }
 
 TEST_CASE("every communicator of a schedule has a colour of its own", "[html]") {

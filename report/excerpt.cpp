@@ -54,6 +54,11 @@ void cut_in_time(std::vector<Candidate>& candidates, std::int64_t most, const Ti
 }
 
 // Keeps the first bars, equally many of every track.
+std::string exchange_of(const Work& work) {
+  const auto* collective = std::get_if<Collective>(&work);
+  return collective != nullptr && rule_of(collective->kind).of_rows ? name_of(collective->kind) : "";
+}
+
 void cut_bars(std::vector<StageTrack>& stages, std::int64_t most, bool& all_bars) {
   std::int64_t count = 0;
   for (const StageTrack& stage : stages) count += std::ssize(stage.bars);
@@ -121,7 +126,8 @@ TimelineExcerpt excerpt(const Schedule& schedule, const std::vector<BoundProgram
       if (is_new)
         result.labels.push_back(
             {found->first, describe(operation.work), operation.phase,
-             is_communication(operation.work) ? schedule.communicators[communicator_of(operation.work)].name : ""});
+             is_communication(operation.work) ? schedule.communicators[communicator_of(operation.work)].name : "",
+             exchange_of(operation.work)});
       const Picoseconds begin = timeline.step_begin;
       track.slices.push_back({found->second, op.lane, row->start - begin, row->transfer - begin, row->end - begin});
     }

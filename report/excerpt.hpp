@@ -15,6 +15,7 @@ struct ExcerptLabel {
   std::string name, work;  // "h.3 fc1.dgrad mb 0", "gemm 512x256x1024 nn"
   Phase phase = Phase::forward;
   std::string communicator = {};  // "": a compute operation
+  std::string exchange = {};      // of rows of experts: "dispatch", "combine"
 };
 
 // One operation on one rank. Times count from the beginning of the step; operations that began in the previous step

@@ -39,10 +39,16 @@ class Accounting {
     begin_with_compute(timeline.step_begin);
   }
 
-  Breakdown run() {
+  Breakdown run(const Repeated& repeated) {
+    const Picoseconds repeated_end = repeated.begin + repeated.period;
+    Breakdown before;  // up to the begin of the repeated part
     for (Picoseconds now = begin_; now < end_;) {
+      if (repeated.times > 0 && now == repeated.begin) before = result_;
+      if (repeated.times > 0 && now == repeated_end) repeat(before, repeated.times);
       // Up to `next` no compute lane changes its state.
       Picoseconds next = end_;
+      if (repeated.times > 0 && now < repeated_end)
+        next = std::min(end_, now < repeated.begin ? repeated.begin : repeated_end);
       bool computes = false, queues = false;
       for (ComputeLane& lane : compute_) {
         while (lane.end <= now && !lane.is_through) go_on(lane);
@@ -70,6 +76,17 @@ class Accounting {
   }
 
  private:
+  // Adds `times` of what has been accounted for since.
+  void repeat(const Breakdown& before, std::int64_t times) {
+    const auto add = [&](Picoseconds& part, Picoseconds was) { part += times * (part - was); };
+    add(result_.compute, before.compute);
+    add(result_.core_wait, before.core_wait);
+    add(result_.queue_wait, before.queue_wait);
+    add(result_.bubble, before.bubble);
+    add(result_.host, before.host);
+    for (std::size_t c = 0; c < result_.exposed.size(); ++c) add(result_.exposed[c], before.exposed[c]);
+  }
+
   // A compute lane on its way through the step. Until `ready` it waits, from `held` on only for its hardware queue;
   // until `start` it queues for cores, until `end` it computes. All times are within the step.
   struct ComputeLane {
@@ -293,16 +310,16 @@ class Accounting {
 }  // namespace
 
 Breakdown breakdown(const Schedule& schedule, const BoundProgram& program, const Timeline& timeline) {
-  return Accounting(schedule, program, timeline).run();
+  return Accounting(schedule, program, timeline).run({});
 }
 
-Breakdown mean_breakdown(const Schedule& schedule, const std::vector<BoundProgram>& programs,
-                         const Timeline& timeline) {
+Breakdown mean_breakdown(const Schedule& schedule, const std::vector<BoundProgram>& programs, const Timeline& timeline,
+                         const Repeated& repeated) {
   Breakdown mean;
   mean.exposed.assign(schedule.communicators.size(), 0);
   if (programs.empty()) return mean;
   for (const BoundProgram& program : programs) {
-    const Breakdown one = breakdown(schedule, program, timeline);
+    const Breakdown one = Accounting(schedule, program, timeline).run(repeated);
     mean.compute += one.compute;
     mean.core_wait += one.core_wait;
     mean.queue_wait += one.queue_wait;
@@ -316,8 +333,8 @@ Breakdown mean_breakdown(const Schedule& schedule, const std::vector<BoundProgra
   mean.queue_wait /= ranks;
   mean.host /= ranks;
   for (Picoseconds& exposed : mean.exposed) mean.exposed_total += exposed /= ranks;
-  mean.bubble =
-      timeline.step_end - timeline.step_begin - mean.compute - mean.core_wait - mean.queue_wait - mean.exposed_total;
+  mean.bubble = timeline.step_end - timeline.step_begin + repeated.longer() - mean.compute - mean.core_wait -
+                mean.queue_wait - mean.exposed_total;
   return mean;
 }
 

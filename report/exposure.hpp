@@ -30,7 +30,20 @@ struct Breakdown {
 
 // Returns one rank's breakdown. `program` must be the BoundProgram of that rank that the rows' `op` index into.
 Breakdown breakdown(const Schedule& schedule, const BoundProgram& program, const Timeline& timeline);
-// Returns the mean over the given ranks (rounded to picoseconds).
-Breakdown mean_breakdown(const Schedule& schedule, const std::vector<BoundProgram>& programs, const Timeline& timeline);
+// A longer step than the timeline's: the part [begin, begin + period), which lies within the step and behind which
+// everything is as it was before, comes `times` more.
+struct Repeated {
+  Picoseconds begin = 0, period = 0;
+  std::int64_t times = 0;
+  Picoseconds longer() const { return times * period; }
+  // Returns how often the longer step has the operation of a row.
+  std::int64_t count(const TimelineRow& row) const {
+    return 1 + (row.end > begin && row.end <= begin + period ? times : 0);
+  }
+};
+
+// Returns the mean over the given ranks (rounded to picoseconds), for the timeline's step or a longer one.
+Breakdown mean_breakdown(const Schedule& schedule, const std::vector<BoundProgram>& programs, const Timeline& timeline,
+                         const Repeated& repeated = {});
 
 }  // namespace stretto

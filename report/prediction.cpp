@@ -189,6 +189,8 @@ nlohmann::json prediction_json(const Prediction& p) {
           {"fits", p.memory.fits()},
           {"limits", std::move(limits)},
           {"operations", p.operations},
+          {"simulated_micro_batches", p.simulated_micro_batches},
+          {"why_simulated", p.why_simulated.empty() ? nlohmann::json(nullptr) : nlohmann::json(p.why_simulated)},
           {"simulate_s", p.whole_s},
           {"notes", p.notes}};
 }

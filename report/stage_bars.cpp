@@ -60,17 +60,41 @@ void add_bars(Run& run, Picoseconds seen, std::vector<StageBar>& bars) {
   }
 }
 
-// `rows` are the rank's, by op: in host issue order.
-std::vector<StageBar> bars_of(const Schedule& schedule, const std::vector<BarKind>& kinds, const BoundProgram& program,
-                              std::span<const TimelineRow> rows, const Timeline& timeline) {
-  std::vector<Run> runs;
-  for (const TimelineRow& row : rows) {
+// Returns the computation of a rank, an operation each, in host issue order.
+std::vector<Run> computed_by(const Schedule& schedule, const std::vector<BarKind>& kinds, const BoundProgram& program,
+                             std::span<const TimelineRow> rows, const Timeline& timeline) {
+  std::vector<Run> all;
+  for (const TimelineRow& row : rows) {  // by op
     const BoundOp& op = program.ops[row.op];
     if (schedule.lanes[op.lane].kind != LaneKind::compute) continue;
-    Run next{kinds[op.op], op.micro_batch, op.chunk};
-    if (runs.empty() || !runs.back().has(next)) runs.push_back(next);
+    all.push_back(
+        {kinds[op.op], op.micro_batch, op.chunk, {{row.start - timeline.step_begin, row.end - timeline.step_begin}}});
+  }
+  return all;
+}
+
+// Returns whether a forward pass goes on after a part of a backward pass.
+bool passes_alternate(const std::vector<Run>& all) {
+  const Run* last_forward = nullptr;
+  bool is_broken = false;
+  for (const Run& run : all) {
+    if (is_backward(run.kind)) is_broken = true;
+    if (run.kind != BarKind::forward) continue;
+    if (is_broken && last_forward != nullptr && last_forward->has(run)) return true;
+    last_forward = &run;
+    is_broken = false;
+  }
+  return false;
+}
+
+template <class Belongs>
+std::vector<StageBar> bars_of(const std::vector<Run>& all, const Timeline& timeline, Belongs belongs) {
+  std::vector<Run> runs;
+  for (const Run& next : all) {
+    if (!belongs(next.kind)) continue;
+    if (runs.empty() || !runs.back().has(next)) runs.push_back({next.kind, next.micro_batch, next.chunk});
     if (next.kind == BarKind::backward) runs.back().kind = BarKind::backward;
-    runs.back().times.push_back({row.start - timeline.step_begin, row.end - timeline.step_begin});
+    runs.back().times.push_back(next.times.front());
   }
   const Picoseconds seen = std::max<Picoseconds>((timeline.step_end - timeline.step_begin) / kSeenWaits, 1);
   std::vector<StageBar> bars;
@@ -98,8 +122,15 @@ std::vector<StageTrack> stage_bars(const Schedule& schedule, const std::vector<B
                                             [&](const TimelineRow& row) { return row.rank < program->rank; });
     const auto end = std::partition_point(begin, timeline.rows.end(),
                                           [&](const TimelineRow& row) { return row.rank <= program->rank; });
-    tracks.push_back({schedule.programs[program->role].role, program->rank,
-                      bars_of(schedule, kinds, *program, {begin, end}, timeline)});
+    const std::vector<Run> all = computed_by(schedule, kinds, *program, {begin, end}, timeline);
+    const std::string& role = schedule.programs[program->role].role;
+    if (!passes_alternate(all)) {
+      tracks.push_back({role, program->rank, bars_of(all, timeline, [](BarKind) { return true; })});
+      continue;
+    }
+    tracks.push_back(
+        {role + ", forward", program->rank, bars_of(all, timeline, [](BarKind kind) { return !is_backward(kind); })});
+    tracks.push_back({role + ", backward", program->rank, bars_of(all, timeline, is_backward)});
   }
   return tracks;
 }

@@ -40,13 +40,15 @@ struct StageBar {
 constexpr Picoseconds kSeenWaits = 1000;
 
 struct StageTrack {
-  std::string role;
+  std::string role;  // and the passes that the track has, where forward and backward passes have tracks of their own
   std::int64_t rank = 0;  // rank whose times these are
   std::vector<StageBar> bars;
 };
 
 // Returns the compute lanes of the first rank of every role, in order of roles: the whole step, in far fewer bars than
-// operations.
+// operations. Where a forward and a backward pass of different micro-batches run together, layer by layer
+// (overlap_moe_expert_parallel_comm), a role has two tracks, so that both are seen side by side: one of its backward
+// passes, and one of everything else before it.
 std::vector<StageTrack> stage_bars(const Schedule& schedule, const std::vector<BoundProgram>& programs,
                                    const Timeline& timeline);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <limits>
 
 #include "model/build_schedule.hpp"
 #include "model/verify/verify.hpp"
@@ -75,6 +76,44 @@ Picoseconds computed(const Shown& step, const StageTrack& track, Picoseconds fro
 }
 
 }  // namespace
+
+TEST_CASE("forward and backward passes that run together have tracks of their own, side by side", "[stages][experts]") {
+  const std::vector<std::string> experts = {"parallel.pipeline_model_parallel_size=1",
+                                            "parallel.data_parallel_size=2",
+                                            "parallel.expert_model_parallel_size=2",
+                                            "parallel.expert_tensor_parallel_size=1",
+                                            "model.num_layers=4",
+                                            "model.add_bias_linear=false",
+                                            "model.num_moe_experts=4"};
+  CHECK(shown(experts).stages.size() == 1);
+  for (const bool delays : {false, true}) {
+    std::vector<std::string> pairs = experts;
+    pairs.push_back("overlap.overlap_moe_expert_parallel_comm=true");
+    if (delays) pairs.push_back("overlap.delay_wgrad_compute=true");
+    const Shown step = shown(pairs);
+    REQUIRE(step.stages.size() == 2);
+    CHECK(step.stages[0].role.ends_with(", forward"));
+    CHECK(step.stages[1].role.ends_with(", backward"));
+    const auto span = [&](std::size_t track, std::int32_t micro_batch) {
+      Interval all{std::numeric_limits<Picoseconds>::max(), 0};
+      for (const StageBar& bar : step.stages[track].bars) {
+        const bool is_pass = bar.kind == BarKind::forward || bar.kind == BarKind::backward;
+        if (!is_pass || bar.micro_batch != micro_batch) continue;
+        all.begin = std::min(all.begin, bar.start);
+        all.end = std::max(all.end, bar.end);
+      }
+      return all;
+    };
+    // The backward pass of a micro-batch and the forward pass of the next share most of their time.
+    for (std::int32_t micro_batch = 0; micro_batch < 3; ++micro_batch) {
+      const Interval forward = span(0, micro_batch + 1), backward = span(1, micro_batch);
+      const Picoseconds both = std::min(forward.end, backward.end) - std::max(forward.begin, backward.begin);
+      CHECK(2 * both > forward.end - forward.begin);
+    }
+    for (const StageTrack& track : step.stages)
+      for (std::size_t i = 1; i < track.bars.size(); ++i) CHECK(track.bars[i].start >= track.bars[i - 1].end);
+  }
+}
 
 TEST_CASE("a stage has a bar for each micro-batch, chunk and pass", "[stages]") {
   for (const std::int64_t chunks : {1, 2}) {

@@ -37,5 +37,5 @@ TEST_CASE("an event file is records of length, checksum and event", "[tensorboar
   // Field 3, a string of 13 bytes; then field 2 of 7, and field 5: a summary of one value, {tag, float 2.5}.
   CHECK(records[0].find("\x1a\x0d"
                         "brain.Event:2") == 9);
-  CHECK(records[1].substr(9) == std::string("\x10\x07\x2a\x0d\x0a\x0b\x0a\x04loss\x15\x00\x00\x20\x40", 21));
+  CHECK(records[1].substr(9) == std::string("\x10\x07\x2a\x0d\x0a\x0b\x0a\x04loss\x15\x00\x00\x20\x40", 17));
 }

@@ -47,7 +47,7 @@ class TimelineData {
   }
 
  private:
-  // Returns the index of a colour and its meaning: a communicator, or a phase of computation.
+  // Returns the index of a colour and its meaning: a communicator, rows of experts, or a phase of computation.
   std::size_t colour_index(const std::string& colour, const std::string& meaning) {
     const auto [found, is_new] = colour_index_.try_emplace(meaning, colours_.size());
     if (is_new) colours_.push_back({"--" + colour, meaning});
@@ -55,6 +55,8 @@ class TimelineData {
   }
   std::size_t colour_of(const ExcerptLabel& label) {
     if (label.communicator.empty()) return colour_index(colour_of_phase(label.phase), name_of(label.phase));
+    for (const CollectiveKind kind : {CollectiveKind::dispatch, CollectiveKind::combine})
+      if (label.exchange == name_of(kind)) return colour_index(colour_of_exchange(kind), label.exchange);
     return colour_index(colour_of_communicator(label.communicator), label.communicator);
   }
   std::size_t colour_of(BarKind kind) {

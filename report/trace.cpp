@@ -9,6 +9,7 @@
 
 #include "base/new_file.hpp"
 #include "report/live_memory.hpp"
+#include "report/stage_bars.hpp"
 #include "report/traffic.hpp"
 
 namespace stretto {
@@ -177,6 +178,35 @@ void write_memory(TraceFile& file, const TraceSection& section, const BoundProgr
                            us_text(live.at - origin), live.bytes));
 }
 
+// Writes two threads more for a rank whose forward and backward passes run together: the passes of each direction, so
+// that the micro-batches are seen side by side above the operations that they are made of.
+void write_passes(TraceFile& file, const TraceSection& section, const std::vector<BoundProgram>& programs,
+                  int first_pid, Picoseconds origin) {
+  const std::vector<StageTrack> tracks = stage_bars(*section.schedule, programs, *section.timeline);
+  for (std::size_t t = 0; t + 1 < tracks.size(); ++t) {
+    if (tracks[t].rank != tracks[t + 1].rank) continue;
+    const auto program = std::find_if(programs.begin(), programs.end(),
+                                      [&](const BoundProgram& one) { return one.rank == tracks[t].rank; });
+    const int pid = first_pid + static_cast<int>(program - programs.begin());
+    for (const std::size_t direction : {std::size_t{0}, std::size_t{1}}) {
+      const int tid = static_cast<int>(section.schedule->lanes.size() + 1 + direction);
+      const char* name = direction == 0 ? "forward passes" : "backward passes";
+      file.event(metadata_event("thread_name", pid, tid, R"("name":)" + quoted(name)));
+      file.event(
+          metadata_event("thread_sort_index", pid, tid, fmt::format(R"("sort_index":{})", direction == 0 ? -2 : -1)));
+      for (const StageBar& bar : tracks[t + direction].bars) {
+        const bool is_pass = bar.kind <= BarKind::weight_gradient;
+        const std::string title = is_pass
+                                      ? fmt::format("{} mb {} chunk {}", name_of(bar.kind), bar.micro_batch, bar.chunk)
+                                      : std::string(name_of(bar.kind));
+        file.event(fmt::format(R"({{"ph":"X","name":{},"cat":"pass","pid":{},"tid":{},"ts":{},"dur":{}}})",
+                               quoted(title), pid, tid, us_text(section.timeline->step_begin + bar.start - origin),
+                               us_text(bar.end - bar.start)));
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void write_trace(const std::string& path, const std::vector<TraceSection>& sections) {
@@ -204,6 +234,7 @@ void write_trace(const std::string& path, const std::vector<TraceSection>& secti
       file.event(slice(*section.schedule, programs[p], row, origin, first_pid + static_cast<int>(p)));
     }
     if (section.extra != nullptr) write_extra(file, section, by_rank, first_pid, origin);
+    write_passes(file, section, programs, first_pid, origin);
     write_arrows(file, section, rows, first_pid, origin, next_arrow);
     // With kernels outside the schedule the memory of its buffers says little.
     for (std::size_t p = 0; p < programs.size() && section.extra == nullptr; ++p)

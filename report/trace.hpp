@@ -27,7 +27,8 @@ struct TraceSection {
 // Writes Chrome trace-event JSON, which Perfetto (ui.perfetto.dev) and chrome://tracing open. Sections appear from top
 // to bottom in the given order (predicted above measured): a process per (section, rank), a thread per lane, a slice
 // per operation with its waits, and for communication the bytes that the rank sends and their rate, as arguments; an
-// arrow from the send of a message to its receive, where the step has the partners of messages; a counter of the bytes
+// arrow from the send of a message to its receive, where the step has the partners of messages; where forward and
+// backward passes run together, a thread for each direction with a slice a pass (stage_bars()); a counter of the bytes
 // that a rank's buffers hold. Time 0 is the start of the section's first operation, and a mark shows where the step
 // begins. Throws Error(runtime) when the file cannot be written.
 void write_trace(const std::string& path, const std::vector<TraceSection>& sections);

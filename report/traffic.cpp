@@ -20,17 +20,24 @@ std::int64_t sent_bytes(const Schedule& schedule, const Operation& operation) {
 }
 
 Traffic traffic_of(const Schedule& schedule, const std::vector<BoundProgram>& programs, const Timeline& timeline,
-                   const Breakdown& mean) {
+                   const Breakdown& mean, const Repeated& repeated) {
   const std::size_t count = schedule.communicators.size();
   std::vector<double> sent(count, 0), transfer_ms(count, 0);  // [communicator], sums over ranks
+  constexpr double kCompute = -1;
+  std::vector<double> bytes;  // [OpId]
+  for (const Operation& operation : schedule.operations)
+    bytes.push_back(is_communication(operation.work) ? double(sent_bytes(schedule, operation)) : kCompute);
   std::map<std::int64_t, const BoundProgram*> program_of;
   for (const BoundProgram& program : programs) program_of[program.rank] = &program;
+  const BoundProgram* program = nullptr;
   for (const TimelineRow& row : timeline.rows) {
-    const Operation& operation = schedule.operations[program_of.at(row.rank)->ops[row.op].op];
-    if (!is_communication(operation.work)) continue;
-    const std::uint32_t c = communicator_of(operation.work);
-    sent[c] += double(sent_bytes(schedule, operation));
-    transfer_ms[c] += to_ms(row.moved() - row.transfer);
+    if (program == nullptr || program->rank != row.rank) program = program_of.at(row.rank);
+    const OpId op = program->ops[row.op].op;
+    if (bytes[op] == kCompute) continue;
+    const std::uint32_t c = communicator_of(schedule.operations[op].work);
+    const auto count = double(repeated.count(row));
+    sent[c] += count * bytes[op];
+    transfer_ms[c] += count * to_ms(row.moved() - row.transfer);
   }
   Traffic traffic;
   const double ranks = std::max(1.0, double(programs.size()));

@@ -23,8 +23,8 @@ struct Traffic {
   int ctas = 0;
 };
 
-// `mean` is mean_breakdown() of this timeline.
+// For the timeline's step, or a longer one (report/exposure.hpp). `mean` is mean_breakdown() of that step.
 Traffic traffic_of(const Schedule& schedule, const std::vector<BoundProgram>& programs, const Timeline& timeline,
-                   const Breakdown& mean);
+                   const Breakdown& mean, const Repeated& repeated = {});
 
 }  // namespace stretto

@@ -11,7 +11,6 @@
 #include "sim/network/child.hpp"
 #include "sim/network/fluid.hpp"
 #include "sim/network/simgrid.hpp"
-#include "sim/rounds.hpp"
 
 namespace stretto::sim {
 namespace {
@@ -124,10 +123,15 @@ SimResult simulate(const Schedule& schedule, BoundStep step, const Costs& costs,
   }
 
   SimResult result;
-  // With noise no two rounds are equal.
-  if (options.round_micro_batches > 0 && outcome.steady && costs.disturbance.share == 0)
-    result.round = find_round({schedule, costs, step.programs, flat, step.issued.partners}, outcome.timeline,
-                              options.round_micro_batches);
+  if (options.round_micro_batches > 0) {
+    if (costs.disturbance.share > 0)
+      result.no_round = "with noise no two rounds are equal";
+    else if (!outcome.steady)
+      result.no_round = "its steps have no steady period";
+    else
+      result.round = find_round({schedule, costs, step.programs, flat, step.issued.partners}, outcome.timeline,
+                                options.round_micro_batches, options.round_from, result.no_round);
+  }
   static_cast<BoundStep&>(result) = std::move(step);
   result.timeline = std::move(outcome.timeline);
   result.disturbed = std::move(outcome.disturbed);

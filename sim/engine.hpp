@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/timeline.hpp"
@@ -8,6 +9,7 @@
 #include "model/schedule/schedule.hpp"
 #include "sim/cost/cost.hpp"
 #include "sim/options.hpp"
+#include "sim/rounds.hpp"
 
 namespace stretto::sim {
 
@@ -16,9 +18,11 @@ struct SimResult : BoundStep {
   Timeline timeline;  // the last simulated step; rows of representatives only
   // With a disturbance, on the fluid network: all steps; `timeline` is the one of the median period.
   std::vector<Timeline> disturbed;
-  Picoseconds step = 0;         // steady period
-  // Time by which a step with SimOptions::round_micro_batches more is longer, where the step proves it (sim/rounds.hpp).
-  std::optional<Picoseconds> round;
+  Picoseconds step = 0;  // steady period
+  // A step with SimOptions::round_micro_batches more has this round once more, where the step proves it
+  // (sim/rounds.hpp).
+  std::optional<Round> round;
+  std::string no_round;         // why it does not, where it was asked
   bool steady = false;          // the next step would repeat the last (within 1e-6 relative), or the result is a median
   std::int64_t operations = 0;  // simulated operations of all steps and representatives
   double simulate_s = 0;        // wall time of the simulation

@@ -44,6 +44,12 @@ std::int64_t Lanes::finished() const {
   return total;
 }
 
+std::int64_t Lanes::per_step() const {
+  std::int64_t total = 0;
+  for (const Cursor& lane : cursors_) total += lane.length;
+  return total;
+}
+
 std::string Lanes::describe(std::uint32_t number) const {
   const Cursor& lane = cursors_[number];
   const BoundProgram& program = inputs_.programs[rank_of(number)];

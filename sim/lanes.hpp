@@ -184,6 +184,7 @@ class Lanes {
   }
 
   std::int64_t finished() const;  // operations of all lanes
+  std::int64_t per_step() const;  // operations of a step, of all lanes
   // Returns "rank 1 lane compute (fc1.forward …, step 2)": the lane and its current operation.
   std::string describe(std::uint32_t number) const;
   // Returns the operation, its step and its lane, on which the lane is blocked.

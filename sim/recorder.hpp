@@ -62,7 +62,15 @@ class StepRecorder {
     return false;
   }
 
-  // Valid once lane_done has returned true.
+  Picoseconds end(int step) const { return steps_[step].end; }
+  // Ends with the second step, whose rows are complete, and which ends so much later than the first.
+  void repeat_first(Picoseconds shift) {
+    steps_[1].end = steps_[0].end + shift;
+    last_ = 1;
+    steady_ = true;
+  }
+
+  // Valid once lane_done has returned true, or behind repeat_first().
   bool steady() const { return steady_; }
   Timeline take_timeline() {
     return {last_ == 0 ? 0 : steps_[last_ - 1].end, steps_[last_].end, std::move(steps_[last_].rows)};
@@ -85,8 +93,8 @@ class StepRecorder {
   };
   bool is_steady(int step) const {
     // Two equal periods suffice, because a lane may fall behind more and more without holding up the others.
-    if (step > 1 && std::abs(static_cast<double>(period(step) - period(step - 1))) <=
-                        kSteady * static_cast<double>(period(step)))
+    if (step > 1 &&
+        std::abs(static_cast<double>(period(step) - period(step - 1))) <= kSteady * static_cast<double>(period(step)))
       return true;
     return step > 0 && is_repeated(step);
   }

@@ -1,5 +1,7 @@
 #include "sim/rounds.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 #include <span>
@@ -23,15 +25,19 @@ struct Part {
 // Finds the twins, which are equally far apart on a lane in a full pipeline: as far as two micro-batches in the middle
 // of the lane are. Returns false where a lane has operations of micro-batches besides those of its rounds, as weight
 // gradients that are put off to the end: a longer step would have more of them there.
-bool find_twins(Part& part, std::int64_t micro_batches) {
+bool find_twins(Part& part, std::int64_t micro_batches, std::int64_t from, std::string& why_not,
+                const Schedule& schedule) {
   const BoundProgram& program = *part.program;
   part.twin.assign(program.ops.size(), kNoTwin);
   part.apart.assign(program.lanes.size(), 0);
   std::int64_t all = 0;
   for (const BoundOp& op : program.ops) all = std::max<std::int64_t>(all, op.micro_batch + 1);
   // The first and the last micro-batch may have operations of their own.
-  const std::int64_t begin = (all - micro_batches) / 2, end = begin + micro_batches;
-  if (begin < 1 || end >= all) return false;
+  const std::int64_t begin = from + (all - from - micro_batches) / 2, end = begin + micro_batches;
+  if (begin < 1 || end >= all) {
+    why_not = fmt::format("{} micro-batches have no round between the first and the last", all);
+    return false;
+  }
   const auto are_twins = [&](std::uint32_t first, std::uint32_t second) {
     const BoundOp &a = program.ops[first], &b = program.ops[second];
     return a.op == b.op && a.layer == b.layer && a.chunk == b.chunk && a.micro_batch + micro_batches == b.micro_batch;
@@ -45,7 +51,10 @@ bool find_twins(Part& part, std::int64_t micro_batches) {
     bool has_any = apart == 0;
     for (std::size_t i = 0; apart > 0 && i + apart < lane.size(); ++i)
       if (are_twins(lane[i], lane[i + apart])) part.twin[lane[i]] = lane[i + apart], has_any = true;
-    if (!has_any) return false;
+    if (!has_any) {
+      why_not = fmt::format("lane {} has operations that are not of one round after the other", schedule.lanes[l].name);
+      return false;
+    }
   }
   return true;
 }
@@ -113,7 +122,8 @@ bool all_advance(const std::vector<Part>& parts, Picoseconds begin, Picoseconds 
 }
 
 // Looks for a window in which only this step is active: behind the end of the step before, and before the next begins.
-bool has_window(const std::vector<Part>& parts, const Timeline& timeline, Picoseconds period) {
+// Returns its begin.
+std::optional<Picoseconds> find_window(const std::vector<Part>& parts, const Timeline& timeline, Picoseconds period) {
   std::vector<std::pair<Picoseconds, Picoseconds>> others;
   Picoseconds first = kHorizon;
   for (const Part& part : parts) {
@@ -126,21 +136,22 @@ bool has_window(const std::vector<Part>& parts, const Timeline& timeline, Picose
   Picoseconds free_from = timeline.step_begin;
   for (const auto& [ready, end] : others) {
     if (std::min(ready, next_begin) - free_from >= period && all_advance(parts, free_from, free_from + period))
-      return true;
+      return free_from;
     free_from = std::max(free_from, end);
   }
-  return false;
+  return std::nullopt;
 }
 
 }  // namespace
 
-std::optional<Picoseconds> find_round(const SimInputs& inputs, const Timeline& timeline, std::int64_t micro_batches) {
+std::optional<Round> find_round(const SimInputs& inputs, const Timeline& timeline, std::int64_t micro_batches,
+                                std::int64_t from, std::string& why_not) {
   std::vector<Part> parts;
   std::size_t first = 0;
   for (std::size_t p = 0; p < inputs.programs.size(); ++p) {
     const BoundProgram& program = inputs.programs[p];
     Part part{&program, std::span(timeline.rows).subspan(first, program.ops.size()), {}, {}, {}};
-    if (!find_twins(part, micro_batches)) return std::nullopt;
+    if (!find_twins(part, micro_batches, from, why_not, inputs.schedule)) return std::nullopt;
     if (!inputs.costs.host.issue.empty()) part.issued = issue_times(*inputs.flat[p], part.rows);
     first += program.ops.size();
     parts.push_back(std::move(part));
@@ -151,13 +162,19 @@ std::optional<Picoseconds> find_round(const SimInputs& inputs, const Timeline& t
   std::vector<std::uint32_t> count(inputs.schedule.operations.size());
   for (std::uint32_t i = 0; i < of.rows.size(); ++i)
     if (of.twin[i] != kNoTwin) ++count[of.program->ops[i].op];
+  why_not =
+      fmt::format("no round of {} micro-batches is followed by one at equal distances on all lanes", micro_batches);
   if (count.empty()) return std::nullopt;
   const auto most = static_cast<OpId>(std::max_element(count.begin(), count.end()) - count.begin());
   std::set<Picoseconds> tried;
   for (std::uint32_t i = static_cast<std::uint32_t>(of.rows.size()); i-- > 0;) {
     if (of.program->ops[i].op != most || of.twin[i] == kNoTwin) continue;
     const Picoseconds period = of.rows[of.twin[i]].end - of.rows[i].end;
-    if (period > 0 && tried.insert(period).second && has_window(parts, timeline, period)) return period;
+    if (period <= 0 || !tried.insert(period).second) continue;
+    if (const std::optional<Picoseconds> begin = find_window(parts, timeline, period)) {
+      why_not.clear();
+      return Round{*begin, period};
+    }
   }
   return std::nullopt;
 }

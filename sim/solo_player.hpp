@@ -46,6 +46,7 @@ class SoloPlayer {
   // its lanes; false when the caller must simulate the operation, which may then be recorded.
   bool begin(std::uint32_t lane, Picoseconds ready);
 
+  const SoloRun& run(std::uint32_t rank) const { return runs_[rank]; }
   // Returns whether the rank records a call; each row of the call must then be given to record().
   bool is_recording(std::uint32_t rank) const { return runs_[rank].shape != nullptr && !runs_[rank].plays; }
   void record(std::uint32_t rank, std::uint32_t op, const TimelineRow& row);

@@ -26,8 +26,8 @@ ChunkTimes chunk_times(const ModelChunk& chunk, const Transformer& model, const 
     const LayerTimes& layer = family.layers.at(model.layer(l));
     times.forward += layer.forward_in_row;
     times.backward += layer.backward_in_row;
-    hidden_forward = std::max(hidden_forward, layer.forward_in_row - layer.forward);
-    hidden_backward = std::max(hidden_backward, layer.backward_in_row - layer.backward);
+    hidden_forward = std::max(hidden_forward, layer.forward_in_row - layer.forward_span);
+    hidden_backward = std::max(hidden_backward, layer.backward_in_row - layer.backward_span);
     wgrad = std::max(wgrad, layer.wgrad);
   }
   times.forward -= hidden_forward;

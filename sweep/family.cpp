@@ -128,8 +128,11 @@ class MiddleLayer {
   Picoseconds before() const { return alone(0, forward_.first); }
   Picoseconds between() const { return alone(forward_.second, backward_.first); }
   Picoseconds behind() const { return alone(backward_.second, ops_.size()); }
-  Picoseconds forward_in_row(const std::vector<const TimelineRow*>& rows) const { return to_next(rows, forward_); }
-  Picoseconds backward_in_row(const std::vector<const TimelineRow*>& rows) const { return to_next(rows, backward_); }
+  using Rows = std::vector<const TimelineRow*>;
+  Picoseconds forward_in_row(const Rows& rows) const { return to_next(rows, forward_); }
+  Picoseconds backward_in_row(const Rows& rows) const { return to_next(rows, backward_); }
+  Picoseconds forward_span(const Rows& rows) const { return span(rows, forward_); }
+  Picoseconds backward_span(const Rows& rows) const { return span(rows, backward_); }
 
  private:
   using Run = std::pair<std::size_t, std::size_t>;  // [first, second) of ops_
@@ -139,9 +142,13 @@ class MiddleLayer {
     for (std::size_t i = begin; i < end; ++i) sum += cost(i);
     return sum;
   }
-  Picoseconds to_next(const std::vector<const TimelineRow*>& rows, const Run& run) const {
+  Picoseconds to_next(const Rows& rows, const Run& run) const {
     const TimelineRow *first = rows[ops_[run.first]], *next = rows[ops_[run.second]];
     return first != nullptr && next != nullptr ? next->start - first->start : 0;
+  }
+  Picoseconds span(const Rows& rows, const Run& run) const {
+    const TimelineRow *first = rows[ops_[run.first]], *last = rows[ops_[run.second - 1]];
+    return first != nullptr && last != nullptr ? last->end - first->start : 0;
   }
 
   const Simulated& s_;
@@ -171,7 +178,7 @@ const std::vector<std::uint32_t>& busiest_lane(const Simulated& s, const BoundPr
                            [&](const auto& a, const auto& b) { return compute(a) < compute(b); });
 }
 
-// What a stage of the small pipeline says: its layer, and what it does before, between and behind its layers.
+// The times that a stage of the small pipeline tells: its layer, and what it does before, between and behind its layers.
 struct StageTimes {
   LayerTimes layer;
   Picoseconds before = 0, between = 0, behind = 0;
@@ -180,24 +187,27 @@ StageTimes stage_times(const Simulated& s, const BoundProgram& program, std::int
   const std::vector<const TimelineRow*> rows = rows_of(s, program.rank, program.ops.size());
   const std::vector<std::uint32_t>& lane = busiest_lane(s, program);
   const std::int64_t middle = stage * kLayers + kLayers / 2;
-  Least forward, backward, wgrad, forward_in_row, backward_in_row, before, between, behind;
+  Least forward, backward, wgrad, forward_span, backward_span, forward_in_row, backward_in_row, before, between, behind;
   for (std::int64_t micro_batch = 1; micro_batch < kMicroBatches; ++micro_batch) {
     const MiddleLayer one(s, program, lane, middle, micro_batch);
     if (!one.is_whole()) continue;
     forward.take(one.forward());
     backward.take(one.backward());
     wgrad.take(one.wgrad());
+    forward_span.take(one.forward_span(rows));
+    backward_span.take(one.backward_span(rows));
     forward_in_row.take(one.forward_in_row(rows));
     backward_in_row.take(one.backward_in_row(rows));
     before.take(one.before() - one.forward());
     between.take(one.between() - one.forward() - one.backward());
     behind.take(one.behind() - one.backward());
   }
-  return {{forward.get(), backward.get(), wgrad.get(), std::max(forward.get(), forward_in_row.get()),
-           std::max(backward.get(), backward_in_row.get())},
-          before.get(),
-          between.get(),
-          behind.get()};
+  LayerTimes layer{.forward = forward.get(), .backward = backward.get(), .wgrad = wgrad.get()};
+  layer.forward_span = std::max(layer.forward, forward_span.get());
+  layer.backward_span = std::max(layer.backward, backward_span.get());
+  layer.forward_in_row = std::max(layer.forward_span, forward_in_row.get());
+  layer.backward_in_row = std::max(layer.backward_span, backward_in_row.get());
+  return {layer, before.get(), between.get(), behind.get()};
 }
 
 }  // namespace
@@ -237,8 +247,8 @@ TimeFamily time_family(const Scenario& scenario, const sim::Platform& platform) 
     if (s.schedule.programs.size() == 1) last = first;
     LayerTimes layer = first.layer;
     if (!in_rows || overlaps_shared_expert(scenario)) {
-      layer.forward_in_row = layer.forward;
-      layer.backward_in_row = layer.backward;
+      layer.forward_in_row = layer.forward_span = layer.forward;
+      layer.backward_in_row = layer.backward_span = layer.backward;
     }
     family.layers[kind] = layer;
     const bool is_first_kind = &kind == &kinds.front();

@@ -8,7 +8,7 @@
 
 namespace stretto::sweep {
 
-// What one layer costs follows from tensor, context and expert parallelism, micro-batch size, recomputation and the
+// The cost of one layer follows from tensor, context and expert parallelism, micro-batch size, recomputation and the
 // overlap of its own communication, but not from the number of stages, chunks, layers and micro-batches. All points
 // that have equal layers are a family. Its costs are those of a small pipeline of at most two stages, three layers
 // each, which is built and simulated once; closed forms (sweep/bounds.hpp) make bounds of any pipeline of them.
@@ -18,8 +18,9 @@ namespace stretto::sweep {
 struct LayerTimes {
   Picoseconds forward = 0, backward = 0;  // computation alone; recomputation belongs to the backward pass
   Picoseconds wgrad = 0;                  // the part of `backward` that is weight gradients
-  // From the layer's first operation to the next layer's: the computation and what it waits for. `forward` and
-  // `backward` where layers do not run one after the other.
+  // From the beginning of the layer's first operation to the end of its last, and to the beginning of the next layer's
+  // first: the computation and what it waits for. `forward` and `backward` where layers do not run one after the other.
+  Picoseconds forward_span = 0, backward_span = 0;
   Picoseconds forward_in_row = 0, backward_in_row = 0;
 };
 

@@ -7,7 +7,7 @@
 
 namespace stretto::sweep {
 
-// What became of one point of a sweep. Every point has one, with the reason.
+// The outcome of one point of a sweep. Every point has one, with the reason.
 enum class Status : std::uint8_t {
   open,          // not decided yet; no file has it
   refused,       // the scenario's reader, a gate or the builder refuses the combination

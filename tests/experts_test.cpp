@@ -291,7 +291,7 @@ TEST_CASE("experts in shards of ranks equal the single rank, however many shards
 
 TEST_CASE("a dense layer's norm is computed again with its MLP, that of experts by itself", "[experts]") {
   using Module = Recompute::Module;
-  // Of two layers the first has experts.
+  // The first of two layers has experts.
   for (const auto& [module, experts, dense] :
        {std::tuple{Module::layernorm, true, false}, std::tuple{Module::mlp, false, true}}) {
     Scenario scenario = in_layout({1, 1}, "plain", 1);

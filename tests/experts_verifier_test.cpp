@@ -177,8 +177,8 @@ TEST_CASE("messages of shards that go to another rank, or before their products,
   }
   SECTION("a message does not wait for its rows") {
     Edited step(scenario);
-    Block& block = step.block_with("experts.combine.fprop.send2");
-    const OpId back = step.schedule.find_operation("experts.combine.fprop.send2").value();
+    Block& block = step.block_with("experts.combine.fprop.send1");
+    const OpId back = step.schedule.find_operation("experts.combine.fprop.send1").value();
     const auto at = static_cast<std::uint32_t>(std::find(block.ops.begin(), block.ops.end(), back) - block.ops.begin());
     REQUIRE(std::erase_if(block.waits, [&](const BlockWait& wait) { return wait.op == at; }) > 0);
     CHECK(step.is_rejected());

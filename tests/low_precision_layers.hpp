@@ -62,7 +62,7 @@ inline NumberMatrix numbers_of(const host::Operand& operand) {
   return matrix;
 }
 
-// What a step quantised and multiplied. An operation is "qkv.quantise_x" or "fc1.dgrad".
+// The matrices that a step quantised and multiplied. An operation is "qkv.quantise_x" or "fc1.dgrad".
 struct SeenProducts {
   struct Seen {
     NumberMatrix matrix;  // x of a Quantise, C of a product

@@ -198,6 +198,20 @@ void check_many(std::uint64_t first, std::uint64_t count) {
   CHECK(found.predicted * 3 >= static_cast<int>(count));
 }
 
+// Compares a simulation that ends in its second step with one that goes on to the end.
+void check_rows(const sim::SimResult& result, const sim::SimResult& to_the_end) {
+  REQUIRE(result.timeline.rows.size() == to_the_end.timeline.rows.size());
+  CHECK(result.step == to_the_end.step);
+  const Picoseconds shift = to_the_end.timeline.step_end - result.timeline.step_end;
+  const bool are_equal = std::equal(
+      result.timeline.rows.begin(), result.timeline.rows.end(), to_the_end.timeline.rows.begin(),
+      [&](const TimelineRow& a, const TimelineRow& b) {
+        return a.rank == b.rank && a.op == b.op && a.ready + shift == b.ready && a.start + shift == b.start &&
+               a.transfer + shift == b.transfer && a.end + shift == b.end && a.waited == b.waited;
+      });
+  CHECK(are_equal);
+}
+
 // Compares what steps of few micro-batches tell with the whole step. Returns how many told it.
 int check_few(std::uint64_t seed) {
   WhatIf of;
@@ -208,21 +222,33 @@ int check_few(std::uint64_t seed) {
     of = what_if(seed);
     of.scenario = predict::with_micro_batches(of.scenario, of.scenario.num_microbatches() * 8);
     const auto costs_of = [&](const Schedule& schedule) {
-      return sim::cost_schedule(schedule, of.platform, of.scenario.cluster, 1, of.scenario.framework, of.scenario.training);
+      return sim::cost_schedule(schedule, of.platform, of.scenario.cluster, 1, of.scenario.framework,
+                                of.scenario.training);
     };
     whole = build_schedule(of.scenario);
     result = sim::simulate(whole, bind_step(whole), costs_of(whole));
+    sim::SimOptions to_the_end;
+    to_the_end.knows_first_step = false;
+    INFO("seed " << seed << "\n" << of.text);
+    check_rows(result, sim::simulate(whole, bind_step(whole), costs_of(whole), to_the_end));
     if (!result.steady) return 0;
     for (const std::int64_t count : predict::telling_micro_batches(of.scenario)) {
       if (count == of.scenario.num_microbatches()) break;
       const Schedule few = build_schedule(predict::with_micro_batches(of.scenario, count));
-      const std::optional<Picoseconds> step =
+      const std::optional<predict::ToldStep> step =
           predict::told_step(of.scenario, few, bind_step(few), count, costs_of(few));
       if (!step) continue;
       ++told;
       INFO("seed " << seed << ", " << count << " of " << of.scenario.num_microbatches() << " micro-batches\n"
                    << of.text);
-      CHECK(*step == result.step);
+      CHECK(step->step() == result.step);
+      const Breakdown all = mean_breakdown(whole, result.programs, result.timeline), few_say = step->mean();
+      CHECK(few_say.compute == all.compute);
+      CHECK(few_say.core_wait == all.core_wait);
+      CHECK(few_say.exposed == all.exposed);
+      CHECK(few_say.queue_wait == all.queue_wait);
+      CHECK(few_say.bubble == all.bubble);
+      CHECK(few_say.host == all.host);
     }
   } catch (const Error& error) {
     CAPTURE(seed, of.text, error.what());

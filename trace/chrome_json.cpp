@@ -56,7 +56,8 @@ KeptArgument argument_named(const std::string& key) {
 // The reader of nlohmann's events. Depths count open objects and arrays.
 class Handler : public nlohmann::json_sax<nlohmann::json> {
  public:
-  Handler(const std::string& name, const std::function<void(const ChromeEvent&)>& use) : name_(name), use_(use) {}
+  Handler(std::istream& input, const std::string& name, const std::function<void(const ChromeEvent&)>& use)
+      : input_(input), name_(name), use_(use) {}
 
   ChromeHeader header;
   bool has_events = false;
@@ -119,11 +120,15 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool parse_error(std::size_t position, const std::string& token, const nlohmann::detail::exception& error) override {
-    const std::string what = error.what();
-    const bool ends = what.find("unexpected end of input") != std::string::npos || token.empty();
+    const std::string_view what = error.what();
+    const auto says = [&](const char* text) { return what.find(text) != std::string_view::npos; };
+    // A word or a number that is cut short looks like another one.
+    const bool is_cut =
+        input_.rdbuf()->sgetc() == std::char_traits<char>::eof() && (says("invalid literal") || says("invalid number"));
     throw input_error(name_ + ": byte " + std::to_string(position) + ": " +
-                      (ends ? "JSON ends in the middle; expected a whole trace"
-                            : "expected JSON of a trace, got " + in_quotes(printable(token.substr(0, 40)))));
+                      (is_cut || says("unexpected end of input") || says("missing closing quote")
+                           ? "JSON ends in the middle; expected a whole trace"
+                           : "expected JSON of a trace, got " + in_quotes(printable(token.substr(0, 40)))));
   }
 
  private:
@@ -187,6 +192,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
     }
   }
 
+  std::istream& input_;
   const std::string& name_;
   const std::function<void(const ChromeEvent&)>& use_;
   int depth_ = 0, events_depth_ = 0, event_depth_ = 0;  // 0: outside
@@ -234,9 +240,21 @@ WrittenTime written_time(std::string_view text) {
   return ps > 0 ? WrittenTime{-us - 1, 1'000'000 - ps, true} : WrittenTime{-us, 0, true};
 }
 
+Picoseconds length_of(const WrittenTime& time) {
+  if (!time.is_there || time.us < 0) return 0;
+  return std::min<std::int64_t>(time.us, kLongestOperation / kPicosecondsPerMicrosecond) * kPicosecondsPerMicrosecond +
+         time.ps;
+}
+
+Picoseconds TraceClock::at(const WrittenTime& time) {
+  if (!origin_us_) origin_us_ = time.us;
+  constexpr std::int64_t kMost = kHorizon / 4 / kPicosecondsPerMicrosecond;
+  return std::clamp(time.us - *origin_us_, -kMost, kMost) * kPicosecondsPerMicrosecond + time.ps;
+}
+
 ChromeHeader read_chrome_json(std::istream& input, const std::string& name,
                               const std::function<void(const ChromeEvent&)>& use) {
-  Handler handler(name, use);
+  Handler handler(input, name, use);
   nlohmann::json::sax_parse(input, &handler);
   if (!handler.has_events)
     throw input_error(name +

@@ -3,9 +3,12 @@
 #include <cstdint>
 #include <functional>
 #include <istream>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/timeline.hpp"
 
 namespace stretto::trace {
 
@@ -14,6 +17,17 @@ struct WrittenTime {
   std::int64_t us = 0;  // rounded down
   std::int64_t ps = 0;  // the rest: 0 … 999,999
   bool is_there = false;
+};
+
+Picoseconds length_of(const WrittenTime& time);  // 0 for absent and negative ones; at most kLongestOperation
+
+// Sets the times of a file to one origin: that of the first one.
+class TraceClock {
+ public:
+  Picoseconds at(const WrittenTime& time);  // within a quarter of the horizon
+
+ private:
+  std::optional<std::int64_t> origin_us_;
 };
 
 // Arguments of events that are of use; all others are skipped.

@@ -4,7 +4,7 @@
 
 namespace stretto::trace {
 
-// What a kernel does, as far as its name says it.
+// The kind of work of a kernel, as far as its name says it.
 enum class KernelClass : std::uint8_t {
   gemm,
   gemm_reduce,  // second kernel of a GEMM that is split along k

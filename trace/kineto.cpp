@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "base/error.hpp"
+#include "trace/own_trace.hpp"
 
 namespace stretto::trace {
 namespace {
@@ -42,19 +43,6 @@ bool is_launch(const std::string& category) {
   return category == "cuda_runtime" || category == "cuda_driver" || category == "Runtime" || category == "hip_runtime";
 }
 
-// Returns the class of an operation of Stretto's, whose work begins with its kind.
-KernelClass class_of_work(const std::string& work) {
-  const std::string kind = work.substr(0, work.find(' '));
-  if (kind == "gemm" || kind == "grouped_gemm") return KernelClass::gemm;
-  if (kind == "dispatch") return KernelClass::dispatch;
-  if (kind == "combine") return KernelClass::combine;
-  if (kind == "send" || kind == "receive") return KernelClass::send_recv;
-  for (const KernelClass cls :
-       {KernelClass::all_gather, KernelClass::reduce_scatter, KernelClass::all_reduce, KernelClass::all_to_all})
-    if (kind == trace::name_of(cls)) return cls;
-  return KernelClass::other;
-}
-
 // A launching call of the host.
 struct Launch {
   Picoseconds at = 0;
@@ -64,20 +52,6 @@ struct CallOfThread {
   Picoseconds begin = 0, end = 0;
   std::int32_t call = 0;
 };
-
-// A process of a trace that Stretto has written: a section and a rank.
-struct Process {
-  std::string title;
-  std::map<std::string, std::string> lanes;  // [tid]
-  std::optional<Picoseconds> step_begin;
-};
-
-// "measured plain, 2 ranks, rank 1" → the part before the last comma, and 1.
-std::pair<std::string, std::int64_t> section_and_rank(const std::string& title) {
-  const std::size_t at = title.rfind(", rank ");
-  if (at == std::string::npos) return {title, 0};
-  return {title.substr(0, at), number_of(title.substr(at + 7))};
-}
 
 }  // namespace
 
@@ -106,31 +80,16 @@ bool marks_step(std::string_view name) {
 
 struct ChromeTrace::State {
   std::string name;
-  RankTrace trace;  // of PyTorch; of Stretto's traces all ranks, which take() separates
+  RankTrace trace;
   std::unordered_map<std::string, std::uint32_t> name_of, stream_of;
   std::unordered_map<std::string, std::int32_t> thread_of;
   std::unordered_map<std::int64_t, Launch> launches;  // [correlation]
   std::vector<std::int64_t> correlations;             // [kernel]; 0: none
   std::map<std::int32_t, std::vector<CallOfThread>> calls;
   std::set<std::int32_t> begin_flows, end_flows, of_autograd;  // threads
-  std::map<std::string, Process> processes;                    // [pid]
-  std::vector<std::pair<std::string, std::string>> places;     // [stream]: pid and tid, of Stretto's traces
   std::set<std::int64_t> devices;
-  bool is_own = false;
-  std::optional<std::int64_t> origin_us;
-
-  Picoseconds at(const WrittenTime& time) {
-    if (!origin_us) origin_us = time.us;
-    const std::int64_t us = std::clamp<std::int64_t>(time.us - *origin_us, -kHorizon / 4'000'000, kHorizon / 4'000'000);
-    return us * kPicosecondsPerMicrosecond + time.ps;
-  }
-  static Picoseconds length(const WrittenTime& time) {
-    if (!time.is_there || time.us < 0) return 0;
-    return std::min<std::int64_t>(time.us, kLongestOperation / kPicosecondsPerMicrosecond) *
-               kPicosecondsPerMicrosecond +
-           time.ps;
-  }
-  static Picoseconds length(const std::string& text) { return length(written_time(text)); }
+  OwnTrace own;
+  TraceClock clock;
 
   std::uint32_t index_of_name(const std::string& text) {
     const auto [found, is_new] = name_of.try_emplace(text, static_cast<std::uint32_t>(trace.names.size()));
@@ -154,8 +113,8 @@ struct ChromeTrace::State {
     Kernel kernel;
     kernel.name = index_of_name(event.name);
     kernel.stream = index_of_stream(device + "/" + stream, "stream " + stream);
-    kernel.start = at(event.begin);
-    kernel.end = kernel.start + length(event.length);
+    kernel.start = clock.at(event.begin);
+    kernel.end = kernel.start + length_of(event.length);
     kernel.cls = KernelClass::other;  // take() sets it, once for each name
     if (const std::string& collective = event[Argument::collective]; !collective.empty()) {
       Message message;
@@ -172,29 +131,12 @@ struct ChromeTrace::State {
     correlations.push_back(number_of(event[Argument::correlation]));
   }
 
-  void add_operation(const ChromeEvent& event) {
-    is_own = true;
-    Kernel kernel;
-    kernel.name = index_of_name(event.name + "\n" + event[Argument::work]);
-    kernel.stream = index_of_stream(event.pid + "/" + event.tid, "");
-    if (places.size() < trace.streams.size()) places.emplace_back(event.pid, event.tid);
-    kernel.cls = class_of_work(event[Argument::work]);
-    kernel.start = at(event.begin);
-    kernel.end = kernel.start + length(event.length);
-    kernel.queued = length(event[Argument::queued_us]);
-    kernel.waited_for_peers = std::min(length(event[Argument::waited_for_peers_us]), kernel.length());
-    kernel.waited_for_joined =
-        std::min(length(event[Argument::waited_for_joined_us]), kernel.length() - kernel.waited_for_peers);
-    trace.kernels.push_back(kernel);
-    correlations.push_back(0);
-  }
-
   void add_host_call(const ChromeEvent& event) {
     if (event.name.starts_with("autograd::engine::")) of_autograd.insert(thread(event));
     if (event.shapes.empty() || !has_shape_of_kernel(event.name)) return;
-    const Picoseconds begin = at(event.begin);
+    const Picoseconds begin = clock.at(event.begin);
     calls[thread(event)].push_back(
-        {begin, begin + length(event.length), static_cast<std::int32_t>(trace.calls.size())});
+        {begin, begin + length_of(event.length), static_cast<std::int32_t>(trace.calls.size())});
     trace.calls.push_back({event.name, event.shapes, event.type});
   }
 
@@ -228,6 +170,13 @@ struct ChromeTrace::State {
       kernel.side = side_of(found->second.thread);
       kernel.call = call_at(found->second);
     }
+    // Where one thread launches everything, its flows say nothing.
+    const auto is_on = [&](Side side) {
+      return std::any_of(trace.kernels.begin(), trace.kernels.end(),
+                         [side](const Kernel& k) { return k.side == side; });
+    };
+    if (!is_on(Side::forward) || !is_on(Side::backward))
+      for (Kernel& kernel : trace.kernels) kernel.side = Side::unknown;
   }
 
   void classify() {
@@ -240,8 +189,6 @@ struct ChromeTrace::State {
       if (said != KernelClass::other) kernel.cls = said;
     }
   }
-
-  TraceFile own();
 };
 
 ChromeTrace::ChromeTrace(const std::string& name) : state_(std::make_unique<State>()) { state_->name = name; }
@@ -249,16 +196,7 @@ ChromeTrace::~ChromeTrace() = default;
 
 void ChromeTrace::add(const ChromeEvent& event) {
   State& s = *state_;
-  if (event.phase == "M") {
-    if (event.name == "process_name") s.processes[event.pid].title = event[Argument::name];
-    if (event.name == "thread_name") s.processes[event.pid].lanes[event.tid] = event[Argument::name];
-    return;
-  }
-  if (!event.begin.is_there) return;
-  if (event.phase == "i") {
-    if (event.name == "step begins") s.processes[event.pid].step_begin = s.at(event.begin);
-    return;
-  }
+  if (s.own.add(event, s.clock) || !event.begin.is_there) return;
   if (event.category == "fwdbwd") {
     if (event.phase == "s") s.begin_flows.insert(s.thread(event));
     if (event.phase == "f") s.end_flows.insert(s.thread(event));
@@ -266,64 +204,28 @@ void ChromeTrace::add(const ChromeEvent& event) {
   }
   if (event.phase != "X") return;
   if (is_kernel(event.category)) return s.add_kernel(event);
-  if (!event[Argument::op].empty() && !event[Argument::work].empty()) return s.add_operation(event);
   if (event.category == "cpu_op" || event.category == "Operator") return s.add_host_call(event);
   if (event.category == "user_annotation" && marks_step(event.name)) {
-    const Picoseconds begin = s.at(event.begin);
-    s.trace.marks.push_back({event.name, begin, begin + State::length(event.length)});
+    const Picoseconds begin = s.clock.at(event.begin);
+    s.trace.marks.push_back({event.name, begin, begin + length_of(event.length)});
     return;
   }
   if (is_launch(event.category) && !event[Argument::correlation].empty())
-    s.launches[number_of(event[Argument::correlation])] = {s.at(event.begin), s.thread(event)};
-}
-
-// Separates the processes of a trace of Stretto's, each a section and a rank.
-TraceFile ChromeTrace::State::own() {
-  TraceFile file{Origin::stretto, {}};
-  std::map<std::string, std::pair<std::size_t, std::size_t>> rank_of;  // [pid]: section and rank
-  std::vector<std::pair<std::size_t, std::size_t>> of_stream;          // [stream]
-  std::vector<std::uint32_t> inner;                                    // [stream]: its index in the rank's trace
-  for (const auto& [pid, tid] : places) {
-    const auto [title, rank] = section_and_rank(processes[pid].title);
-    const auto [place, is_new] = rank_of.try_emplace(pid);
-    if (is_new) {
-      auto section = std::find_if(file.sections.begin(), file.sections.end(),
-                                  [&, t = title](const Section& s) { return s.title == t; });
-      if (section == file.sections.end()) section = file.sections.insert(section, Section{title, {}});
-      place->second = {static_cast<std::size_t>(section - file.sections.begin()), section->ranks.size()};
-      RankTrace& made = section->ranks.emplace_back();
-      made.rank = rank;
-      made.says_rank = true;
-      made.file = name;
-      made.names = trace.names;
-      made.step_begin = processes[pid].step_begin;
-    }
-    of_stream.push_back(place->second);
-    RankTrace& of = file.sections[place->second.first].ranks[place->second.second];
-    inner.push_back(static_cast<std::uint32_t>(of.streams.size()));
-    const auto lane = processes[pid].lanes.find(tid);
-    of.streams.push_back({lane == processes[pid].lanes.end() ? "lane " + tid : lane->second});
-  }
-  for (Kernel kernel : trace.kernels) {
-    const auto [section, rank] = of_stream[kernel.stream];
-    kernel.stream = inner[kernel.stream];
-    file.sections[section].ranks[rank].kernels.push_back(kernel);
-  }
-  return file;
+    s.launches[number_of(event[Argument::correlation])] = {s.clock.at(event.begin), s.thread(event)};
 }
 
 TraceFile ChromeTrace::take(const ChromeHeader& header) {
   State& s = *state_;
-  if (s.trace.kernels.empty())
+  if (s.trace.kernels.empty() && s.own.empty())
     throw input_error(s.name +
                       ": has no kernels; expected a trace of a GPU (activities=[CPU, CUDA] of torch.profiler), or one "
                       "of `stretto compare`, `profile` or `simulate --trace`");
-  if (s.devices.size() > 1 && !s.is_own)
+  if (s.devices.size() > 1)
     throw input_error(s.name + ": has kernels of " + std::to_string(s.devices.size()) +
                       " devices; expected those of one rank, a file for each");
   TraceFile file;
-  if (s.is_own) {
-    file = s.own();
+  if (s.trace.kernels.empty()) {
+    file = {Origin::stretto, s.own.take(s.name)};
   } else {
     s.connect();
     s.classify();

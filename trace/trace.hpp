@@ -16,7 +16,7 @@ namespace stretto::trace {
 
 constexpr Picoseconds kNoTime = INT64_MIN;
 
-// What a profiler says of a communication kernel, where it does.
+// The facts that a profiler says of a communication kernel, where it does.
 struct Message {
   std::string collective;                          // "allreduce", as PyTorch names it
   std::int64_t in_elements = 0, out_elements = 0;  // elements that one rank gives and gets; 0: not known

@@ -91,8 +91,9 @@ void predict_published(ValidatedStep& step, const sim::Platform& shipped, bool w
       predicted_s = quick.step_s(platform, framework);
       continue;
     }
-    const auto [of_step, b] = quick.parts(platform, framework);
-    const double step_ms = to_ms(of_step);
+    const predict::ToldStep told = quick.tell(platform, framework);
+    const Breakdown b = told.mean();
+    const double step_ms = to_ms(told.step());
     predicted_s = step_ms * 1e-3;
     step.limits = {{"compute", to_ms(b.compute) / step_ms}, {"waiting", to_ms(b.bubble) / step_ms}};
     for (std::size_t c = 0; c < b.exposed.size(); ++c)

@@ -65,6 +65,14 @@ void fill_state(const Schedule& schedule, host::RankMemory& memory) {
     for (std::int64_t at = 0; at < storage.bytes(); at += period_bytes)
       std::memcpy(memory.at(id) + at, from, static_cast<std::size_t>(std::min(period_bytes, storage.bytes() - at)));
   }
+  // Scales of delayed scaling are as at the start, and no weights.
+  for (const StatePiece& piece : schedule.state.pieces) {
+    const ModelArray& array = schedule.state.array_of(piece);
+    const auto& window = schedule.state.buckets[piece.bucket].window(StatePart::parameters);
+    if (array.of_model || !window || !memory.has(window->storage)) continue;
+    const auto all = memory.view<float>(schedule, window->storage, 0, schedule.storages[window->storage].elements);
+    std::fill(all.begin(), all.end(), static_cast<float>(array.mean));
+  }
 }
 
 StepRun::StepRun(const Scenario& scenario, const Machine& machine)

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -7,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/statistics.hpp"
 #include "base/steal.hpp"
+#include "base/values_of.hpp"
 #include "calibrate/notebook.hpp"
 #include "calibrate/probes/probes.hpp"
 #include "calibrate/probes/run.hpp"
@@ -45,6 +48,11 @@ constexpr ExpertShape kExperts[] = {{{128, 4, 128, 2, 256, 4}, 4, 256},
                                     {{384, 6, 256, 1, 256, 6}, 32, 64}};
 // Shapes with multi-latent attention.
 constexpr StepShape kLatent[] = {{128, 4, 128, 2, 256, 4}, {256, 4, 64, 4, 256, 4}, {384, 6, 256, 1, 256, 6}};
+// Shapes that run in bf16 and in low precision: sides of all products are multiples of 128. Each recipe takes every
+// other one; two ranks share sequences in the smallest, and so gather codes and transpose what was gathered.
+constexpr StepShape kPrecise[] = {{128, 4, 128, 1, 256}, {256, 4, 128, 2, 512}, {256, 8, 256, 1, 256},
+                                  {384, 6, 128, 3, 256}, {512, 8, 128, 2, 256}, {640, 10, 128, 1, 256}};
+constexpr StepShape kGathered[] = {{128, 4, 256, 1, 256}, {256, 4, 256, 2, 256}};
 // Shapes for attention alone, whose cost has more terms than the shapes above can distinguish: heads of 16 to 128,
 // sequences shorter than a block of queries and much longer, and some that end within a block. They also run with
 // dropout, and then unfused.
@@ -80,7 +88,7 @@ std::vector<Sample> samples_of(const Steps& steps) {
 StepSamples probe_steps(const MachineOf& machine_of, int cores, Notebook& notebook,
                         const std::function<void(const std::string&)>& progress) {
   const Machine machine = machine_of(cores), one_core = machine_of(1);
-  Steps alone, filled, shared, cut, reduced, context, dropping, attending, unfused, experts;
+  Steps alone, filled, shared, cut, reduced, context, dropping, attending, unfused, experts, precise;
   for (const StepShape& shape : kShapes) alone.push_back(std::make_unique<StepRun>(scenario_of(shape, 1, 1), machine));
   for (const StepShape& shape : kCut) cut.push_back(std::make_unique<StepRun>(scenario_of(shape, 2, 2), one_core));
   for (const StepShape& shape : kReduced) {
@@ -132,6 +140,31 @@ StepSamples probe_steps(const MachineOf& machine_of, int cores, Notebook& notebo
     scenario.model.qk_layernorm = true;
     experts.push_back(std::make_unique<StepRun>(scenario, machine));
   }
+  const auto in_precision = [](Scenario scenario, const std::optional<LowPrecision>& low, bool transposes) {
+    scenario.training.precision = "bf16";
+    if (low) scenario.training.low_precision = *low;
+    scenario.training.low_precision.fp8_transposes = transposes;
+    return scenario;
+  };
+  std::vector<std::optional<LowPrecision>> precisions = {std::nullopt};
+  for (const auto recipe : values_of<LowPrecision::Fp8Recipe>())
+    precisions.push_back(LowPrecision{.fp8_format = LowPrecision::Fp8Format::hybrid, .fp8_recipe = recipe});
+  precisions.push_back(LowPrecision{.fp4_format = LowPrecision::Fp4Format::e2m1});
+  for (std::size_t p = 0; p < precisions.size(); ++p) {
+    for (std::size_t i = 0; i < std::size(kPrecise); ++i)
+      if (!precisions[p] || i % 2 == p % 2)
+        for (const bool transposes : {false, true})
+          if (precisions[p] || !transposes)
+            precise.push_back(std::make_unique<StepRun>(
+                in_precision(scenario_of(kPrecise[i], 1, 1), precisions[p], transposes), machine));
+    if (!precisions[p]) continue;
+    for (const StepShape& shape : kGathered) {
+      Scenario scenario = in_precision(scenario_of(shape, 2, 2), precisions[p], true);
+      scenario.overlap.tp_comm_overlap = false;
+      scenario.overlap.tp_comm_overlap_cfg.clear();
+      precise.push_back(std::make_unique<StepRun>(scenario, one_core));
+    }
+  }
   const auto add_dropping = [&](const StepShape& shape) {
     dropping.push_back(dropping_of(shape, AttentionBackend::fused));
   };
@@ -148,7 +181,7 @@ StepSamples probe_steps(const MachineOf& machine_of, int cores, Notebook& notebo
   SgemmYardstick one_core_busy(1, cores), all_cores_busy(cores, cores);
   std::vector<StepRun*> all;
   for (const Steps* steps :
-       {&alone, &filled, &shared, &cut, &reduced, &context, &dropping, &attending, &unfused, &experts})
+       {&alone, &filled, &shared, &cut, &reduced, &context, &dropping, &attending, &unfused, &experts, &precise})
     for (const auto& step : *steps) all.push_back(step.get());
   const DetourProbe detours(cores);
   double watched_us = 0, lost_us = 0;
@@ -172,7 +205,7 @@ StepSamples probe_steps(const MachineOf& machine_of, int cores, Notebook& notebo
         run(*alone[i]);
         if (i % 3 == 2) turn.one_GFLOPs.push_back(one_core_busy.run_GFLOPs());
       }
-      for (const Steps* steps : {&cut, &reduced, &context, &dropping, &attending, &unfused, &experts})
+      for (const Steps* steps : {&cut, &reduced, &context, &dropping, &attending, &unfused, &experts, &precise})
         for (const auto& step : *steps) run(*step);
       for (int again = 0; again < 2; ++again) {  // the ratios rest on few shapes, so these run more often
         for (const auto& step : filled) run(*step);
@@ -211,7 +244,7 @@ StepSamples probe_steps(const MachineOf& machine_of, int cores, Notebook& notebo
       if (is_attention ? sample.cls == sim::DemandClass::attention : !known.contains(sample.key))
         samples.alone.push_back(std::move(sample));
   };
-  for (const Steps* steps : {&cut, &reduced, &context, &dropping, &unfused, &experts}) add(*steps, false);
+  for (const Steps* steps : {&cut, &reduced, &context, &dropping, &unfused, &experts, &precise}) add(*steps, false);
   add(attending, true);
   samples.filled = samples_of(filled);
   samples.shared = samples_of(shared);

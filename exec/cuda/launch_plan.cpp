@@ -56,6 +56,7 @@ class Planner {
     action.kind = kind;
     action.stream = stream_;
     action.rank = rank_;
+    action.op = op;
     action.event = what;
     action.of_step_before = of_step_before;
     queues_[stream_].push_back({action, op});

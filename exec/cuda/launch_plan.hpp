@@ -40,8 +40,8 @@ struct LaunchAction {
   std::uint32_t stream = 0;
   std::uint32_t event = 0;       // for wait, record and host_wait
   bool of_step_before = false;   // for wait: the previous step's event; before the first step it counts as happened
-  std::uint32_t rank = 0;        // for launch, copy, host_wait, begin, end: index into the programs
-  std::uint32_t op = 0;          // for launch, copy, begin, end: index into BoundProgram::ops
+  std::uint32_t rank = 0;        // index into the programs
+  std::uint32_t op = 0;          // operation that it belongs to, as an index into BoundProgram::ops
   std::uint8_t phase = 0;        // for launch
   std::uint32_t rendezvous = 0;  // for a launch of communication on a shared device: index of the participants
   // for a launch of messages without rendezvous: this many operations, from `op` on in its lane

@@ -114,7 +114,7 @@ class FakeDevice {
     const cuda::LaunchAction& action = next.action;
     const BoundProgram& program = programs_[action.rank];
     const Work& work = program.work_of(action.op);
-    // What the host has launched it with is what the device has.
+    // The host launches with what the device has.
     if (const auto at = cuda::counts_of(work)) REQUIRE(next.counts == read(operands_[action.rank].of(action.op)[*at]));
     if (std::holds_alternative<PointToPoint>(work)) {
       const cuda::LaunchPlan::Participant sender = plan_.rendezvous[action.rendezvous].front();
@@ -226,7 +226,7 @@ TEST_CASE("the host waits once for each layer's numbers of rows, and for none of
         waits += plan.actions[i].kind == Kind::host_wait;
         copies += plan.actions[i].kind == Kind::copy;
       }
-      // Of the numbers of all ranks, for the exchange, and of those of this rank's experts, for their products.
+      // Waits for the numbers of all ranks, for the exchange, and for those of this rank's experts, for their products.
       const std::int64_t layers = scenario.model.num_layers * scenario.num_microbatches(),
                          expected = pads ? 0 : layers * (ep > 1 ? 2 : 1);
       CHECK(waits == expected);

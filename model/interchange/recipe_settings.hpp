@@ -11,7 +11,7 @@ namespace stretto {
 
 // Parts of the reader of recipes (recipe.hpp), which reads one key after the other and then says what absent ones mean.
 
-// What keys say that are no key of a scenario, until all keys are read.
+// Facts that keys say which are no key of a scenario, until all keys are read.
 struct RecipeFacts {
   nlohmann::json nodes, devices, bucket_mb;
   bool is_nemo = false;    // of NeMo's launcher, whose files have a trainer

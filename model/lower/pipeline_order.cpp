@@ -38,7 +38,7 @@ class Writer {
       write_1f1b();
     else
       write_interleaved();
-    for (std::int64_t mb = 0; mb < s_.deferred && is_last(s_.chunks - 1); ++mb)
+    for (std::int64_t mb = 0; mb < std::min(s_.deferred, s_.micro_batches) && is_last(s_.chunks - 1); ++mb)
       items_.push_back({true, {UnitKind::weights, s_.chunks - 1, mb}, {}});
     return std::move(items_);
   }

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "model/deferral.hpp"
 #include "model/lower/blocks.hpp"
 #include "model/lower/builder.hpp"
 #include "model/lower/delayed_scaling.hpp"
@@ -21,16 +22,6 @@ namespace {
 
 constexpr LaneId kCompute = 0;
 
-// Returns the number of micro-batches whose weight gradient of the head is deferred.
-std::int64_t deferred_of(const Scenario& scenario) {
-  const Overlap& overlap = scenario.overlap;
-  if (!overlap.defer_embedding_wgrad_compute || scenario.parallel.pipeline_model_parallel_size == 1 ||
-      scenario.training.frozen_base || is_zero_bubble(scenario.parallel.pipeline_schedule))
-    return 0;
-  const std::int64_t all = scenario.num_microbatches();
-  return overlap.wgrad_deferral_limit > 0 ? std::min(overlap.wgrad_deferral_limit, all) : all;
-}
-
 // Returns the orders of all stages.
 std::vector<PipelineOrder> order_stages(const Scenario& scenario) {
   const Parallel& parallel = scenario.parallel;
@@ -42,7 +33,7 @@ std::vector<PipelineOrder> order_stages(const Scenario& scenario) {
       parallel.microbatch_group_size_per_vp_stage > 0 ? parallel.microbatch_group_size_per_vp_stage : shape.stages;
   shape.overlap = scenario.overlap.overlap_p2p_comm;
   shape.overlap_warmup_flush = scenario.overlap.overlap_p2p_comm_warmup_flush;
-  shape.deferred = deferred_of(scenario);
+  shape.deferred = deferred_head_gradients(scenario);
   shape.pairs_passes = overlaps_experts(scenario);
   if (is_zero_bubble(parallel.pipeline_schedule)) shape.schedule = parallel.pipeline_schedule;
   return pipeline_orders(shape);
@@ -139,7 +130,7 @@ BlockShape shape_of(const Scenario& scenario, const Groups& groups, const std::v
       parallel.scatter_gather_tensors_in_pipeline && shape.tp.exists() && !parallel.sequence_parallel;
   shape.map = stage_map(parallel);
   shape.chunks = model_chunks(scenario.model, parallel);
-  shape.deferred = deferred_of(scenario);
+  shape.deferred = deferred_head_gradients(scenario);
   shape.pairs_passes = overlaps_experts(scenario);
   shape.attention_early = scenario.overlap.ep_overlap_early_attn_memory_release;
   shape.weights_in_units = is_zero_bubble(parallel.pipeline_schedule);

@@ -41,7 +41,7 @@ std::int64_t QuantisedLinears::cols_of(const Linear& linear, Factor factor) cons
 ColumnCopy QuantisedLinears::second_of(const Linear& linear, Factor factor) const {
   const bool serves_both = low_.per_tensor() || (factor == Factor::w && low_.weights == Scaling::block_128x128);
   if (factor != Factor::w && !trains_) return ColumnCopy::none;
-  // What is gathered is transposed behind the gather.
+  // A gathered matrix is transposed behind the gather.
   if (low_.transposes && !gathers(linear, factor)) return ColumnCopy::transposed;
   return serves_both ? ColumnCopy::none : ColumnCopy::plain;
 }

@@ -117,7 +117,7 @@ class EpFlash {
     block.remove(exchange);
     return way;
   }
-  // What came lies by expert where a shard is one rank.
+  // The rows that came lie by expert where a shard is one rank.
   View slot_of(const Way& way, std::int64_t shard, std::int64_t slot) const {
     return rows_at(size(shard) == 1 ? way.by_expert : way.by_slot, slot);
   }

@@ -116,6 +116,17 @@ void add_fusions(const Scenario& s, Gates& gates) {
       "tensor_model_parallel_size is above 1, and products are summed over ranks before the addition");
 }
 
+// A graph holds sizes: the host cannot wait for numbers of rows in it.
+void add_graphs(const Scenario& s, Gates& gates) {
+  gates.add({.knob = "enable_cuda_graph",
+             .needs = "moe_pad_expert_input_to_capacity = true with num_moe_experts",
+             .source = megatron("core/transformer/transformer_config.py:2835, an assert of graphs of experts"),
+             .asked = s.training.enable_cuda_graph,
+             .open = !s.model.experts.any() || s.parallel.moe_pad_expert_input_to_capacity,
+             .why = "data says how many rows experts have, and the host waits for the numbers",
+             .of_gpus = true});
+}
+
 void add_communicators(const Scenario& s, Gates& gates) {
   const Cluster& c = s.cluster;
   gates.add({.knob = "channel_GBps",
@@ -259,6 +270,7 @@ Gates gates_of(const Scenario& s) {
     if (mode.gates) mode.gates(s, gates);
   add_deferral(s, gates);
   add_fusions(s, gates);
+  add_graphs(s, gates);
   add_communicators(s, gates);
   add_pipeline(s, gates);
   add_low_precision_gates(s, gates);
@@ -284,7 +296,7 @@ std::vector<std::string> Gates::notes(std::span<const std::string> silent) const
   for (const Gate& gate : gates_) {
     const std::string start = gate.knob + " is off: ";
     const bool is_said = !notes.empty() && notes.back().starts_with(start);
-    const bool is_silent = std::find(silent.begin(), silent.end(), gate.knob) != silent.end();
+    const bool is_silent = gate.of_gpus || std::find(silent.begin(), silent.end(), gate.knob) != silent.end();
     // A refused layout is not a knob: modes that its scenario may not have are still compared.
     const bool is_knob = gate.kind == GateKind::off || gate.section != "parallel";
     if (gate.asked && !gate.open && is_knob && !is_said && !is_silent) notes.push_back(start + gate.reason());

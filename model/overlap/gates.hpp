@@ -29,6 +29,7 @@ struct Gate {
   std::string why = {};             // the reason; an error may have none, because its `needs` and `got` say it
   std::string section = "overlap";  // section of the scenario to which an error points
   std::string key = {};             // the key there; "": `knob`
+  bool of_gpus = false;             // acts only on GPUs, whose executor notes that it is off; the schedule does not
 
   // Returns "KNOB is off: …" for a closed gate. Never empty.
   std::string reason() const;

@@ -65,7 +65,7 @@ class LowPrecisionGates {
     std::string worst;
     const auto check = [&](const char* what, std::int64_t size) {
       if (worst.empty() && rules_.is_on() && size % rules_.align != 0)
-        worst = fmt::format("{} {} of multiples of {}", size, what, rules_.align);
+        worst = fmt::format("{} {}, which is no multiple of {}", size, what, rules_.align);
     };
     check("tokens of a rank", tokens);
     check("elements of hidden_size", model.hidden_size);

@@ -93,7 +93,7 @@ std::vector<ScenarioKey> parallel_keys() {
        .range = "with `moe_token_dispatcher_type = \"flex\"`",
        .meaning =
            "DeepEP or HybridEP, which send a token once to every rank, and once to every node, that has some of its "
-           "experts. On the host they run as `\"alltoall\"`; simulated GPUs have their costs",
+           "experts. Training runs them as `\"alltoall\"`, on the host and on GPUs; simulated GPUs have their costs",
        .megatron = {"--moe-flex-dispatcher-backend"},
        .acts =
            [](CS s) {

@@ -349,7 +349,7 @@ std::vector<ScenarioKey> training_keys() {
        .record = Record::none},
       {.name = "enable_cuda_graph",
        .field = [](S s) -> Field { return &s.training.enable_cuda_graph; },
-       .range = "acts on GPUs",
+       .range = "acts on GPUs; with experts where `moe_pad_expert_input_to_capacity` makes their rows equally many",
        .meaning = "steps after the first are launched as a CUDA graph each; otherwise call by call",
        .megatron = {},
        .says_how = false,

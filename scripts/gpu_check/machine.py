@@ -126,7 +126,7 @@ def machine(check):
         lines = check.run("ldd", module, limit_s=15).out.splitlines()
         lost = [line.split()[0] for line in lines if "not found" in line]
         see("libraries of libstretto_cuda.so", not lost and "found", f"not found: {' '.join(lost)}")
-        for name in ("cublasLt", "cudart"):
+        for name in ("cublas", "cublasLt", "cudart"):
             lib = next((line.split("=>")[1].split()[0] for line in lines if f"lib{name}.so" in line and "/" in line), None)
             if lib:
                 see(f"lib{name}", os.path.realpath(lib))

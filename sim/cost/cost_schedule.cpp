@@ -208,6 +208,22 @@ void launch_graphs(const Schedule& schedule, const Framework& framework, const T
   }
 }
 
+// Messages to several ranks, or of several operands, that follow each other in a block are issued in one group
+// (batch_isend_irecv of PyTorch), which costs the host one issue. A ring has one message of each direction at a time.
+void issue_groups(const Schedule& schedule, HostCosts& host) {
+  const auto is_message = [&](OpId id) { return std::holds_alternative<PointToPoint>(schedule.operations[id].work); };
+  for (const Block& block : schedule.blocks)
+    for (auto begin = block.ops.begin(); begin != block.ops.end();) {
+      begin = std::find_if(begin, block.ops.end(), is_message);
+      const auto end = std::find_if_not(begin, block.ops.end(), is_message);
+      const auto sends = std::count_if(
+          begin, end, [&](OpId id) { return std::get<PointToPoint>(schedule.operations[id].work).is_send; });
+      for (auto id = begin; sends > 1 && id != end; ++id)
+        if (id != begin) host.issue[*id] = 0;
+      begin = end;
+    }
+}
+
 HostCosts host_costs(const Schedule& schedule, const Framework& framework, const Training& training) {
   HostCosts host;
   if (framework.issue_us.value == 0 && framework.collective_issue_us.value == 0 &&
@@ -216,6 +232,7 @@ HostCosts host_costs(const Schedule& schedule, const Framework& framework, const
   for (const Operation& operation : schedule.operations)
     host.issue.push_back(from_us(framework.issue_us.value * kernels_of(framework, operation) +
                                  (is_communication(operation.work) ? framework.collective_issue_us.value : 0)));
+  issue_groups(schedule, host);
   host.micro_batch = from_us(framework.micro_batch_us.value);
   host.step = from_us(framework.step_us.value);
   host.part = from_us(framework.part_us.value);
@@ -247,12 +264,11 @@ void require_types(const Schedule& schedule, const std::string& name, const Acce
   for (const Operation& operation : schedule.operations)
     if (std::holds_alternative<Gemm>(operation.work))
       if (const ProductType type = product_type_of(schedule, operation); !accelerator.multiplies(type))
-        throw input_error(
-            "platform " + name + ": expected " +
-            (is_low(type) ? "products in a precision that its gemm_table has"
-                          : "[training] precision = \"bf16\", of which its tables are") +
-            ", got " +
-            (is_low(type) ? name_of(type) : std::string(name_of(product_type(schedule, operation)))));
+        throw input_error("platform " + name + ": expected " +
+                          (is_low(type) ? "products in a precision that its gemm_table has"
+                                        : "[training] precision = \"bf16\", of which its tables are") +
+                          ", got " +
+                          (is_low(type) ? name_of(type) : std::string(name_of(product_type(schedule, operation)))));
 }
 
 }  // namespace

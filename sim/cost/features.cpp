@@ -85,6 +85,7 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
             if (g.bias) key += "_bias";
             if (g.epilogue != GemmEpilogue::none) key += std::string("_") + name_of(g.epilogue);
             if (operation.accesses.back().mode == AccessMode::accumulate) key += "_acc";
+            if (g.has_codes()) key += std::string("_") + name_of(g.scaling_a);
             return {key, {1, m * n * k, m * k, k * n, m * n}, DemandClass::gemm};
           },
           [&](const Attention& a) -> WorkCost {
@@ -210,16 +211,23 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
             return {"cast", streaming(std::int64_t(bytes / 6)), DemandClass::memory};
           },
           [&](const Amax& a) -> WorkCost {
-            return {"amax", streaming(a.rows * a.cols), DemandClass::memory};
+            return {a.hadamard ? "amax_hadamard" : "amax", streaming(a.rows * a.cols), DemandClass::memory};
           },
           [&](const UpdateScale& u) -> WorkCost {
             return {"update_scale", streaming(u.elements * (u.history + 1)), DemandClass::memory};
           },
           [&](const Quantise& q) -> WorkCost {
-            return {"quantise", streaming(q.rows * q.cols), DemandClass::memory};
+            std::string key = std::string("quantise_") + name_of(q.scaling);
+            if (!q.rowwise) key += "_second";
+            if (q.columnwise != ColumnCopy::none) key += std::string("_") + name_of(q.columnwise);
+            if (q.hadamard) key += "_hadamard";
+            if (q.stochastic) key += "_stochastic";
+            if (q.records) key += "_amax";
+            return {key, streaming(q.rows * q.cols), DemandClass::memory};
           },
           [&](const TransposeCodes& t) -> WorkCost {
-            return {"transpose_codes", streaming(t.rows * t.cols), DemandClass::memory};
+            return {std::string("transpose_codes_") + name_of(t.scaling), streaming(t.rows * t.cols),
+                    DemandClass::memory};
           },
           [&](const LocalReduce& r) -> WorkCost {
             // The count is in elements of the sum's type.

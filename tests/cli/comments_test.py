@@ -7,8 +7,8 @@ import unittest
 
 from program import ROOT, main
 
-FOLDERS = ("api", "base", "calibrate", "cli", "compare", "exec", "model", "predict", "python", "report", "scenarios", "scripts", "sim", "tests",
-           "validate")
+FOLDERS = ("api", "base", "calibrate", "cli", "compare", "diagnose", "exec", "model", "predict", "python", "report", "scenarios", "scripts", "sim",
+           "sweep", "tests", "trace", "validate")
 CLIPPED = re.compile(r"(?:Of|What|Those|The same)\b")
 
 

@@ -17,9 +17,10 @@ from program import ROOT, ProgramTest, main
 EMULATED = os.path.join(os.path.dirname(program.STRETTO), "tests/fake_gpu/stretto")
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "scripts"))
-from gpu_check import gpt2_speed, gpu_model, modes_and_kernels, processes  # noqa: E402
+from gpu_check import experts, gpt2_speed, gpu_model, modes_and_kernels, processes  # noqa: E402
 
-PARTS = (gpt2_speed, modes_and_kernels, gpu_model, processes)
+HALF_AN_HOUR = (gpt2_speed, modes_and_kernels, gpu_model, processes)
+PARTS = (*HALF_AN_HOUR, experts)
 SHELL, PYTHON = "#!/bin/sh\n", f"#!{sys.executable}\n"
 STAND_INS = {
     "gpu_tests": SHELL + 'echo "All tests passed (7 assertions in 3 test cases)"\n',
@@ -106,6 +107,13 @@ class GpuCheck(ProgramTest):
         self.assertLessEqual(len(list(self.out.iterdir())), 8)
         for file in self.out.iterdir():
             self.assertRegex(file.name, r"^[\w.-]+$")
+
+    def test_experts(self):
+        results, said = self.check(0, "experts")
+        for step in experts.STEPS:
+            for headline in step.headlines:
+                self.assertIsNotNone(results["headlines"][headline], headline)
+        self.assertTrue(results["parts"]["experts"]["complete"])
 
     def test_what_goes_wrong(self):
         """No failure of one step prevents the measurements of the next step."""
@@ -217,8 +225,8 @@ class GpuCheck(ProgramTest):
         for part in PARTS:
             self.assertLessEqual(part.LIMIT_S, 540)
             self.assertTrue(all(step.limit_s <= part.LIMIT_S for step in part.STEPS))
-        # Half an hour must suffice for all parts, with minutes to start a machine and to copy files there and back.
-        self.assertLessEqual(sum(part.LIMIT_S for part in PARTS), 1600)
+        # Half an hour must suffice for these, with minutes to start a machine and to copy files there and back.
+        self.assertLessEqual(sum(part.LIMIT_S for part in HALF_AN_HOUR), 1600)
         sources = "".join(path.read_text() for path in (ROOT / "exec/cuda/kernels").glob("*.[ch]*"))
         for kernel in modes_and_kernels.KERNELS:
             self.assertTrue(re.search(rf"\b{kernel}\(", sources), kernel)

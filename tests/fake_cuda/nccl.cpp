@@ -370,7 +370,9 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (!is_grouped) reclaim();
   return ncclSuccess;
 }
+// A device goes on while its host asks.
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
+  fake_cuda::process().advance();
   std::lock_guard lock(comm->shared->mutex);
   const bool is_ready = comm->shared->present == comm->shared->ranks && is_met(*comm->shared, comm->rank);
   *error = comm->error != ncclSuccess ? static_cast<ncclResult_t>(comm->error.load())

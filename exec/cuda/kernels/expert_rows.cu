@@ -68,7 +68,7 @@ __global__ void positions_kernel(Copies copies, std::int64_t each, const std::in
   if (each > 0 && rows > each && threadIdx.x == 0) report(Fault::Kind::rows_of_expert, rows, mine);
 }
 
-// What Permute has of its work on the device.
+// The part of Permute's work that is on the device.
 struct Way {
   std::int64_t tokens, copies, cols, rows;
   bool apart, may_be_nowhere;

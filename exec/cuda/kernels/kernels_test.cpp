@@ -357,6 +357,7 @@ void compare(const LatentHeads&) {
   }
 }
 
+void compare(const OfLowPrecision auto&) {}  // the device has no kernels for them yet
 void compare(const Gemm&) {}          // cuBLAS runs GEMMs: the executor's tests cover them
 void compare(const GroupedGemm&) {}   // the same
 void compare(const Collective&) {}    // below

@@ -465,19 +465,27 @@ class CudaExecutor final : public exec::Executor {
     const auto begin = std::chrono::steady_clock::now();
     for (std::uint32_t s = 0; s < streams_.size(); ++s)
       wait_for(
-          begin, [&] { return cudaStreamQuery(streams_[s]->stream); }, s, "has not finished its step");
+          begin, [&] { return cudaStreamQuery(streams_[s]->stream); },
+          [&] {
+            return fmt::format("rank {}: lane {} has not finished its step", programs_[s / schedule_.lanes.size()].rank,
+                               schedule_.lanes[s % schedule_.lanes.size()].name);
+          });
   }
 
-  // Waits for the numbers of rows that an operation makes. Kernels have seen them before the host.
+  // Waits for the numbers of rows that an operation needs. Kernels have seen them before the host.
   void await(const LaunchAction& action, cudaEvent_t event) {
     wait_for(
-        std::chrono::steady_clock::now(), [&] { return cudaEventQuery(event); }, action.stream,
-        "has no numbers of experts' rows");
+        std::chrono::steady_clock::now(), [&] { return cudaEventQuery(event); },
+        [&] {
+          return fmt::format("rank {}: {} has no numbers of experts' rows", programs_[action.rank].rank,
+                             label(schedule_, programs_[action.rank].ops[action.op]));
+        });
     require_no_fault();
   }
 
-  template <class Query>
-  void wait_for(std::chrono::steady_clock::time_point begin, Query query, std::uint32_t stream, const char* what) {
+  // `what` says what has not come when the time is over.
+  template <class Query, class What>
+  void wait_for(std::chrono::steady_clock::time_point begin, Query query, What what) {
     while (true) {
       const cudaError_t error = query();
       if (error == cudaSuccess) return;
@@ -486,9 +494,7 @@ class CudaExecutor final : public exec::Executor {
       communication_->check();
       const double waited_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
       if (waited_s > options_.timeout_s)
-        throw runtime_failure(
-            fmt::format("rank {}: lane {} {} after {} s", programs_[stream / schedule_.lanes.size()].rank,
-                        schedule_.lanes[stream % schedule_.lanes.size()].name, what, options_.timeout_s));
+        throw runtime_failure(fmt::format("{} after {} s", what(), options_.timeout_s));
       if (waited_s > kSpin_s) std::this_thread::sleep_for(std::chrono::microseconds(20));
     }
   }

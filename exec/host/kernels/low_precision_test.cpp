@@ -19,7 +19,7 @@ using stretto::testing::Bytes;
 using testing::Matrix;
 using Plain = stretto::testing::PlainCodes;
 
-// bf16 numbers of both signs from 2^-7 to 2, of a hash of their place: fp8_reference.py has the same.
+// bf16 numbers of both signs from 2^-7 to 2, of a hash of their place: low_precision_reference.py has the same.
 Matrix<Bf16> numbers(std::int64_t rows, std::int64_t cols, std::uint32_t seed = 12345) {
   Matrix<Bf16> x(rows, cols, 3);
   for (std::int64_t r = 0; r < rows; ++r)
@@ -113,7 +113,7 @@ TEST_CASE("codes, scales and their places are those of the plain description", "
     }
 }
 
-// Of 256 × 512 numbers, by fp8_reference.py's functions.
+// Codes of 256 × 512 numbers by tests/low_precision_reference.py.
 TEST_CASE("codes and scales have the checksums of the reference in numpy", "[kernels]") {
   const Matrix<Bf16> x = numbers(256, 512);
   struct Case {
@@ -344,7 +344,7 @@ TEST_CASE("products of codes have the bits of sums in order", "[kernels]") {
                                trans_a ? ScaledAlong::columns : ScaledAlong::rows),
                   b = plain_of(numbers(trans_b ? kN : kK, trans_b ? kK : kN, 2), of.b, of.scaling_b,
                                trans_b ? ScaledAlong::rows : ScaledAlong::columns);
-      // Of the first rows and columns, which end inside of tiles.
+      // Products of the first rows and columns, which end inside of tiles.
       Gemm work{kM, kN, kK, trans_a, trans_b, !accumulate};
       work.scaling_a = of.scaling_a;
       work.scaling_b = of.scaling_b;

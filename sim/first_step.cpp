@@ -1,0 +1,93 @@
+#include "sim/first_step.hpp"
+
+#include <algorithm>
+
+namespace stretto::sim {
+namespace {
+
+// The part of the step after which it is asked first; then after twice as much, and so on.
+constexpr std::uint32_t kFirstAsked = 32;
+constexpr std::uint32_t kShort = 64;  // steps that are as short are not worth asking
+
+TimelineRow later(TimelineRow row, Picoseconds shift) {
+  for (Picoseconds* time : {&row.ready, &row.start, &row.transfer, &row.end}) *time += shift;
+  return row;
+}
+
+bool are_equal(const TimelineRow& a, const TimelineRow& b) {
+  return a.ready == b.ready && a.start == b.start && a.transfer == b.transfer && a.end == b.end && a.waited == b.waited;
+}
+
+}  // namespace
+
+FirstStep::FirstStep(const SimInputs& inputs, const Lanes& lanes, const SoloPlayer& player, StepRecorder& recorder,
+                     bool is_open)
+    : inputs_(inputs), lanes_(lanes), player_(player), recorder_(recorder) {
+  if (!is_open || lanes.has_host()) return;
+  watched_ = 0;
+  for (std::uint32_t lane = 1; lane < std::min(lanes.size(), lanes.per_rank()); ++lane)
+    if (lanes[lane].length > lanes[watched_].length) watched_ = lane;
+  next_ = lanes[watched_].length / kFirstAsked;
+  if (lanes[watched_].length <= kShort) watched_ = kNone;
+}
+
+bool FirstStep::is_repeated(Picoseconds now) {
+  is_due_ = false;
+  const Cursor& lane = lanes_[watched_];
+  if (lane.step != 1 || lane.position == 0) return false;  // it has gone on
+  while (next_ <= lane.position) next_ *= 2;
+  const std::uint32_t last = lane.ops[lane.position - 1].op, rank = lanes_.rank_of(watched_);
+  const Picoseconds shift = recorder_.rows_of(1, rank)[last].end - recorder_.rows_of(0, rank)[last].end;
+  if (!is_like_then(now, shift)) return false;
+  for (std::uint32_t number = 0; number < lanes_.size(); ++number) {
+    const Cursor& at = lanes_[number];
+    TimelineRow* rows = recorder_.rows_of(1, lanes_.rank_of(number));
+    const TimelineRow* first = recorder_.rows_of(0, lanes_.rank_of(number));
+    for (std::uint32_t i = at.position; i < at.length; ++i) rows[at.ops[i].op] = later(first[at.ops[i].op], shift);
+  }
+  recorder_.repeat_first(shift);
+  return true;
+}
+
+bool FirstStep::is_like_then(Picoseconds now, Picoseconds shift) {
+  const Picoseconds then = now - shift;
+  // A lane may begin so much later than what it waited for.
+  const Picoseconds delay = inputs_.costs.wake + inputs_.costs.op_overhead;
+  Picoseconds since = now;  // the first of the active operations became ready
+  for (std::uint32_t number = 0; number < lanes_.size(); ++number) {
+    const Cursor& lane = lanes_[number];
+    if (lane.length == 0) continue;
+    if (lane.step != 1) return false;
+    const TimelineRow* first = recorder_.rows_of(0, lanes_.rank_of(number));
+    if (lane.stage == LaneStage::playing) {
+      const SoloRun& run = player_.run(lanes_.rank_of(number));
+      if (run.begin != first[run.first_op].ready + shift) return false;
+      since = std::min(since, run.begin);
+      continue;
+    }
+    const Picoseconds ready = first[lane.current().op].ready;
+    if (lane.stage == LaneStage::blocked) {
+      if (ready <= then + delay) return false;
+      continue;
+    }
+    if (lane.ready != ready + shift) return false;
+    since = std::min(since, lane.ready);
+  }
+  since -= delay;
+  // No other step is active since then: neither the first in the second, nor one before the first.
+  if (recorder_.end(0) > since || since < shift) return false;
+  for (std::uint32_t number = 0; number < lanes_.size(); ++number) {
+    const Cursor& lane = lanes_[number];
+    const TimelineRow* rows = recorder_.rows_of(1, lanes_.rank_of(number));
+    const TimelineRow* first = recorder_.rows_of(0, lanes_.rank_of(number));
+    for (std::uint32_t i = lane.position; i-- > 0;) {
+      const std::uint32_t op = lane.ops[i].op;
+      // An operation that has ended before had ended before then, too, with those before it.
+      if (rows[op].end <= since && first[op].end <= since - shift) break;
+      if (!are_equal(rows[op], later(first[op], shift))) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace stretto::sim
