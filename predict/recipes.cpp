@@ -101,10 +101,11 @@ Table recipes_table(const std::vector<RecipeStep>& recipes) {
       continue;
     }
     const double saved_ms = own->step_ms - r.step_ms;
-    table.add_row({name, time_text(r.step_ms), (saved_ms < 0 ? "−" : "") + time_text(std::abs(saved_ms)),
-                   fmt::format("{:+.1f} %", 100 * saved_ms / own->step_ms), size_text(double(r.peak_bytes)),
-                   (r.peak_bytes > own->peak_bytes ? "−" : "") + size_text(std::abs(double(own->peak_bytes - r.peak_bytes))),
-                   r.fits ? "yes" : "no"});
+    table.add_row(
+        {name, time_text(r.step_ms), (saved_ms < 0 ? "−" : "") + time_text(std::abs(saved_ms)),
+         fmt::format("{:+.1f} %", 100 * saved_ms / own->step_ms), size_text(double(r.peak_bytes)),
+         (r.peak_bytes > own->peak_bytes ? "−" : "") + size_text(std::abs(double(own->peak_bytes - r.peak_bytes))),
+         r.fits ? "yes" : "no"});
   }
   return table;
 }

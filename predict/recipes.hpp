@@ -19,9 +19,9 @@ struct RecipeStep {
   bool fits = false;
   std::string why_not;  // why the platform or the scenario has no such step; "" where there is one
 };
-// Returns a step for each recipe, with the scenario's other settings: the history and the formats of its own recipe, where
-// it has one, else TransformerEngine's hybrid of e4m3 and e5m2 for scales of tensors and e4m3 for blocks. Empty for a
-// scenario that does not compute in bf16, and for a platform that has no tables of GPUs.
+// Returns a step for each recipe, with the scenario's other settings: the history and the formats of its own recipe,
+// where it has one, else TransformerEngine's hybrid of e4m3 and e5m2 for scales of tensors and e4m3 for blocks. Empty
+// for a scenario that does not compute in bf16, and for a platform that has no tables of GPUs.
 std::vector<RecipeStep> predict_recipes(const Scenario& scenario, const sim::Platform& platform,
                                         const sim::SimOptions& options);
 

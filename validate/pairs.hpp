@@ -19,9 +19,9 @@ struct PairKind {
 };
 constexpr double kApart = 0.03, kWithin = 0.04;
 
-// Returns pairs among the steps of one group, by kind, most frequent kinds first. `wider`: steps of the group in 16 bits
-// that this one in a low precision belongs to. A pair "precision" is one of each, of one model, source, batch and number
-// of GPUs; layouts may differ, as they do in recipes.
+// Returns pairs among the steps of one group, by kind, most frequent kinds first. `wider`: steps of the group in 16
+// bits that this one in a low precision belongs to. A pair "precision" is one of each, of one model, source, batch and
+// number of GPUs; layouts may differ, as they do in recipes.
 std::vector<PairKind> pairs_of(const std::vector<ValidatedStep>& steps, const std::vector<std::size_t>& group,
                                const std::vector<std::size_t>& wider = {});
 

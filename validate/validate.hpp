@@ -9,10 +9,11 @@
 
 namespace stretto::validate {
 
-// Modelled rows that share framework, platform and task, and where products are in a low precision that recipe. Errors are predicted / measured − 1.
+// Modelled rows that share framework, platform and task, and where products are in a low precision that recipe. Errors
+// are predicted / measured − 1.
 struct ValidatedGroup {
   std::string name;
-  std::string in_16_bits;  // name of the group of the same framework, platform and task in 16 bits
+  std::string in_16_bits;          // name of the group of the same framework, platform and task in 16 bits
   std::vector<std::size_t> steps;  // indices of the modelled steps
   int fitted_constants = 0;        // fitted constants of the platform and the profile
   struct Errors {

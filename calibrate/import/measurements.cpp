@@ -127,8 +127,10 @@ Measurements read_gemm_csv(std::string_view text, const std::string& name) {
                              is_low ? *low : sim::ProductType::bf16});
   });
   if (found.gemms.empty())
-    throw input_error(name + ": expected rows of half, bfloat16 or a low precision whose m, n and k 8 divides, got none");
-  if (other_types > 0) found.notes.push_back(left_out(other_types, "of other types than half, bfloat16, fp8, fp8_block, mxfp8 and nvfp4"));
+    throw input_error(name +
+                      ": expected rows of half, bfloat16 or a low precision whose m, n and k 8 divides, got none");
+  if (other_types > 0)
+    found.notes.push_back(left_out(other_types, "of other types than half, bfloat16, fp8, fp8_block, mxfp8 and nvfp4"));
   if (unaligned > 0) found.notes.push_back(left_out(unaligned, "whose m, n or k 8 does not divide"));
   return found;
 }

@@ -45,7 +45,8 @@ std::string platform_text(const ImportedPlatform& imported, const std::string& g
   const auto quoted = [](const std::string& word) { return sim::toml_string(word); };
   text += fmt::format("name = {}\ndevice = {}\ndate = \"{}\"\nmemory_bytes = {}\nranks_per_device = 1\n",
                       quoted(platform.name), quoted(platform.device), platform.date, platform.memory_bytes);
-  if (platform.compute_capability > 0) text += fmt::format("compute_capability = {:.1f}\n", platform.compute_capability);
+  if (platform.compute_capability > 0)
+    text += fmt::format("compute_capability = {:.1f}\n", platform.compute_capability);
   text += "\n";
   return text + sim::accelerator_text(*platform.accelerator, gemm_file, collective_file);
 }

@@ -56,8 +56,8 @@ class GemmTable {
   GemmTable() = default;  // an empty table
   // Throws as the grids do, and when there are no times.
   GemmTable(const std::vector<GemmTime>& times, const std::string& name);
-  // Parses a CSV file with the columns m, n, k and time_us, and optionally dtype, a name of ProductType (bf16 without it); other
-  // columns are ignored. Throws as the constructor does, with the line.
+  // Parses a CSV file with the columns m, n, k and time_us, and optionally dtype, a name of ProductType (bf16 without
+  // it); other columns are ignored. Throws as the constructor does, with the line.
   static GemmTable parse(const std::string& text, const std::string& name);
 
   bool empty() const { return grids_.empty(); }

@@ -121,8 +121,9 @@ class KernelClock {
     const auto [m, width, depth] = is_wgrad                  ? std::array{n, k, rows}
                                    : g.pass == Pass::forward ? std::array{rows, n, k}
                                                              : std::array{rows, k, n};
-    const double dense = a_.gemms.empty() ? 2 * m * width * depth / share
-                                          : a_.gemms.time_us(m, width, depth, a_.gemm_waves ? a_.sms : 0, ProductType::bf16);
+    const double dense = a_.gemms.empty()
+                             ? 2 * m * width * depth / share
+                             : a_.gemms.time_us(m, width, depth, a_.gemm_waves ? a_.sms : 0, ProductType::bf16);
     const double rate = of_group / (of_group + kHalfRows) * (is_wgrad ? kWeightGradients : 1);
     const double product = dense / rate * value_of(f_.gemm_sustained, a_.gemm_sustained);
     // The gradient that is added to is read and written besides.
@@ -186,7 +187,9 @@ class KernelClock {
   }
 
   // Returns whether the operation reads what a norm has just written and the framework's norm does it too.
-  bool is_of_norm() const { return f_.norm_quantises && norm_writes(schedule_, operation_.accesses.front().view.tensor); }
+  bool is_of_norm() const {
+    return f_.norm_quantises && norm_writes(schedule_, operation_.accesses.front().view.tensor);
+  }
 
   template <class W>
   double memory_bound_us(const W& work) const {

@@ -216,10 +216,12 @@ TEST_CASE("dropout that keeps its mask moves a byte more of each element", "[sim
   CHECK(c.us(plain()) == Approx(64e3 * 5 / 1e6));
 }
 
-TEST_CASE("products of codes take the table of their kind, its sustained factor, and Hopper's split accumulation", "[sim]") {
+TEST_CASE("products of codes take the table of their kind, its sustained factor, and Hopper's split accumulation",
+          "[sim]") {
   Accelerator a = plain();
   a.gemms = GemmTable::parse(
-      "m,n,k,time_us,dtype\n128,128,128,10,bf16\n128,128,128,6,fp8\n128,128,128,5,mxfp8\n128,128,128,3,nvfp4\n", "t.csv");
+      "m,n,k,time_us,dtype\n128,128,128,10,bf16\n128,128,128,6,fp8\n128,128,128,5,mxfp8\n128,128,128,3,nvfp4\n",
+      "t.csv");
   a.fp8.gemm_sustained.value = 2;
   a.mxfp8.gemm_sustained.value = 3;
   a.nvfp4.gemm_sustained.value = 4;
@@ -273,8 +275,8 @@ TEST_CASE("casts take a share of the memory's rate that grows with their size; a
 }
 
 TEST_CASE("platforms that ship can be read, and every number has a source", "[sim]") {
-  for (const char* name : {"a100-80gb", "h100-hbm2e-500w", "h100-sxm", "h200-sxm", "b200-sxm", "gb200-nvl72",
-                           "b300-sxm", "gb300-nvl72"}) {
+  for (const char* name :
+       {"a100-80gb", "h100-hbm2e-500w", "h100-sxm", "h200-sxm", "b200-sxm", "gb200-nvl72", "b300-sxm", "gb300-nvl72"}) {
     INFO(name);
     const Platform platform = read_platform(data_file("platforms", name));
     REQUIRE(platform.accelerator);

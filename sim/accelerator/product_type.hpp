@@ -14,7 +14,7 @@ enum class ProductType : std::uint8_t { bf16, f32, fp8, fp8_block, mxfp8, nvfp4 
 
 struct ProductTypeRule {
   const char* name = "?";
-  double bytes = 0;  // of an element of a factor, with its share of the scales
+  double bytes = 0;    // of an element of a factor, with its share of the scales
   double of_peak = 1;  // peak over that of bf16, where a data sheet has no figure of this type
 };
 constexpr ProductTypeRule rule_of(ProductType type) {
@@ -35,7 +35,7 @@ constexpr ProductTypeRule rule_of(ProductType type) {
   return {};
 }
 constexpr const char* name_of(ProductType type) { return rule_of(type).name; }  // "bf16", …; "?" beyond the last
-std::optional<ProductType> product_type_named(std::string_view name);  // nullopt: no such name
+std::optional<ProductType> product_type_named(std::string_view name);           // nullopt: no such name
 constexpr bool is_low(ProductType type) { return type >= ProductType::fp8; }
 
 // Returns the kind of products whose factors are numbers of this type and no codes.
