@@ -395,7 +395,7 @@ TEST_CASE("a small model trains for long in every recipe of fp8 as in bf16", "[.
     for (const std::uint64_t seed : {1, 2})
       if (recipe != LowRecipe::nvfp4) compare_training(recipe, seed, 160, 0.003);
 }
-// The noise of rounding dY at random falls with the tokens of a step.
+// With 512 tokens in a step; with 128 the difference is 0.012.
 TEST_CASE("a small model trains for long in nvfp4 as in bf16", "[.][soak]") {
   for (const std::uint64_t seed : {1, 2}) compare_training(LowRecipe::nvfp4, seed, 160, 0.008, 8);
 }
