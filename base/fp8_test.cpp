@@ -70,7 +70,7 @@ TEST_CASE("codes are what the specifications list, and rounding is to nearest, t
         std::vector<float>{0, 0.5f, 1, 1.5f, 2, 3, 4, 6});
 }
 
-// Checksums are those of an independent implementation in numpy, by a search in the table of values.
+// Checksums are those of tests/low_precision_reference.py, which searches in the table of values.
 TEST_CASE("codes of all bf16 numbers have the reference's checksums", "[fp8]") {
   CHECK(checksum_of_all_bf16<E4m3>() == 0x452a7ae4);
   CHECK(checksum_of_all_bf16<E5m2>() == 0x62c73e5e);
@@ -78,6 +78,13 @@ TEST_CASE("codes of all bf16 numbers have the reference's checksums", "[fp8]") {
   std::vector<std::uint8_t> scales;
   for (std::uint32_t bits = 0; bits < 0x7f80; ++bits) scales.push_back(to_e8m0(bf16_number(bits)));
   CHECK(crc32(scales.data(), scales.size()) == 0x117f9a15);
+  std::vector<std::uint8_t> random;
+  for (std::uint32_t bits = 0; bits < 0x7f80; ++bits) {
+    std::uint32_t word = bits * 2654435761u + 99;
+    word = (word ^ word >> 15) * 2246822519u;
+    random.push_back(to_code_stochastically<E2m1>(bf16_number(bits), word ^ word >> 13));
+  }
+  CHECK(crc32(random.data(), random.size()) == 0xd2093b52);
 }
 
 TEST_CASE("E8M0 rounds up", "[fp8]") {

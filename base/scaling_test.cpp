@@ -11,7 +11,7 @@ using namespace stretto;
 namespace {
 
 // Checksum of fn(amax) for every bf16 without a sign: zero, subnormals, infinity and NaNs too. Expected checksums are
-// those of an independent implementation in numpy.
+// those of tests/low_precision_reference.py.
 template <class Fn>
 std::uint32_t checksum_of_amaxes(Fn fn, std::uint32_t end = 0x8000) {
   std::vector<decltype(fn(0.0f))> values;

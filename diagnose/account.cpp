@@ -72,10 +72,12 @@ Account account_of(const std::vector<Span>& spans, Picoseconds begin, Picosecond
     if (next > now) {
       std::size_t state = 0;
       while (state < kStates && active[state].empty()) ++state;
+      // Of several communications the one that began last is awaited: what began earlier is in the background.
+      const bool moves = state == kMoves || state == kWaits;
       if (state == kStates)
         idle += next - now;
       else
-        of_span[active[state].begin()->second][state] += next - now;
+        of_span[moves ? active[state].rbegin()->second : active[state].begin()->second][state] += next - now;
       now = next;
     }
     if (e == edges.size()) break;

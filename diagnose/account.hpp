@@ -11,7 +11,8 @@ namespace stretto::diagnose {
 
 // The parts of a rank's step. An instant belongs to the first part of this list that holds on one of its lanes. A
 // trace does not say what a stream waits for, so the time of a communication is exposed here whenever nothing computes,
-// on the predicted side too; report/exposure.hpp, which knows the waits, counts some of it as bubble.
+// on the predicted side too, and of several communications that of the one that began last. report/exposure.hpp, which
+// knows the waits, counts some of it as bubble.
 enum class Part : std::uint8_t {
   kernel,       // an operation of the schedule computes
   unscheduled,  // a kernel computes that the schedule does not have

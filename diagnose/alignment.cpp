@@ -18,10 +18,12 @@ constexpr std::size_t kMostCells = std::size_t{1} << 28;
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
-// Returns 1 for equal numbers, less for others, and half where one is not known.
+// Returns 1 for numbers that are about equal (a prediction's error tells nothing about which operation it is), less for
+// others, and half where one is not known.
 double nearness(double a, double b) {
   if (a <= 0 || b <= 0) return 0.5;
-  return std::exp(-std::abs(std::log(a / b)));
+  constexpr double kAboutEqual = 1.3;
+  return std::exp(std::min(0.0, std::log(kAboutEqual) - std::abs(std::log(a / b))));
 }
 
 // The steps that led to a cell: of its best score (bits 0 and 1), and of the score with its kernel matched to its item

@@ -4,6 +4,7 @@
 
 #include "base/data_folder.hpp"
 #include "model/build_schedule.hpp"
+#include "report/trace.hpp"
 #include "sim/cost/cost_schedule.hpp"
 #include "tests/kineto.hpp"
 #include "tests/message_of.hpp"
@@ -121,7 +122,8 @@ TEST_CASE("a lost overlap is exposed communication", "[diagnose]") {
 TEST_CASE("a late rank is named where its peers are traced", "[diagnose]") {
   const Scenario scenario = scenario_of();
   const Run late(scenario, [](const Schedule&, sim::Costs& costs) { sim::set_apart(costs, 1, 1.5); });
-  // The rank computes longer by this than another one. The step grows by less, because communication is hidden then.
+  // The rank computes longer by this than a rank of the other group, which is not beside kernels that wait for it. The
+  // step grows by less, because communication is hidden then.
   const auto computing = [&](std::int64_t rank) {
     const BoundProgram& program = late.result.programs[late.result.folding.index_of(rank)];
     Picoseconds sum = 0;
@@ -129,7 +131,7 @@ TEST_CASE("a late rank is named where its peers are traced", "[diagnose]") {
       if (row.rank == program.rank && !is_communication(program.work_of(row.op))) sum += row.end - row.start;
     return sum;
   };
-  const double growth = to_ms(computing(1) - computing(0));
+  const double growth = to_ms(computing(1) - computing(2));
   std::vector<std::string> traces;
   for (std::int64_t rank = 0; rank < 4; ++rank) {
     KinetoOptions options;
@@ -154,6 +156,37 @@ TEST_CASE("a kernel that the schedule does not have, and waiting for the host", 
   check_first(diagnosed(scenario, {run.trace(0, options)}), Cause::unscheduled_kernel, "cub::DeviceRadixSort", 2);
   options.inserted_kernel = "";
   check_first(diagnosed(scenario, {run.trace(0, options)}), Cause::waiting_for_host, "host", 2);
+}
+
+TEST_CASE("faults in a trace of Stretto's are named first", "[diagnose]") {
+  const Scenario scenario = scenario_of();
+  const testing::TempDir folder;
+  const predict::PredictedStep step = predict::predict_step(scenario, platform());
+  const auto diagnosed_run = [&](const Run& run) {
+    const std::string path = folder.file("run.json");
+    write_trace(path, {{"measured run", &run.verified.schedule, &run.result, &run.result.timeline}});
+    return diagnose(step, read_traces({path}, -1, ""), scenario.name).diagnosis;
+  };
+  const auto growth_of = [&](const Run& run) { return to_ms(run.result.step - step.result.step); };
+  const Diagnosis same = diagnosed_run(Run(scenario));
+  CHECK(same.matched == 1);
+  CHECK(same.matched_operations == same.operations);
+  CHECK(same.gap_ms() == Approx(0).margin(1e-6));
+  const Run slow(scenario, [](const Schedule& schedule, sim::Costs& costs) {
+    costs.compute[*schedule.find_operation("fc1.fprop")].alone *= 3;
+  });
+  check_first(diagnosed_run(slow), Cause::slower_kernel, "fc1.fprop", growth_of(slow));
+  // One bucket takes the place of several.
+  const Run lost(scenario_of({"overlap.overlap_grad_reduce=false", "overlap.overlap_param_gather=false"}));
+  const Diagnosis exposed = diagnosed_run(lost);
+  CHECK(exposed.gaps.front().cause == Cause::exposed_communication);
+  CHECK_THAT(exposed.gaps.front().name, Contains("dp "));
+  CHECK(exposed.of_cause[static_cast<int>(Cause::exposed_communication)] == Approx(growth_of(lost)).epsilon(0.1));
+  const Run late(scenario, [](const Schedule&, sim::Costs& costs) { sim::set_apart(costs, 1, 1.5); });
+  const Diagnosis straggler = diagnosed_run(late);
+  CHECK(straggler.gaps.front().cause == Cause::straggler);
+  CHECK(straggler.gaps.front().name == "rank 1");
+  CHECK(straggler.rank == 1);
 }
 
 TEST_CASE("a part of a step is compared kernel by kernel", "[diagnose]") {

@@ -10,12 +10,14 @@ namespace {
 
 double closeness(double a, double b) { return a <= 0 || b <= 0 ? 0.5 : std::min(a, b) / std::max(a, b); }
 
-// Returns how much alike two kinds are, from 0 to 5; below 0: they are not.
+// Returns how much alike two kinds are, from 0 to 6; below 0: they are not.
 double likeness(const KernelKind& kernels, const OperationKind& operations) {
   const Fit fit = fit_of(*operations.operation, kernels.cls);
   if (fit.first < 0 && fit.further < 0) return -1;
   if (kernels.members > 0 && kernels.members != operations.members) return -1;
-  return std::max(0.0, fit.first) + 2 * closeness(double(kernels.kernels.size()), operations.count) +
+  // Some frameworks name process groups as the schedule does.
+  const double named = kernels.group.find(operations.name) != std::string::npos ? 1 : 0;
+  return named + std::max(0.0, fit.first) + 2 * closeness(double(kernels.kernels.size()), operations.count) +
          2 * closeness(kernels.bytes, operations.bytes);
 }
 
@@ -50,6 +52,7 @@ std::vector<OperationKind> operation_kinds(const Schedule& schedule, const Bound
                                    collective ? static_cast<std::size_t>(collective->kind) : kMessages}];
       if (kind.lanes.empty() || kind.lanes.back() != lane) kind.lanes.push_back(lane);
       kind.communicator = communicator;
+      kind.name = schedule.communicators[communicator].name;
       kind.operation = &operation;
       kind.count += 1;
       kind.bytes += communicated_bytes(schedule, operation);

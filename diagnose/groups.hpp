@@ -24,6 +24,7 @@ struct KernelKind {
 struct OperationKind {
   std::vector<LaneId> lanes;
   std::uint32_t communicator = 0;
+  std::string name;                      // of the communicator
   const Operation* operation = nullptr;  // one of them
   double count = 0, bytes = 0;           // of all
   std::int64_t members = 0;

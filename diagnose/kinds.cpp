@@ -33,7 +33,7 @@ Fit only_one(KernelClass cls, KernelClass sure, Classes parts) {
 Fit fit_of_attention(Pass pass, KernelClass cls) {
   if (pass == Pass::forward) return only_one(cls, attention_forward, {attention_part});
   // The parts come before and after.
-  return fit(cls, {attention_backward}, {attention_part});
+  return fit(cls, {attention_backward, attention_part});
 }
 
 Fit fit_of_communication(const Work& work, KernelClass cls) {

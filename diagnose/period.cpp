@@ -112,19 +112,29 @@ std::vector<Period> by_repetition(const RankTrace& trace) {
     for (std::size_t i = begin; i < end; ++i) ++of[trace.kernels[sequence[i]].name];
     return of;
   };
-  constexpr std::size_t kTried = 32;
-  for (std::size_t c = 0; c < std::min(kTried, candidates.size()); ++c) {
-    std::vector<std::size_t> cuts = *candidates[c];
-    if (cuts.size() == 2 && sequence.size() - cuts[1] < (cuts[1] - cuts[0]) / 2) continue;
-    bool repeats = true;
+  // A name occurs once in a step, or in each of its micro-batches or layers: every n-th place is tried.
+  const auto repeats = [&](const std::vector<std::size_t>& cuts) {
+    if (cuts.size() == 2 && sequence.size() - cuts[1] < (cuts[1] - cuts[0]) / 2) return false;
     Counts before = counts(cuts[0], cuts[1]);
-    repeats = double(before.size()) >= kAlike * double(repeating);
-    for (std::size_t i = 1; repeats && i + 1 < cuts.size(); ++i) {
+    if (double(before.size()) < kAlike * double(repeating)) return false;
+    for (std::size_t i = 1; i + 1 < cuts.size(); ++i) {
       Counts now = counts(cuts[i], cuts[i + 1]);
-      repeats = alike(before, now) >= kAlike;
+      if (alike(before, now) < kAlike) return false;
       before = std::move(now);
     }
-    if (!repeats) continue;
+    return true;
+  };
+  constexpr std::size_t kTried = 8;
+  for (std::size_t c = 0; c < std::min(kTried, candidates.size()); ++c) {
+    const std::vector<std::size_t>& at = *candidates[c];
+    std::vector<std::size_t> cuts;
+    for (std::size_t n = 1; n <= at.size() / 2; ++n) {
+      cuts.clear();
+      for (std::size_t i = 0; i < at.size(); i += n) cuts.push_back(at[i]);
+      if (repeats(cuts)) break;
+      cuts.clear();
+    }
+    if (cuts.empty()) continue;
     // A step begins behind the optimizer's last kernel.
     const auto behind_optimizer = [&](std::size_t begin, std::size_t end) {
       for (std::size_t i = end; i > begin; --i)

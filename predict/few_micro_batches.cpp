@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "model/acting_overlap.hpp"
+#include "model/deferral.hpp"
 
 namespace stretto::predict {
 namespace {

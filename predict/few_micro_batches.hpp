@@ -23,7 +23,8 @@ Scenario with_micro_batches(Scenario scenario, std::int64_t count);
 // Returns the micro-batches after which a pipeline may repeat itself: those of one group with virtual stages, else one.
 std::int64_t round_of(const Scenario& scenario);
 // Returns the number of micro-batches of the step that is verified for the scenario's: it fills the pipeline, and every
-// buffer is used again. A step with more repeats what this one does. The memory plan is the same for both.
+// buffer is used again. A step with more repeats what this one does. Its plan has the same buffers, which may be placed
+// otherwise: peaks differ by less than 1 %.
 std::int64_t proving_micro_batches(const Scenario& scenario);
 // Returns numbers of micro-batches, ascending, whose steps may tell the time of the scenario's; the last is the
 // scenario's own. All leave the remainder of a round that the scenario's number leaves.

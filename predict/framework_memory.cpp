@@ -99,10 +99,12 @@ class Role {
   }
   // Returns whether these are parameters that are gathered in fp8 and multiplied as codes: a framework that keeps
   // parameters in fp8 has no others.
-  bool is_kept_in_codes(const std::string& tensor) const {
+  bool is_kept_in_codes(StorageId id) const {
     constexpr std::string_view kBucket = "bucket.parameter";
-    return is_low_ && tensor.starts_with(kBucket) &&
-           schedule_.find_tensor("bucket.fp8" + tensor.substr(kBucket.size())).has_value();
+    return is_low_ && std::any_of(schedule_.tensors.begin(), schedule_.tensors.end(), [&](const Tensor& tensor) {
+             return tensor.name.starts_with(kBucket) && tensor.places.front().storage == id &&
+                    schedule_.find_tensor("bucket.fp8" + tensor.name.substr(kBucket.size())).has_value();
+           });
   }
 
   void keep(std::int64_t bytes, bool is_late) {
@@ -127,7 +129,7 @@ class Role {
         parts_[part(fmt::format("masters of {:g} bytes an element", memory_.master->value), memory_.master->source)]
             .bytes += bytes - storage.bytes();
       }
-      if (is_kept_in_codes(tensor_of_[id])) {
+      if (storage.kind == BufferKind::parameter && is_kept_in_codes(id)) {
         bytes = 0;
         parts_[part("parameters that are codes alone",
                     {"published", "TransformerEngine: fp8_model_init, which --fp8-param-gather has"})]

@@ -33,8 +33,9 @@ Engine engine_of(const std::string& name, double backbone_GBps, const sim::Platf
 PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platform,
                            const sim::SimOptions& options = {});
 
-// Predicts the same step from as few micro-batches as tell it (predict/quick_step.hpp), for callers that need no
-// timeline. Throws as predict_step() does.
+// Predicts the same step for callers that need no timeline; on a published GPU from as few micro-batches as tell it
+// (predict/quick_step.hpp). Times are those of predict_step(), memory is that of few micro-batches. Throws as
+// predict_step() does.
 Prediction predict_times(const Scenario& scenario, const sim::Platform& platform, const sim::SimOptions& options = {});
 
 // Returns the peak (docs/mfu.md): the data sheet's figure for a GPU; a large GEMM, where there is none or the device is

@@ -20,10 +20,10 @@ Schedule build(const Scenario& scenario, std::int64_t micro_batches) {
 
 }  // namespace
 
-QuickStep::QuickStep(const Scenario& scenario)
-    : scenario_(scenario),
-      proving_(proving_micro_batches(scenario)),
-      proof_(plan_and_verify(build(scenario, proving_))) {}
+QuickStep::QuickStep(const Scenario& scenario, Verify verify)
+    : scenario_(scenario), proving_(proving_micro_batches(scenario)), verify_(verify) {}
+
+void QuickStep::verify() { proof_.emplace(plan_and_verify(build(scenario_, proving_))); }
 
 const QuickStep::Built& QuickStep::built(std::int64_t micro_batches) const {
   const std::lock_guard lock(mutex_);
@@ -49,8 +49,8 @@ ToldStep QuickStep::tell(const sim::Platform& platform, const Framework& framewo
                          std::string* why_more) const {
   std::vector<std::int64_t> counts = telling_micro_batches(scenario_);
   const auto told_by = [&](std::int64_t count, std::string* why_not) {
-    if (count == proving_)
-      return told_step(scenario_, proof_.schedule, proof_, count, costs(platform, framework), options, why_not);
+    if (count == proving_ && verify_ == Verify::first)
+      return told_step(scenario_, proof_->schedule, *proof_, count, costs(platform, framework), options, why_not);
     const Built& few = built(count);
     return told_step(scenario_, few.schedule, few.step, count, costs_of(few.schedule, platform, framework), options,
                      why_not);
@@ -78,7 +78,7 @@ DeviceMemory QuickStep::memory(const sim::Platform& platform) const {
   const bool has_graph = (platform.accelerator || platform.gpu) && !scenario_.framework.memory.is_known &&
                          scenario_.training.enable_cuda_graph;
   if (!has_graph || proving_ == scenario_.num_microbatches())
-    return memory_of(proof_.schedule, proof_.plan, platform, scenario_.training, scenario_.framework);
+    return memory_of(proof_->schedule, proof_->plan, platform, scenario_.training, scenario_.framework);
   const Built& whole = built(scenario_.num_microbatches());
   return memory_of(whole.schedule, plan_memory(whole.schedule, whole.step), platform, scenario_.training,
                    scenario_.framework);

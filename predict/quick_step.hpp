@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "model/scenario.hpp"
@@ -22,12 +23,15 @@ namespace stretto::predict {
 class QuickStep {
  public:
   // Throws Error(input) when the scenario cannot be built or its schedule is not correct.
-  explicit QuickStep(const Scenario& scenario);
+  explicit QuickStep(const Scenario& scenario) : QuickStep(scenario, Verify::first) { verify(); }
+  // With Verify::beside the owner calls verify(), once, which may be at the same time as tell(), and before anything
+  // else.
+  enum class Verify : std::uint8_t { first, beside };
+  QuickStep(const Scenario& scenario, Verify verify);
+  void verify();
 
   const Scenario& scenario() const { return scenario_; }
-  // Returns the verified schedule, with few micro-batches, and its plan.
-  const VerifiedSchedule& proof() const { return proof_; }
-  const Schedule& schedule() const { return proof_.schedule; }
+  const Schedule& schedule() const { return proof_->schedule; }  // the verified one, with few micro-batches
   // Returns the costs of that schedule. Equal costs give equal steps. Throws Error(input) naming the cost key that the
   // platform file lacks.
   sim::Costs costs(const sim::Platform& platform, const Framework& framework) const;
@@ -51,7 +55,8 @@ class QuickStep {
 
   const Scenario scenario_;
   const std::int64_t proving_;
-  const VerifiedSchedule proof_;
+  const Verify verify_;
+  std::optional<const VerifiedSchedule> proof_;
   mutable std::mutex mutex_;
   mutable std::map<std::int64_t, std::unique_ptr<const Built>> built_;  // [micro-batches] not verified
 };

@@ -85,6 +85,14 @@ std::vector<const TimelineRow*> rows_of(const Simulated& s, std::int64_t rank, s
   return rows;
 }
 
+// Returns the bytes outside plans that any pipeline has. NCCL's depend on the messages between its stages.
+std::int64_t reserved_by_all(const DeviceMemory& memory) {
+  std::int64_t sum = 0;
+  for (const BesidePlan& part : memory.beside)
+    if (part.what != "NCCL") sum += part.bytes;
+  return sum;
+}
+
 // Returns the most bytes that are alive at once on a rank of the role.
 std::int64_t most_alive(const Simulated& s, std::size_t role) {
   std::int64_t most = 0;
@@ -278,7 +286,7 @@ MemoryFamily memory_family(const Scenario& scenario, const sim::Platform& platfo
           small_pipeline(lighter, kind, kLayers - 1 + more, scenario.parallel.data_parallel_size, micro_batches);
       const Simulated s = simulated(small, platform, true);
       const DeviceMemory memory = predict::memory_of(s.schedule, s.plan, platform, small.training, small.framework);
-      const std::int64_t reserved = memory.reserved_bytes();
+      const std::int64_t reserved = reserved_by_all(memory);
       family.reserved = is_first_kind && more == 0 ? reserved : std::min(family.reserved, reserved);
       for (std::size_t role = 0; role < memory.roles.size(); ++role) {
         state[more][role] = double(memory.roles[role].state);

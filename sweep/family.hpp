@@ -38,7 +38,7 @@ struct StageBytes {
 };
 struct MemoryFamily {
   StageBytes first, last;     // of the stage with the embedding and of the one with the head; one stage: `last` is both
-  std::int64_t reserved = 0;  // of a device, outside its ranks' memory
+  std::int64_t reserved = 0;  // of a device, outside its ranks' memory and NCCL's buffers
 };
 
 // Returns whether the closed forms know the scenario on the platform: published GPUs with a rank each, one kind of

@@ -1,7 +1,10 @@
-// Traces of steps that ran on this machine, with injected faults: each is named first, with its size.
+// Traces of steps that ran on this machine, with injected faults: each is named first, with its size. They need the
+// machine for themselves; diagnose/diagnose_test.cpp has traces of Stretto's that are simulated.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <filesystem>
+#include <mutex>
+#include <numeric>
 #include <thread>
 
 #include "diagnose/diagnose.hpp"
@@ -18,7 +21,6 @@ using diagnose::Cause;
 using std::chrono::milliseconds;
 
 constexpr std::int64_t kRanks = 2;
-constexpr int kIssue_ms = 10;
 
 // A step takes some milliseconds, so that faults of a hundred and more outweigh what the prediction is wrong by.
 Scenario scenario_with(const std::string& mode, double link_GBps = 10) {
@@ -28,36 +30,57 @@ Scenario scenario_with(const std::string& mode, double link_GBps = 10) {
   return scenario;
 }
 
-using Fault = std::function<void(std::int64_t rank, const Operation& operation)>;
+// Returns how long the operation is delayed, in milliseconds.
+using Fault = std::function<int(std::int64_t rank, const Operation& operation)>;
 
-// Runs a step, in which `fault` is called before each operation, and returns its trace. With `in_kernel` the time
-// between operations counts for the later one, as if the kernel took it.
-std::string traced(const TempDir& folder, const Scenario& scenario, const Fault& fault = {}, bool in_kernel = false) {
+// A trace of one step, and what the delays in it really took: a busy machine sleeps longer.
+struct Traced {
+  std::string path;
+  double most_ms = 0;  // of the rank with most
+  double mean_ms = 0;  // of one delay
+};
+
+// Runs a step in which operations are delayed. With `in_kernel` the time between operations counts for the later one,
+// as if the kernel took it.
+Traced traced(const TempDir& folder, const Scenario& scenario, const Fault& fault, bool in_kernel = false) {
   const VerifiedSchedule verified = plan_and_verify(build_schedule(scenario));
   const BoundStep all = unfolded(verified.schedule, verified);
+  std::mutex mutex;  // guards the two below: lanes are threads
+  std::vector<double> delayed_ms(std::size_t{kRanks});
+  int delays = 0;
   host::HostOptions options;
   static_cast<exec::RunOptions&>(options) = exec::run_options(scenario);
   options.before_operation = [&](std::int64_t rank, std::uint32_t op) {
-    if (fault) fault(rank, verified.schedule.operations[all.programs[std::size_t(rank)].ops[op].op]);
+    const int wanted = fault(rank, verified.schedule.operations[all.programs[std::size_t(rank)].ops[op].op]);
+    if (wanted == 0) return;
+    const auto begin = std::chrono::steady_clock::now();
+    std::this_thread::sleep_for(milliseconds(wanted));
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+    const std::lock_guard lock(mutex);
+    delayed_ms[std::size_t(rank)] += took.count();
+    ++delays;
   };
   host::HostExecutor executor(verified, options);
   const exec::MemoryOf memory = [&](std::int64_t rank) -> host::RankMemory& { return executor.memory(rank); };
   exec::initialise_state(verified.schedule, scenario, memory);
   exec::write_batch(verified.schedule, scenario, tiny_tokens(scenario.model.vocab_size), 0, memory);
   exec::write_hyper(verified.schedule, scenario, 0, memory);
-  Timeline timeline = executor.run(2);
+  Timeline timeline = executor.run(1);
   if (in_kernel)
     for (std::size_t r = 1; r < timeline.rows.size(); ++r) {
       TimelineRow& row = timeline.rows[r];
       const TimelineRow& before = timeline.rows[r - 1];
       const BoundProgram& program = all.programs[std::size_t(row.rank)];
-      const BoundOp &now = program.ops[row.op], &last = program.ops[before.op];
-      if (before.rank == row.rank && now.lane == last.lane && !is_communication(program.work_of(row.op)))
-        row.ready = row.start = row.transfer = std::max(before.end, row.start - from_us(60'000));
+      const bool follows = before.rank == row.rank && program.ops[row.op].lane == program.ops[before.op].lane;
+      if (follows && fault(row.rank, verified.schedule.operations[program.ops[row.op].op]) > 0)
+        row.ready = row.start = row.transfer = before.end;
     }
-  const std::string path = folder.file("trace.json");
-  write_trace(path, {{"measured " + scenario.name, &verified.schedule, &all, &timeline}});
-  return path;
+  Traced result;
+  result.path = folder.file("trace.json");
+  result.most_ms = *std::max_element(delayed_ms.begin(), delayed_ms.end());
+  result.mean_ms = std::accumulate(delayed_ms.begin(), delayed_ms.end(), 0.0) / std::max(1, delays);
+  write_trace(result.path, {{"measured " + scenario.name, &verified.schedule, &all, &timeline}});
+  return result;
 }
 
 diagnose::Diagnosis diagnosed(const Scenario& scenario, const std::string& trace, double issue_ms = 0) {
@@ -85,42 +108,38 @@ void check_first(const diagnose::Diagnosis& diagnosis, Cause cause, const std::s
 }  // namespace
 
 // 12 samples on 2 ranks are 6 micro-batches of 2 layers: 12 calls of 25 ms.
-TEST_CASE("a slowed kernel of a run on this machine is named first", "[diagnose]") {
+TEST_CASE("a slowed kernel of a run on this machine is named first", "[diagnose][speed]") {
   const TempDir folder;
   const Scenario scenario = scenario_with("plain");
-  const std::string trace = traced(
-      folder, scenario,
-      [](std::int64_t, const Operation& operation) {
-        if (operation.name == "fc1.fprop") std::this_thread::sleep_for(milliseconds(25));
-      },
-      true);
-  check_first(diagnosed(scenario, trace), Cause::slower_kernel, "fc1.fprop", 12 * 25);
+  const auto fault = [](std::int64_t, const Operation& operation) { return operation.name == "fc1.fprop" ? 25 : 0; };
+  const Traced run = traced(folder, scenario, fault, true);
+  check_first(diagnosed(scenario, run.path), Cause::slower_kernel, "fc1.fprop", run.most_ms);
 }
 
-TEST_CASE("a late rank of a run on this machine is named first", "[diagnose]") {
+TEST_CASE("a late rank of a run on this machine is named first", "[diagnose][speed]") {
   const TempDir folder;
   const Scenario scenario = scenario_with("plain");
-  const std::string trace = traced(folder, scenario, [](std::int64_t rank, const Operation& operation) {
-    if (rank == 1 && operation.name == "fc1.fprop") std::this_thread::sleep_for(milliseconds(25));
+  const Traced run = traced(folder, scenario, [](std::int64_t rank, const Operation& operation) {
+    return rank == 1 && operation.name == "fc1.fprop" ? 25 : 0;
   });
-  check_first(diagnosed(scenario, trace), Cause::straggler, "rank 1", 12 * 25);
+  check_first(diagnosed(scenario, run.path), Cause::straggler, "rank 1", run.most_ms);
 }
 
 // Every operation is issued 10 ms late, in the prediction and in the run, so that there is time to hide the reduction
-// of gradients in: some 300 ms on a paced link.
-TEST_CASE("a lost overlap of a run on this machine is named first", "[diagnose]") {
+// of gradients in: some 400 ms on a paced link.
+TEST_CASE("a lost overlap of a run on this machine is named first", "[diagnose][speed]") {
   const TempDir folder;
   const auto scenario_of = [](const std::string& mode) {
     Scenario scenario = scenario_with(mode, 3e-5);
+    scenario.model.num_layers = 6;
     scenario.training.global_batch_size = 2;
-    scenario.overlap.bucket_size = 1500;
+    scenario.overlap.bucket_size = 1000;
     return scenario;
   };
   const Scenario with = scenario_of("overlap_grad_reduce"), without = scenario_of("plain");
-  const std::string trace = traced(
-      folder, without, [](std::int64_t, const Operation&) { std::this_thread::sleep_for(milliseconds(kIssue_ms)); });
-  const diagnose::Diagnosis diagnosis = diagnosed(with, trace, kIssue_ms);
-  const double lost_ms = diagnosed(without, trace, kIssue_ms).predicted_ms - diagnosis.predicted_ms;
+  const Traced run = traced(folder, without, [](std::int64_t, const Operation&) { return 10; });
+  const diagnose::Diagnosis diagnosis = diagnosed(with, run.path, run.mean_ms);
+  const double lost_ms = diagnosed(without, run.path, run.mean_ms).predicted_ms - diagnosis.predicted_ms;
   CHECK(lost_ms > 200);
   check_first(diagnosis, Cause::exposed_communication, "dp reduce_scatter", lost_ms);
 }

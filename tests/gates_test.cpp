@@ -36,6 +36,12 @@ const Keys kPadded =
     kExperts + Keys{"parallel.moe_expert_capacity_factor=2.0", "parallel.moe_pad_expert_input_to_capacity=true"};
 const Keys kShardedUnits = {"parallel.data_parallel_sharding_strategy=optim_grads_params"};
 
+// Sizes of which every recipe has whole blocks.
+const Keys kBlocks = {"model.hidden_size=128", "model.seq_length=128", "training.precision=bf16"};
+const Keys kFp8 = kBlocks + Keys{"training.fp8_format=e4m3"};
+const Keys kTensorwise = kFp8 + Keys{"training.fp8_recipe=tensorwise"};
+const Keys kMxfp8 = kFp8 + Keys{"training.fp8_recipe=mxfp8"};
+
 // Returns the keys that open all gates of a knob and request it.
 Keys asking(const std::string& knob) {
   static const std::map<std::string, Keys> kAsking = {
@@ -81,6 +87,20 @@ Keys asking(const std::string& knob) {
        kExperts + Keys{"overlap.overlap_dispatch_backward_with_experts_wgrad=true"}},
       {"high_priority_a2a_comm_stream", kPairs + Keys{"overlap.high_priority_a2a_comm_stream=true"}},
       {"ep_flash_overlap", kPadded + Keys{"overlap.ep_flash_overlap=true"}},
+      {"fp8_format", kFp8 + Keys{"platform=h100-sxm"}},
+      {"fp4_format", kBlocks + Keys{"training.fp4_format=e2m1", "platform=b200-sxm"}},
+      {"fp8_recipe", kTensorwise},
+      {"fp8_recipe = delayed", kFp8},
+      {"fp8_recipe = tensorwise", kTensorwise},
+      {"fp8_recipe = blockwise", kFp8 + Keys{"training.fp8_recipe=blockwise", "platform=h100-sxm"}},
+      {"fp8_recipe = mxfp8", kMxfp8 + Keys{"platform=b200-sxm"}},
+      {"fp8_margin", kFp8 + Keys{"training.fp8_margin=1"}},
+      {"fp8_amax_history_len", kFp8 + Keys{"training.fp8_amax_history_len=4"}},
+      {"fp8_amax_compute_algo", kFp8 + Keys{"training.fp8_amax_compute_algo=max"}},
+      {"tp_only_amax_red", kFp8 + Keys{"training.tp_only_amax_red=true"}},
+      {"first_last_layers_bf16", kTensorwise + Keys{"training.first_last_layers_bf16=true"}},
+      {"reuse_grad_buf_for_mxfp8_param_ag",
+       kMxfp8 + Keys{"overlap.fp8_param_gather=true", "training.reuse_grad_buf_for_mxfp8_param_ag=true"}},
       {"gelu_fusion", {"training.gelu_fusion=true"}},
       {"bias_gradient_fusion", {"training.bias_gradient_fusion=true"}},
       {"gelu_bias_gradient_fusion",
@@ -157,6 +177,30 @@ Keys closing(const Gate& gate) {
       {"no overlap of tensor or context parallelism", {"parallel.context_parallel_size=2"}},
       {"ranks of a stage with equal experts above 1", {"parallel.data_parallel_size=2"}},
       {"a model in fp8 (--fp8-format)", {}},  // no keys
+      {"TransformerEngine 2.1 or later", {}},
+      {"TransformerEngine 2.2 or later", {}},
+      {"TransformerEngine 2.3 or later", {}},
+      {"TransformerEngine 2.7 or later", {}},
+      {"fp8_format = none", {"training.fp8_format=e4m3"}},
+      {"precision = bf16 or fp32", {"training.precision=fp64"}},
+      {"num_moe_experts = 0", {"model.num_moe_experts=4", "model.add_bias_linear=false"}},
+      {"multi_latent_attention = false",
+       {"model.multi_latent_attention=true", "model.qk_layernorm=true", "model.position_embedding_type=rope",
+        "model.add_bias_linear=false"}},
+      {"sides of all products that are whole blocks of a scale", {"model.seq_length=8"}},
+      {"fp8_recipe other than delayed", {"training.fp8_recipe=delayed"}},
+      {"num_layers_at_start_in_bf16 and num_layers_at_end_in_bf16 at most the layers of a stage",
+       {"training.num_layers_at_start_in_bf16=9"}},
+      {"a layer between them", {"training.num_layers_at_start_in_bf16=4", "training.num_layers_at_end_in_bf16=4"}},
+      {"recompute_granularity none or selective of the attention core", {"training.recompute_granularity=full"}},
+      {"fp8_recipe = mxfp8", {"training.fp8_recipe=tensorwise"}},
+      {"a GPU of compute capability 8.9 or more", {"platform=a100-80gb"}},
+      {"a GPU of compute capability 9.0 or more", {"platform=a100-80gb"}},
+      {"a GPU of compute capability 10.0 or more", {"platform=h100-sxm"}},
+      {"fp8_format", {"training.fp8_format=none"}},
+      {"fp8_format or fp4_format", {"training.fp8_format=none"}},
+      {"fp8_format with fp8_recipe = delayed", {"training.fp8_recipe=tensorwise"}},
+      {"products of numbers (no fp8_format, no fp4_format)", {"training.fp8_format=e4m3", "training.precision=bf16"}},
       {"recompute_granularity none, selective or full", {"training.recompute_granularity=selective_op"}},
       {"no gradients sharded behind each micro-batch", {"parallel.data_parallel_sharding_strategy=optim_grads_params"}},
       {"recompute_granularity none or selective", {"training.recompute_granularity=full"}},

@@ -23,6 +23,7 @@
 #include "exec/cuda/module/attention.hpp"
 #include "exec/cuda/module/cudnn_api.hpp"
 #include "exec/cuda/module/gemm.hpp"
+#include "exec/cuda/module/grouped_gemm.hpp"
 #else
 #include "tests/emulated_device/emulated_device.hpp"
 #endif
@@ -187,8 +188,15 @@ inline void set_integers(Buffer& buffer, const Work& work) {
         buffer.set(row, j, double(at < rows && (permute.rows == 0 || at % 5 != 2) ? at : -1));
       }
   } else if (buffer.name == "offsets") {
-    const auto& activation = std::get<WeightedActivation>(work);
-    set_offsets(0, activation.groups, activation.rows);
+    std::visit(
+        [&](const auto& one) {
+          if constexpr (requires {
+                          one.groups;
+                          one.capacity;
+                        })
+            set_offsets(0, one.groups, one.rows);
+        },
+        work);
   } else if (buffer.name == "all") {
     std::visit(
         [&](const auto& one) {
@@ -336,6 +344,11 @@ class OnDevice {
     runner.tune(work, operands_, stream);
     give();  // tuning has written to the operands
     runner.run(work, operands_, stream);
+    take();
+  }
+  void run_by_cublas(GroupedGemmRunner& runner, const GroupedGemm& work) {
+    const void* const offsets = work.equal ? nullptr : buffers_[2].bytes.data();
+    runner.run(work, operands_, static_cast<const std::int32_t*>(offsets), {nullptr, scratch_, kScratch_bytes, 3});
     take();
   }
 #endif

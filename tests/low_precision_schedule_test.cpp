@@ -44,8 +44,8 @@ const std::vector<Recipe> kRecipes = {
 
 // `parallel` and `training` are further lines of these sections.
 Scenario scenario_of(const std::string& parallel, const std::string& training, std::int64_t micro_batches = 2) {
-  Scenario scenario =
-      parse_scenario(kModel + "[parallel]\n" + parallel + "[training]\nprecision = \"bf16\"\n" + training, "s");
+  Scenario scenario = parse_scenario(
+      kModel + "[parallel]\n" + parallel + "[training]\nprecision = \"bf16\"\nglobal_batch_size = 4\n" + training, "s");
   scenario.training.global_batch_size =
       micro_batches * scenario.parallel.data_parallel_size * scenario.training.micro_batch_size;
   return scenario;
@@ -182,7 +182,7 @@ TEST_CASE("schedules of all recipes verify in all layouts and modes", "[low_prec
          {"data_parallel_size = 2\n", "data_parallel_size = 2\ntensor_model_parallel_size = 2\n",
           "data_parallel_size = 2\ntensor_model_parallel_size = 2\nsequence_parallel = true\n",
           "tensor_model_parallel_size = 2\nsequence_parallel = true\npipeline_model_parallel_size = 2\n"
-          "virtual_pipeline_model_parallel_size = 2\n",
+          "virtual_pipeline_model_parallel_size = 2\n[overlap]\noverlap_p2p_comm = true\n",
           "pipeline_model_parallel_size = 2\npipeline_schedule = \"zb-h1\"\ntensor_model_parallel_size = 2\n"
           "sequence_parallel = true\n",
           "context_parallel_size = 2\ndata_parallel_size = 2\n",
@@ -215,12 +215,11 @@ TEST_CASE("combinations that frameworks refuse, and what is not modelled, are re
              Contains("first_last_layers_bf16") && Contains("other than delayed"));
   CHECK_THAT(refusal("", "fp8_format = \"hybrid\"\nrecompute_granularity = \"full\"\n"), Contains("fp8_recipe"));
   CHECK_THAT(refusal("", "fp8_format = \"hybrid\"\nfp8_wgrad = false\n"), Contains("fp8_wgrad"));
-  CHECK_THAT(message_of([] {
-               parse_scenario(kModel + "[training]\nprecision = \"fp64\"\nfp8_format = \"hybrid\"\n", "s");
-             }),
-             Contains("precision = bf16 or fp32"));
+  CHECK_THAT(
+      message_of([] { parse_scenario(kModel + "[training]\nprecision = \"fp64\"\nfp8_format = \"hybrid\"\n", "s"); }),
+      Contains("precision = bf16 or fp32"));
   CHECK_THAT(refusal("tensor_model_parallel_size = 4\n", "fp8_format = \"e4m3\"\nfp8_recipe = \"blockwise\"\n"),
-             Contains("multiples of 128"));
+             Contains("no multiple of 128"));
   CHECK_THAT(message_of([] {
                parse_scenario("platform = \"h100-sxm\"\n" + kModel +
                                   "[training]\nprecision = \"bf16\"\nfp8_format = \"e4m3\"\nfp8_recipe = \"mxfp8\"\n",

@@ -40,13 +40,19 @@ std::vector<std::string> keys_not_drawn() {
       // Acts only where ranks are processes.
       "cluster.bind_cores_to_rank",
       // Files, and the timeout for a hang.
-      "training.data", "training.data_weights", "training.validation_data", "training.eval_interval", "training.eval_iters",
-      "training.save_retain_interval", "training.grad_norm_skip_threshold", "training.load", "training.checkpoint_dir", "training.checkpoint_interval", "training.timeout_s",
-      "training.moe_expert_loads_file",
+      "training.data", "training.data_weights", "training.validation_data", "training.eval_interval",
+      "training.eval_iters", "training.save_retain_interval", "training.grad_norm_skip_threshold", "training.load",
+      "training.checkpoint_dir", "training.checkpoint_interval", "training.timeout_s", "training.moe_expert_loads_file",
       // Acts only in predictions on published GPUs.
       "training.cuda_graph_modules", "training.cuda_graph_scope",
       // Frozen runs have nothing to compare with; frozen_base_test.cpp has layouts of its own.
       "training.frozen_base",
+      // Sizes of random models are no whole blocks of codes; low_precision_schedule_test.cpp has layouts of its own.
+      "training.fp8_format", "training.fp8_recipe", "training.fp8_margin", "training.fp8_amax_history_len",
+      "training.fp8_amax_compute_algo", "training.fp8_wgrad", "training.tp_only_amax_red",
+      "training.first_last_layers_bf16", "training.num_layers_at_start_in_bf16", "training.num_layers_at_end_in_bf16",
+      "training.reuse_grad_buf_for_mxfp8_param_ag", "training.fp4_format", "training.fp4_recipe",
+      "training.fp4_param_gather", "training.fp8_transposes", "training.fp8", "training.fp4",
       // Other spellings (scenario_test.cpp reads each).
       "model.encoder_seq_length", "overlap.overlap_grad_sync", "overlap.overlap_param_sync", "overlap.fp8_params",
       "overlap.ub_tp_comm_overlap", "overlap.ub_tp_comm_overlap_cfg", "overlap.grad_sync_dtype",

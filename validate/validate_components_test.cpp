@@ -59,7 +59,12 @@ TEST_CASE("tables that ship predict shapes and sizes that were left out", "[comp
        {Target{"a100-80gb", "GEMM", "all", 2.1, 15}, Target{"h100-sxm", "GEMM", "all", 4.5, 15},
         Target{"b200-sxm", "GEMM", "all", 4.5, 15}, Target{"h100-sxm", "all_gather", "to 16 MiB", 8, 35},
         Target{"h100-sxm", "all_reduce", "above 16 MiB", 2, 10},
-        Target{"b200-sxm", "all_reduce", "to 16 MiB", 8, 35}}) {
+        Target{"b200-sxm", "all_reduce", "to 16 MiB", 8, 35}, Target{"h100-sxm", "GEMM in fp8, k", "above 200 us", 2.5, 15},
+        Target{"h100-sxm", "GEMM in fp8_block, k", "above 200 us", 2.5, 15},
+        Target{"b200-sxm", "GEMM in fp8, k", "above 200 us", 2.5, 15},
+        Target{"gb200-nvl72", "GEMM, k", "above 200 us", 2.5, 15},
+        Target{"gb300-nvl72", "GEMM in mxfp8, k", "above 200 us", 2.5, 15},
+        Target{"b300-sxm", "GEMM in nvfp4, k", "above 200 us", 2.5, 15}}) {
     INFO(target.platform << ", " << target.left_out);
     const std::vector<ComponentErrors> all =
         validate_components(*sim::read_platform(data_file("platforms", target.platform)).accelerator);

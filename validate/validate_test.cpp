@@ -166,6 +166,7 @@ TEST_CASE("published steps of each model are predicted as docs/validate.md says"
                          : step.published.id.ends_with("gb200") && framework == "Megatron-Bridge" ? 0.25
                          : framework.starts_with("Aleph Alpha")                                   ? 0.15
                          : framework.starts_with("NeMo")                                          ? 0.07
+                         : framework == "Megatron-Bridge" && step.published.precision != "bf16"   ? 0.015  // fitted
                          : framework.starts_with("torchtitan")                                    ? 0.12
                          : framework.starts_with("fms-fsdp")                                      ? 0.12
                          : framework.starts_with("Megatron-DeepSpeed")                            ? 0.22
@@ -176,7 +177,7 @@ TEST_CASE("published steps of each model are predicted as docs/validate.md says"
     if (step.published.id != "fms-7b-h100-eager") CHECK_FALSE(step.is_wrongly_over());
     if (step.published.hbm_GiB > 0) CHECK(std::abs(step.memory_error()) < 0.08);
   }
-  CHECK((modelled == 50 || testing::is_fast_suite()));
+  CHECK((modelled == 53 || testing::is_fast_suite()));
 }
 #endif
 

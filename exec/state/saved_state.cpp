@@ -79,12 +79,6 @@ void read_saved_state(const Schedule& schedule, const MemoryOf& memory_of, const
     const ModelArray& array = schedule.state.array_of(schedule.state.pieces[first]);
     const std::string name = name_in_files(schedule.state, first, part);
     const StoredTensor* tensor = file.find(name);
-    const StatePortion portion(schedule, memory_of, first, part, StatePortion::Of::held);
-    values.resize(static_cast<std::size_t>(portion.elements()));
-    if (tensor == nullptr && !array.of_model) {  // the file is of training without such state, which begins here
-      std::fill(values.begin(), values.end(), array.mean);
-      return portion.scatter(values);
-    }
     if (tensor == nullptr) throw input_error(fmt::format("{}: has no tensor {}", file.name(), name));
     if (tensor->dtype != spelled(dtype))
       throw input_error(
@@ -92,6 +86,8 @@ void read_saved_state(const Schedule& schedule, const MemoryOf& memory_of, const
     if (tensor->shape != std::vector<std::int64_t>{array.rows, array.cols})
       throw input_error(fmt::format("{}: tensor {}: expected the shape [{}, {}] of the scenario's model", file.name(),
                                     name, array.rows, array.cols));
+    const StatePortion portion(schedule, memory_of, first, part, StatePortion::Of::held);
+    values.resize(static_cast<std::size_t>(portion.elements()));
     data.resize(values.size() * static_cast<std::size_t>(bytes_of(dtype)));
     file.read(*tensor, portion.stretches(), data.data());
     widen(dtype, data, values);

@@ -82,6 +82,9 @@ TEST_CASE("every key that says how a step is computed is in the table", "[megatr
   }
   const std::set<std::string> elsewhere = {"model.preset",
                                            "model.hf_config",
+                                           "training.fp8",
+                                           "training.fp4",
+                                           "training.fp8_transposes",
                                            "training.data",
                                            "training.load",
                                            "training.checkpoint_dir",

@@ -255,7 +255,8 @@ bool sums_in_fp32(const Scenario& scenario, const ParameterClass& of) {
 }
 
 bool gathers_fp8(const Scenario& scenario) {
-  return scenario.overlap.fp8_param_gather && has_sharded_buckets(scenario);
+  const LowPrecisionRules rules = rules_of(scenario.training.low_precision, scenario.compute_capability);
+  return scenario.overlap.fp8_param_gather && has_sharded_buckets(scenario) && (!rules.is_on() || rules.per_tensor());
 }
 
 bool updates_first_chunk_first(const Scenario& scenario) {

@@ -20,6 +20,7 @@ struct Optimizer : UpdateContext {
 // (reduce_scatter_with_fp32_accumulation).
 bool sums_in_fp32(const Scenario& scenario, const ParameterClass& of);
 // Returns whether the weights of linear layers are gathered in fp8 (fp8_param_gather): ModelParameters::in_fp8.
+// Products of codes with scales of blocks need them in bf16 (Megatron-LM's reuse_grad_buf_for_mxfp8_param_ag).
 bool gathers_fp8(const Scenario& scenario);
 // Returns whether the update begins with the first model chunk, whose gather overlaps with the other updates
 // (overlap_param_gather_with_optimizer_step).

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "model/deferral.hpp"
 #include "model/lower/blocks.hpp"
 #include "model/lower/builder.hpp"
 #include "model/lower/delayed_scaling.hpp"

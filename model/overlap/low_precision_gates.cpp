@@ -65,7 +65,7 @@ class LowPrecisionGates {
     std::string worst;
     const auto check = [&](const char* what, std::int64_t size) {
       if (worst.empty() && rules_.is_on() && size % rules_.align != 0)
-        worst = fmt::format("{} {} of multiples of {}", size, what, rules_.align);
+        worst = fmt::format("{} {}, which is no multiple of {}", size, what, rules_.align);
     };
     check("tokens of a rank", tokens);
     check("elements of hidden_size", model.hidden_size);
@@ -80,8 +80,6 @@ class LowPrecisionGates {
   void recipes() {
     const bool is_delayed = rules_.is_delayed();
     const auto& recompute = s_.training.recompute;
-    refused("fp8_wgrad = false", is_fp8_ && !p_.fp8_wgrad, "fp8_wgrad = true", p_.fp8_wgrad, "false", kOwnGate,
-            "weight gradients in another precision than data gradients are not modelled yet");
     refused("first_last_layers_bf16", p_.first_last_layers_bf16, "fp8_recipe other than delayed", !is_delayed,
             "delayed", megatron(kConfig + std::string("1529")));
     const std::int64_t most = s_.model.num_layers / s_.parallel.pipeline_model_parallel_size;
@@ -114,19 +112,25 @@ class LowPrecisionGates {
               "its tensor cores have no such products");
     };
     using Recipe = LowPrecisionRules::Recipe;
-    needs("fp8_format", is_fp8_, 8.9);
     needs("fp8_recipe = blockwise", rules_.recipe == Recipe::blockwise, 9.0);
     needs("fp8_recipe = mxfp8", rules_.recipe == Recipe::mxfp8, 10.0);
+    needs("fp8_format", is_fp8_, 8.9);
     needs("fp4_format", is_fp4_, 10.0);
+    const auto of_library = [&](const char* knob, bool asked, const char* version, const char* place) {
+      gates_.add({.knob = knob,
+                  .needs = std::string("TransformerEngine ") + version + " or later",
+                  .kind = GateKind::acts,
+                  .source = megatron(place),
+                  .wider = "a schedule knows no version of the library",
+                  .asked = asked});
+    };
+    of_library("fp8_recipe = mxfp8", rules_.recipe == Recipe::mxfp8, "2.1", "core/fp8_utils.py:770");
+    of_library("fp8_recipe = tensorwise", rules_.recipe == Recipe::tensorwise, "2.2", "core/fp8_utils.py:777");
+    of_library("fp8_recipe = blockwise", rules_.recipe == Recipe::blockwise, "2.3", "core/fp8_utils.py:781");
+    of_library("fp4_format", is_fp4_, "2.7", "core/fp4_utils.py:221");
   }
 
   void off() {
-    gates_.add({.knob = "fp4_param_gather",
-                .needs = "gathers of parameters in fp4",
-                .source = kOwnGate,
-                .asked = p_.fp4_param_gather,
-                .open = false,
-                .why = "gathers of parameters in fp4 are not modelled yet, and parameters are gathered in bf16"});
     const LowPrecision plain;
     const auto off = [&](const char* knob, bool asked, const char* needs, bool open) {
       gates_.add({.knob = knob,

@@ -137,8 +137,7 @@ std::vector<ScenarioKey> low_precision_keys() {
        .megatron = {},
        .says_how = false,
        .acts = acts,
-       .record = Record::none,
-       .drawn = {false, true}},
+       .record = Record::none},
   };
 }
 

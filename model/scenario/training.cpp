@@ -173,6 +173,10 @@ Training read_training(TomlTable table, const Parallel& parallel, const Transfor
                         "= \"e2m1\", got \"" +
                             *given + "\"");
   keys.read_others();
+  if (training.low_precision.is_on() && !training.low_precision.fp8_wgrad)
+    throw table.failure("fp8_wgrad",
+                        "expected true, got false: weight gradients in another precision than data gradients are not "
+                        "modelled yet");
   const ExpertLoads& loads = training.expert_loads;
   if ((loads.kind == ExpertLoads::Kind::measured) == loads.file.empty())
     throw table.failure(loads.file.empty() ? "moe_expert_loads" : "moe_expert_loads_file",

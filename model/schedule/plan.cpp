@@ -1,9 +1,11 @@
 #include "model/schedule/plan.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <limits>
 #include <numeric>
 
+#include "base/parallel.hpp"
 #include "model/schedule/bound_step.hpp"
 #include "model/schedule/footprint.hpp"
 #include "model/schedule/happens_before.hpp"
@@ -279,11 +281,20 @@ MemoryPlan plan_memory(const Schedule& schedule, const HappensBefore& clocks, st
     for (std::uint32_t f = 0; f < of_program.count(); ++f)
       for (const BoundView& view : of_program.views(f)) is_used_by_any[view.storage] = true;
   MemoryPlan plan;
-  for (const std::vector<std::size_t>& of_role : members) {
-    const UsedStorages used(schedule, footprints, of_role);
-    const Lifetimes lifetimes(used, clocks, footprints, of_role);
-    plan.roles.push_back(plan_role(schedule, used, lifetimes, is_used_by_any));
-  }
+  plan.roles.resize(members.size());
+  std::vector<std::exception_ptr> failures(members.size());
+  parallel_each(std::ssize(members), [&](std::int64_t at) {
+    const auto role = static_cast<std::size_t>(at);
+    try {
+      const UsedStorages used(schedule, footprints, members[role]);
+      const Lifetimes lifetimes(used, clocks, footprints, members[role]);
+      plan.roles[role] = plan_role(schedule, used, lifetimes, is_used_by_any);
+    } catch (...) {
+      failures[role] = std::current_exception();
+    }
+  });
+  for (const std::exception_ptr& failure : failures)
+    if (failure) std::rethrow_exception(failure);
   return plan;
 }
 

@@ -184,6 +184,9 @@ TEST_CASE("schedule JSON is complete and deterministic", "[print]") {
                                {"n", 4},
                                {"k", 8},
                                {"trans_a", false},
+                               {"scaling_a", "none"},
+                               {"scaling_b", "none"},
+                               {"split_accumulation", false},
                                {"trans_b", true},
                                {"bias", false},
                                {"epilogue", "none"}});

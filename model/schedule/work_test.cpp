@@ -35,6 +35,9 @@ TEST_CASE("JSON has all fields of a work, under their names") {
                                    {"n", 6},
                                    {"k", 5},
                                    {"trans_a", true},
+                                   {"scaling_a", "none"},
+                                   {"scaling_b", "none"},
+                                   {"split_accumulation", false},
                                    {"trans_b", false},
                                    {"bias", true},
                                    {"epilogue", "gelu"}}));

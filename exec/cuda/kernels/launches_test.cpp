@@ -59,6 +59,24 @@ TEST_CASE("GEMMs of cuBLAS agree with the host's, with every epilogue that it ha
 }
 #endif
 
+#if defined(STRETTO_ON_GPU)
+TEST_CASE("products of experts by cuBLAS agree with the host's", "[cuda]") {
+  GroupedGemmRunner runner;
+  for (const Dtype dtype : {Dtype::bf16, Dtype::f32})
+    for (const Pass pass : {Pass::forward, Pass::dgrad, Pass::wgrad})
+      for (const bool equal : {false, true})
+        for (const auto& [n, k] : {std::pair{256, 128}, std::pair{50, 17}}) {
+          const GroupedGemm work{pass, 6, 300, n, k, 0, equal};
+          INFO(describe(Work(work)) << ", " << name_of(dtype));
+          const std::vector<Buffer> before = buffers_of(work, dtype, 8, {true});
+          std::vector<Buffer> device = before, host = before;
+          host::run_work(work, bound(host));
+          OnDevice(device).run_by_cublas(runner, work);
+          check_same(device, host, before, dtype == Dtype::bf16 ? 1.0 / 128 : 1e-3);
+        }
+}
+#endif
+
 #if !defined(STRETTO_ON_GPU)  // the executor's tests on a GPU cover these
 TEST_CASE("shares of collectives on the device are those of the host", "[cuda]") {
   const Pace pace{3, 0};

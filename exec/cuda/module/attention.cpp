@@ -136,6 +136,7 @@ std::string AttentionRunner::refusal_of(const Attention& work, std::span<const e
   if (!missing_.empty()) return missing_;
   if (std::string fault = fault_of_cudnn(cudnn().GetVersion(), work); !fault.empty()) return fault;
   if (work.kv_apart || work.queries.of > 1) return "parts of sequences have no plan";
+  if (work.width_of_values() != work.head_dim) return "heads of values must be as wide as those of scores";
   if (operands[0].dtype != Dtype::bf16 || work.head_dim % 8 != 0 || work.head_dim > 256 || work.seq < 64)
     return "only bf16, heads of 8 to 256, 64 tokens and more";
   if (work.pass == Pass::dgrad && (operands[3].ld != operands[1].ld || operands[4].ld != operands[0].ld))
@@ -268,8 +269,8 @@ void AttentionRunner::start(const Plan& plan, const Attention& work, std::span<c
   const auto at = [](const exec::Operand& operand, std::int64_t bytes) -> void* {
     return static_cast<std::byte*>(operand.data) + bytes;
   };
-  float scale = 1.0f / std::sqrt(static_cast<float>(work.head_dim)), kept_share = static_cast<float>(1 - work.dropout),
-        drop_scale = static_cast<float>(1 / (1 - work.dropout)),
+  float scale = static_cast<float>(work.score_scale) / std::sqrt(static_cast<float>(work.head_dim)),
+        kept_share = static_cast<float>(1 - work.dropout), drop_scale = static_cast<float>(1 / (1 - work.dropout)),
         hidden = cudnn().GetVersion() < kInfinityVersion ? std::numeric_limits<float>::lowest()
                                                          : -std::numeric_limits<float>::infinity();
   Bindings bindings;

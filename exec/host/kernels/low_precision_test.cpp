@@ -19,7 +19,7 @@ using stretto::testing::Bytes;
 using testing::Matrix;
 using Plain = stretto::testing::PlainCodes;
 
-// bf16 numbers of both signs from 2^-7 to 2, of a hash of their place: fp8_reference.py has the same.
+// bf16 numbers of both signs from 2^-7 to 2, of a hash of their place: low_precision_reference.py has the same.
 Matrix<Bf16> numbers(std::int64_t rows, std::int64_t cols, std::uint32_t seed = 12345) {
   Matrix<Bf16> x(rows, cols, 3);
   for (std::int64_t r = 0; r < rows; ++r)
@@ -113,7 +113,7 @@ TEST_CASE("codes, scales and their places are those of the plain description", "
     }
 }
 
-// Checksums of 256 × 512 numbers, by fp8_reference.py's functions.
+// Codes of 256 × 512 numbers by tests/low_precision_reference.py.
 TEST_CASE("codes and scales have the checksums of the reference in numpy", "[kernels]") {
   const Matrix<Bf16> x = numbers(256, 512);
   struct Case {
