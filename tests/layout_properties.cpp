@@ -177,15 +177,17 @@ Scenario in_fp64(Scenario scenario) {
   return scenario;
 }
 
-// Tensor-parallel overlap cuts GEMMs, which is another computation, so it stays.
+// Tensor-parallel overlap cuts GEMMs, which is another computation, so it stays. Messages of pairs of passes must
+// overlap.
 Scenario without_overlap(Scenario scenario) {
   Overlap& overlap = scenario.overlap;
   overlap.overlap_grad_reduce = overlap.overlap_param_gather = false;
   overlap.overlap_param_gather_with_optimizer_step = false;
-  overlap.overlap_p2p_comm = overlap.overlap_p2p_comm_warmup_flush = false;
+  if (!overlap.overlap_moe_expert_parallel_comm)
+    overlap.overlap_p2p_comm = overlap.overlap_p2p_comm_warmup_flush = false;
   overlap.align_grad_reduce = overlap.align_param_gather = false;
   overlap.fsdp_comm_overlap = false;
-  overlap.batch_p2p_comm = true;
+  overlap.batch_p2p_comm = !overlap.overlap_p2p_comm;
   return scenario;
 }
 

@@ -39,6 +39,8 @@ std::vector<std::string> keys_not_drawn() {
       "model.preset", "model.hf_config",
       // Acts only where ranks are processes.
       "cluster.bind_cores_to_rank",
+      // The course of the learning rate, of which a drawn layout trains two steps.
+      "training.lr_decay_style", "training.lr_wsd_decay_iters", "training.lr_wsd_decay_style",
       // Files, and the timeout for a hang.
       "training.data", "training.data_weights", "training.validation_data", "training.eval_interval",
       "training.eval_iters", "training.save_retain_interval", "training.grad_norm_skip_threshold", "training.load",

@@ -142,6 +142,21 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
   places.reserve(static_cast<std::size_t>(layers * slots));
   std::optional<StorageId> passed;
   std::vector<std::optional<StorageId>> recomputed(static_cast<std::size_t>(recompute.group()));  // [layer of a group]
+  // Two passes that are concurrent use different slots. Where weight gradients come behind the next layer's passes, two
+  // layers that follow each other may not share either.
+  const bool pairs = shape_.pairs_passes;
+  const std::int64_t layers_apart = pairs && shape_.weights_apart ? 2 : 1;
+  std::vector<std::optional<StorageId>> again(static_cast<std::size_t>(pairs ? layers_apart * slots : 1));
+  const auto compute_again = [&](std::int64_t in_chunk) {
+    for (std::int64_t slot = 0; slot < slots; ++slot) {
+      const std::int64_t at = pairs ? in_chunk % layers_apart * slots + slot : 0;
+      std::optional<StorageId>& storage = again[static_cast<std::size_t>(at)];
+      const std::string number = again.size() > 1 ? std::to_string(at) : "";
+      if (!storage)
+        storage = add_storage(schedule_, name + ".recomputed" + number, dtype, BufferKind::activation, rows * cols);
+      places.push_back({*storage, 0});
+    }
+  };
   const auto share = [&](std::optional<StorageId>& storage, const std::string& suffix, BufferKind kind) {
     if (!storage) storage = add_storage(schedule_, name + suffix, dtype, kind, rows * cols);
     places.insert(places.end(), static_cast<std::size_t>(slots), {*storage, 0});
@@ -158,10 +173,12 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
       places.resize(places.size() + static_cast<std::size_t>(slots));
     } else if (!role.passing.empty() && role.passing[static_cast<std::size_t>(layer)]) {
       share(passed, "", BufferKind::workspace);
-    } else if (is_again || (!is_head_input && recompute.is_full(in_chunk) && !(role.is_input && in_group == 0))) {
+    } else if (is_again) {
       // A recomputed activation is used up before the next one is made, whatever the micro-batch.
-      share(recomputed[static_cast<std::size_t>(is_again ? 0 : in_group)],
-            is_again ? ".recomputed" : ".recomputed" + std::to_string(in_group), BufferKind::activation);
+      compute_again(in_chunk);
+    } else if (!is_head_input && recompute.is_full(in_chunk) && !(role.is_input && in_group == 0)) {
+      share(recomputed[static_cast<std::size_t>(in_group)], ".recomputed" + std::to_string(in_group),
+            BufferKind::activation);
     } else {
       add_places(places, name, dtype, rows * cols, layer, storages);
     }
