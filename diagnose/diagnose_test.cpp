@@ -181,7 +181,10 @@ TEST_CASE("faults in a trace of Stretto's are named first", "[diagnose]") {
   const Diagnosis exposed = diagnosed_run(lost);
   CHECK(exposed.gaps.front().cause == Cause::exposed_communication);
   CHECK_THAT(exposed.gaps.front().name, Contains("dp "));
-  CHECK(exposed.of_cause[static_cast<int>(Cause::exposed_communication)] == Approx(growth_of(lost)).epsilon(0.1));
+  // Kernels are faster without communication beside them.
+  CHECK(exposed.of_cause[static_cast<int>(Cause::exposed_communication)] +
+            exposed.of_cause[static_cast<int>(Cause::slower_kernel)] ==
+        Approx(growth_of(lost)).epsilon(0.1));
   const Run late(scenario, [](const Schedule&, sim::Costs& costs) { sim::set_apart(costs, 1, 1.5); });
   const Diagnosis straggler = diagnosed_run(late);
   CHECK(straggler.gaps.front().cause == Cause::straggler);

@@ -125,23 +125,4 @@ TEST_CASE("a late rank of a run on this machine is named first", "[diagnose][spe
   check_first(diagnosed(scenario, run.path), Cause::straggler, "rank 1", run.most_ms);
 }
 
-// Every operation is issued 10 ms late, in the prediction and in the run, so that there is time to hide the reduction
-// of gradients in: some 400 ms on a paced link.
-TEST_CASE("a lost overlap of a run on this machine is named first", "[diagnose][speed]") {
-  const TempDir folder;
-  const auto scenario_of = [](const std::string& mode) {
-    Scenario scenario = scenario_with(mode, 3e-5);
-    scenario.model.num_layers = 6;
-    scenario.training.global_batch_size = 2;
-    scenario.overlap.bucket_size = 1000;
-    return scenario;
-  };
-  const Scenario with = scenario_of("overlap_grad_reduce"), without = scenario_of("plain");
-  const Traced run = traced(folder, without, [](std::int64_t, const Operation&) { return 10; });
-  const diagnose::Diagnosis diagnosis = diagnosed(with, run.path, run.mean_ms);
-  const double lost_ms = diagnosed(without, run.path, run.mean_ms).predicted_ms - diagnosis.predicted_ms;
-  CHECK(lost_ms > 200);
-  check_first(diagnosis, Cause::exposed_communication, "dp reduce_scatter", lost_ms);
-}
-
 }  // namespace stretto::testing
