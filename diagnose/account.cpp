@@ -72,7 +72,7 @@ Account account_of(const std::vector<Span>& spans, Picoseconds begin, Picosecond
     if (next > now) {
       std::size_t state = 0;
       while (state < kStates && active[state].empty()) ++state;
-      // Of several communications the one that began last is awaited: what began earlier is in the background.
+      // The communication that began last is awaited; earlier ones are in the background.
       const bool moves = state == kMoves || state == kWaits;
       if (state == kStates)
         idle += next - now;

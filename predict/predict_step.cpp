@@ -229,7 +229,7 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
 }
 
 Prediction predict_times(const Scenario& scenario, const sim::Platform& platform, const sim::SimOptions& options) {
-  // What runs on this machine is built and planned whole.
+  // A step that runs on this machine is built and planned whole.
   if (!platform.accelerator) return predict_step(scenario, platform, options).prediction;
   const auto begin = std::chrono::steady_clock::now();
   QuickStep step(scenario, QuickStep::Verify::beside);
