@@ -181,10 +181,11 @@ TEST_CASE("faults in a trace of Stretto's are named first", "[diagnose]") {
   const Diagnosis exposed = diagnosed_run(lost);
   CHECK(exposed.gaps.front().cause == Cause::exposed_communication);
   CHECK_THAT(exposed.gaps.front().name, Contains("dp "));
-  // Kernels are faster without communication beside them.
-  CHECK(exposed.of_cause[static_cast<int>(Cause::exposed_communication)] +
-            exposed.of_cause[static_cast<int>(Cause::slower_kernel)] ==
-        Approx(growth_of(lost)).epsilon(0.1));
+  // Other causes make up for a part: kernels are faster without communication beside them.
+  double all = 0;
+  for (const double of_cause : exposed.of_cause) all += of_cause;
+  CAPTURE(exposed.of_cause);
+  CHECK(all == Approx(growth_of(lost)).epsilon(0.02));
   const Run late(scenario, [](const Schedule&, sim::Costs& costs) { sim::set_apart(costs, 1, 1.5); });
   const Diagnosis straggler = diagnosed_run(late);
   CHECK(straggler.gaps.front().cause == Cause::straggler);
