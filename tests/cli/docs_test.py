@@ -11,7 +11,7 @@ from program import IS_FAST, PLATFORM, ROOT, STRETTO, ProgramTest, main, slow
 
 WALKS = sorted((ROOT / "docs").glob("walk-*.md"))
 # Commands that take a minute or more have tests of their own; here they are as short as possible.
-SHORTER = {"compare": ["--set", "compare.repeats=1"], "profile": ["--set", "compare.repeats=1"], "train": []}
+SHORTER = {"compare": ["--set", "compare.repeats=1"], "profile": ["--set", "compare.repeats=1"], "train": [], "evaluate": []}
 SMALLER = ["--set", "model.num_layers=2", "--set", "model.hidden_size=64"]
 
 
