@@ -14,6 +14,10 @@ namespace {
 constexpr double kWeightBytes = 2, kGradientBytes = 2, kOptimizerBytes = 4;
 constexpr double kCodeBytes = 1;  // of a weight in fp8
 
+// Share of the closed form that counts as certain. The closed form was 0.4 % above the plan of one random layout of 70
+// (72 layers, tp 1, pp 8); it is not known yet by which buffers.
+constexpr double kCertain = 0.98;
+
 struct ChunkTimes {
   Picoseconds forward = 0, backward = 0;
   Picoseconds drain = 0;  // from the chunk's gradient to that of its input; weight gradients may come later
@@ -115,7 +119,7 @@ double least_bytes(const Scenario& scenario, const MemoryFamily& family) {
   double most = stage_bytes(scenario, map, chunks, map.last_stage(), family.last);
   if (map.first_stage() != map.last_stage())
     most = std::max(most, stage_bytes(scenario, map, chunks, map.first_stage(), family.first));
-  return most + double(family.reserved);
+  return kCertain * most + double(family.reserved);
 }
 
 ModelElements elements_of(const Transformer& model) {
