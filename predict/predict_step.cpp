@@ -3,16 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
-#include <exception>
 #include <optional>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/memory.hpp"
-#include "base/parallel.hpp"
 #include "exec/cuda/memory_beside.hpp"
 #include "model/build_schedule.hpp"
 #include "predict/beyond_measured.hpp"
@@ -232,31 +229,13 @@ Prediction predict_times(const Scenario& scenario, const sim::Platform& platform
   // A step that runs on this machine is built and planned whole.
   if (!platform.accelerator) return predict_step(scenario, platform, options).prediction;
   const auto begin = std::chrono::steady_clock::now();
-  QuickStep step(scenario, QuickStep::Verify::beside);
+  const QuickStep step(scenario);
   std::string why;
-  std::optional<ToldStep> told;
-  std::array<std::exception_ptr, 2> failures;
-  const auto part = [&](std::int64_t i) {
-    try {
-      if (i == 0)
-        step.verify();
-      else
-        told = step.tell(platform, scenario.framework, options, &why);
-    } catch (...) {
-      failures[static_cast<std::size_t>(i)] = std::current_exception();
-    }
-  };
-  // SimGrid has a process of its own, which must not begin while another thread runs.
-  if (options.network == sim::NetworkKind::simgrid)
-    part(0), part(1);
-  else
-    parallel_each(2, part);
-  for (const std::exception_ptr& failure : failures)
-    if (failure) std::rethrow_exception(failure);
+  const ToldStep told = step.tell(platform, scenario.framework, options, &why);
   const double whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   Prediction p = prediction_of(
-      scenario, platform, options, *told,
-      sim::cost_schedule(*told->schedule, platform, scenario.cluster, 1, scenario.framework, scenario.training));
+      scenario, platform, options, told,
+      sim::cost_schedule(*told.schedule, platform, scenario.cluster, 1, scenario.framework, scenario.training));
   p.memory = step.memory(platform);
   p.why_simulated = std::move(why);
   p.whole_s = whole_s;

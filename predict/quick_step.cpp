@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <optional>
-#include <utility>
 
 #include "base/memory.hpp"
 #include "model/build_schedule.hpp"
@@ -20,19 +19,12 @@ Schedule build(const Scenario& scenario, std::int64_t micro_batches) {
 
 }  // namespace
 
-QuickStep::QuickStep(const Scenario& scenario, Verify verify)
-    : scenario_(scenario), proving_(proving_micro_batches(scenario)), verify_(verify) {}
+QuickStep::QuickStep(const Scenario& scenario) : scenario_(scenario), proof_(built(proving_micro_batches(scenario))) {}
 
-void QuickStep::verify() { proof_.emplace(plan_and_verify(build(scenario_, proving_))); }
-
-const QuickStep::Built& QuickStep::built(std::int64_t micro_batches) const {
+const VerifiedSchedule& QuickStep::built(std::int64_t micro_batches) const {
   const std::lock_guard lock(mutex_);
   auto& at = built_[micro_batches];
-  if (!at) {
-    Schedule schedule = build(scenario_, micro_batches);
-    BoundStep step = bind_step(schedule);
-    at = std::make_unique<const Built>(Built{std::move(schedule), std::move(step)});
-  }
+  if (!at) at = std::make_unique<const VerifiedSchedule>(plan_and_verify(build(scenario_, micro_batches)));
   return *at;
 }
 
@@ -49,10 +41,8 @@ ToldStep QuickStep::tell(const sim::Platform& platform, const Framework& framewo
                          std::string* why_more) const {
   std::vector<std::int64_t> counts = telling_micro_batches(scenario_);
   const auto told_by = [&](std::int64_t count, std::string* why_not) {
-    if (count == proving_ && verify_ == Verify::first)
-      return told_step(scenario_, proof_->schedule, *proof_, count, costs(platform, framework), options, why_not);
-    const Built& few = built(count);
-    return told_step(scenario_, few.schedule, few.step, count, costs_of(few.schedule, platform, framework), options,
+    const VerifiedSchedule& few = built(count);
+    return told_step(scenario_, few.schedule, few, count, costs_of(few.schedule, platform, framework), options,
                      why_not);
   };
   if (why_more) *why_more = why_only_whole(scenario_);
@@ -77,11 +67,8 @@ double QuickStep::step_s(const sim::Platform& platform, const Framework& framewo
 DeviceMemory QuickStep::memory(const sim::Platform& platform) const {
   const bool has_graph = (platform.accelerator || platform.gpu) && !scenario_.framework.memory.is_known &&
                          scenario_.training.enable_cuda_graph;
-  if (!has_graph || proving_ == scenario_.num_microbatches())
-    return memory_of(proof_->schedule, proof_->plan, platform, scenario_.training, scenario_.framework);
-  const Built& whole = built(scenario_.num_microbatches());
-  return memory_of(whole.schedule, plan_memory(whole.schedule, whole.step), platform, scenario_.training,
-                   scenario_.framework);
+  const VerifiedSchedule& planned = has_graph ? built(scenario_.num_microbatches()) : proof_;
+  return memory_of(planned.schedule, planned.plan, platform, scenario_.training, scenario_.framework);
 }
 
 }  // namespace stretto::predict

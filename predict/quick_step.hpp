@@ -17,21 +17,16 @@
 namespace stretto::predict {
 
 // A step of which the times are wanted, for many sets of constants: they are told by schedules with few micro-batches
-// (predict/few_micro_batches.hpp), and equal those of the whole step to the picosecond. One of them is verified and
-// planned for all. Where few do not tell the times, the whole schedule is built once. Owns a copy of the scenario.
-// Thread-safe.
+// (predict/few_micro_batches.hpp), and equal those of the whole step to the picosecond. Every schedule is verified
+// before it is simulated, once. Where few do not tell the times, the whole schedule is built. Owns a copy of the
+// scenario. Thread-safe.
 class QuickStep {
  public:
   // Throws Error(input) when the scenario cannot be built or its schedule is not correct.
-  explicit QuickStep(const Scenario& scenario) : QuickStep(scenario, Verify::first) { verify(); }
-  // With Verify::beside the owner calls verify(), once, which may be at the same time as tell(), and before anything
-  // else.
-  enum class Verify : std::uint8_t { first, beside };
-  QuickStep(const Scenario& scenario, Verify verify);
-  void verify();
+  explicit QuickStep(const Scenario& scenario);
 
   const Scenario& scenario() const { return scenario_; }
-  const Schedule& schedule() const { return proof_->schedule; }  // the verified one, with few micro-batches
+  const Schedule& schedule() const { return proof_.schedule; }  // with few micro-batches
   // Returns the costs of that schedule. Equal costs give equal steps. Throws Error(input) naming the cost key that the
   // platform file lacks.
   sim::Costs costs(const sim::Platform& platform, const Framework& framework) const;
@@ -46,19 +41,13 @@ class QuickStep {
   DeviceMemory memory(const sim::Platform& platform) const;
 
  private:
-  struct Built {
-    Schedule schedule;
-    BoundStep step;
-  };
-  const Built& built(std::int64_t micro_batches) const;
+  const VerifiedSchedule& built(std::int64_t micro_batches) const;
   sim::Costs costs_of(const Schedule& schedule, const sim::Platform& platform, const Framework& framework) const;
 
   const Scenario scenario_;
-  const std::int64_t proving_;
-  const Verify verify_;
-  std::optional<const VerifiedSchedule> proof_;
   mutable std::mutex mutex_;
-  mutable std::map<std::int64_t, std::unique_ptr<const Built>> built_;  // [micro-batches] not verified
+  mutable std::map<std::int64_t, std::unique_ptr<const VerifiedSchedule>> built_;  // [micro-batches]
+  const VerifiedSchedule& proof_;  // one of built_, whose plan counts for all
 };
 
 }  // namespace stretto::predict

@@ -37,12 +37,12 @@ void simulate(Point& point, const Scenario& scenario, const sim::Platform& platf
     const Schedule schedule = build_schedule(few, free_memory_bytes());
     const sim::Costs costs = sim::cost_schedule(schedule, platform, few.cluster, 1, few.framework, few.training);
     BoundStep bound = bind_step(schedule);
-    if (point.simulated_micro_batches == 0) {  // the first is planned and verified for all
-      const MemoryPlan plan = plan_memory(schedule, bound);
+    const MemoryPlan plan = plan_memory(schedule, bound);
+    if (point.simulated_micro_batches == 0) {  // the memory of the first is that of all
       const DeviceMemory memory = predict::memory_of(schedule, plan, platform, few.training, few.framework);
       if (!fits_by(point, double(memory.predicted_bytes()), double(memory.device_bytes), "needs")) return;
-      require_verified(schedule, &plan);
     }
+    require_verified(schedule, &plan);
     point.simulated_micro_batches = count;
     const std::optional<predict::ToldStep> step =
         predict::told_step(scenario, schedule, std::move(bound), count, costs);
