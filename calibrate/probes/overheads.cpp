@@ -7,7 +7,7 @@
 namespace stretto::calibrate {
 namespace {
 
-constexpr int kChain = 400;
+constexpr int kChainLength = 400;
 
 // Returns the mean: a step has hundreds of these values, and their distribution has a long tail. A value far beyond the
 // median was a burst of a neighbour, which another probe measures.
@@ -28,7 +28,7 @@ Schedule chain_schedule(int lanes) {
   schedule.mesh = Mesh({{Coord::dp, 1}});
   schedule.lanes = {{"compute", LaneKind::compute, 0}, {"other", LaneKind::compute, 0}};
   schedule.programs = {{"rank", {}}};
-  for (int i = 0; i < kChain; ++i) {
+  for (int i = 0; i < kChainLength; ++i) {
     const std::string suffix = "." + std::to_string(i);
     const TensorId tensor = add_tensor(schedule, "cell" + suffix, Dtype::f32, BufferKind::workspace, 1, 16);
     const BlockId block = add_single(
@@ -37,7 +37,7 @@ Schedule chain_schedule(int lanes) {
     Call call = call_block(schedule, block);
     const OpId previous = schedule.blocks[block].ops.front() - 1;
     if (i > 0 && lanes > 1) call.waits = {{EdgeKind::finish_start, {previous, 0, 0, 0, 0}}};
-    if (i == 0 && lanes > 1) call.waits = {{EdgeKind::finish_start, {OpId(kChain - 1), 0, 0, 0, 1}}};
+    if (i == 0 && lanes > 1) call.waits = {{EdgeKind::finish_start, {OpId(kChainLength - 1), 0, 0, 0, 1}}};
     schedule.programs.front().order.push_back(std::move(call));
   }
   return schedule;

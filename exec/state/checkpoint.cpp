@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kPrefix = "step-", kSuffix = ".safetensors";
+constexpr std::string_view kPrefix = "step-";
 // Formats of a file with whole tensors, and of one with shards. A new format is needed where older programs would
 // misread the file.
 constexpr const char *kFormat = "stretto-1", *kShardedFormat = "stretto-2";
@@ -66,7 +66,7 @@ std::optional<Listed> listed(const fs::path& path) {
     if (!ranks || *ranks <= *rank) return std::nullopt;
     file.shards = *ranks;
   }
-  return text == kSuffix ? std::optional(file) : std::nullopt;
+  return text == kTensorFileSuffix ? std::optional(file) : std::nullopt;
 }
 
 std::vector<Listed> list(const std::string& dir, std::error_code& error) {
@@ -284,7 +284,7 @@ std::string write_checkpoint(const std::string& dir, std::int64_t step, std::int
 
   CheckpointMetadata full = metadata;
   full["step"] = std::to_string(step);
-  const std::string path = fmt::format("{}/{}{:08d}{}", dir, kPrefix, step, kSuffix);
+  const std::string path = fmt::format("{}/{}{:08d}{}", dir, kPrefix, step, kTensorFileSuffix);
   const bool is_sharded = processes != nullptr && processes->size() > 1;
   if (is_sharded) {
     write_sharded(path, std::move(full), contents, *processes);

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kSuffix = ".safetensors", kTensorKey = "tensor ";
+constexpr std::string_view kTensorKey = "tensor ";
 constexpr std::size_t kMostShards = std::size_t{1} << 24;
 constexpr std::size_t kDigits = kNoChecksum.size();
 
@@ -78,8 +78,8 @@ std::string place_in_manifest(const TensorEntry& tensor, std::span<const std::si
 
 std::string shard_name(const std::string& manifest, std::size_t rank, std::size_t ranks) {
   std::string_view stem = manifest;
-  if (stem.ends_with(kSuffix)) stem.remove_suffix(kSuffix.size());
-  return fmt::format("{}-rank-{:05d}-of-{:05d}{}", stem, rank, ranks, kSuffix);
+  if (stem.ends_with(kTensorFileSuffix)) stem.remove_suffix(kTensorFileSuffix.size());
+  return fmt::format("{}-rank-{:05d}-of-{:05d}{}", stem, rank, ranks, kTensorFileSuffix);
 }
 
 TensorFile TensorFile::open(const std::string& path, Check check) try {

@@ -13,6 +13,8 @@
 
 namespace stretto::exec {
 
+constexpr std::string_view kTensorFileSuffix = ".safetensors";
+
 // A safetensors file of which tensors, or parts of them, are read one by one. It may have shards: then it is a manifest
 // (docs/checkpoint.md) without tensors of its own, which lists them, and the tensors are read from the files of shards
 // in its folder. A shard is opened only when something of it is wanted. Move-only; safe to read from several threads.

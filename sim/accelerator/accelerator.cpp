@@ -13,8 +13,6 @@
 namespace stretto::sim {
 namespace {
 
-constexpr Limits<double> kRate{.min = 1e-6, .max = kMostRate};
-
 // Reads the table file that `key` names, in the folder of the platform file; "" when the platform has none.
 std::string read_table(TomlTable& table, const std::string& key, const std::string& folder, std::string& path,
                        Source& source) {

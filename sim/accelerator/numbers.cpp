@@ -12,7 +12,6 @@
 namespace stretto::sim {
 namespace {
 
-constexpr Limits<double> kRate{.min = 1e-6, .max = kMostRate};
 constexpr Limits<double> kShare{.min = 1e-6, .max = 1};
 constexpr Limits<double> kTime{.min = 0, .max = 1e9};
 constexpr Limits<double> kAtLeastOne{.min = 1, .max = 1e6};

@@ -27,9 +27,9 @@ std::vector<AcceleratorNumber> numbers_of(Accelerator& accelerator);
 // peak_TFLOPs, hbm_GBps and whether there is a table of GEMMs.
 void set_defaults(Accelerator& accelerator);
 
-// TFLOP/s and GB/s above which a number is a typing error: some forty times the arithmetic of a GPU of 2026, ten times
-// its memory's rate. Kind: assumed.
-constexpr double kMostRate = 1e5;
+// TFLOP/s and GB/s outside of which a number is a typing error: the upper limit is some forty times the arithmetic of a
+// GPU of 2026, and ten times its memory's rate. Kind: assumed.
+constexpr Limits<double> kRate{.min = 1e-6, .max = 1e5};
 
 constexpr int kDefaultSms = 132;
 
