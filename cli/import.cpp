@@ -52,8 +52,8 @@ void add_import_options(CLI::App& command, Files& files, MeasurementImport& opti
       ->group(kGroup);
   calibrate::DataSheet& sheet = options.sheet;
   // The limits are twenty times and more the figures of GPUs of 2026, so a larger number is a mistake.
-  add_number(command, "--peak_TFLOPs", sheet.peak_TFLOPs, sim::kMostRate, "of the data sheet: dense bf16");
-  add_number(command, "--hbm_GBps", sheet.hbm_GBps, sim::kMostRate, "of the data sheet: memory");
+  add_number(command, "--peak_TFLOPs", sheet.peak_TFLOPs, sim::kRate.max, "of the data sheet: dense bf16");
+  add_number(command, "--hbm_GBps", sheet.hbm_GBps, sim::kRate.max, "of the data sheet: memory");
   add_number(command, "--memory_GiB", sheet.memory_GiB, 1e4, "of the data sheet");
   add_number(command, "--nvlink_GBps", sheet.nvlink_GBps, 1e4, "of a GPU, one direction");
   add_number(command, "--network_GBps", sheet.network_GBps, 1e4, "of a GPU, one direction");
