@@ -1,8 +1,8 @@
 #pragma once
-#include <sanitizer/allocator_interface.h>
-
 #include <atomic>
 #include <cstddef>
+
+#include "tests/fuzz/allocator.hpp"
 
 namespace stretto::fuzz {
 
@@ -33,7 +33,7 @@ class Bounded {
   }
   static void on_free(const volatile void* pointer) {
     if (most_at_once != 0 && pointer != nullptr)
-      live -= static_cast<std::ptrdiff_t>(__sanitizer_get_allocated_size(const_cast<const void*>(pointer)));
+      live -= static_cast<std::ptrdiff_t>(__sanitizer_get_allocated_size(pointer));
   }
 };
 

@@ -1,7 +1,4 @@
 // libFuzzer entry point: for any bytes, parse_scenario returns a Scenario or throws an Error of one line.
-//   clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I. tests/fuzz/fuzz_scenario.cpp base/error.cpp \
-//     base/toml.cpp base/toml_file.cpp base/toml_parse.cpp model/scenario.cpp model/transformer.cpp -o fuzz_scenario
-//   ./fuzz_scenario -max_total_time=60 scratch_corpus tests/fuzz/corpus/scenario
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

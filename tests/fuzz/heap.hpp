@@ -1,10 +1,10 @@
 #pragma once
-#include <sanitizer/allocator_interface.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+
+#include "tests/fuzz/allocator.hpp"
 
 // Limits a reader's heap at any time: kHeapOfInput times its input, and some for messages. A caller makes one object
 // and reads within its scope, one at a time; an excess ends the program, which libFuzzer reports as a finding.
@@ -34,7 +34,7 @@ class HeapLimit {
   }
   static void freed(const volatile void* at) {
     if (is_counting && at != nullptr)
-      live -= static_cast<std::ptrdiff_t>(__sanitizer_get_allocated_size(const_cast<const void*>(at)));
+      live -= static_cast<std::ptrdiff_t>(__sanitizer_get_allocated_size(at));
   }
 
   // libFuzzer has threads of its own.
