@@ -10,7 +10,7 @@ namespace stretto::testing {
 #if defined(__SANITIZE_THREAD__)
 constexpr std::uint32_t kCaseStride = 7, kThreadedStride = 1;
 #elif defined(__SANITIZE_ADDRESS__)
-constexpr std::uint32_t kCaseStride = 6, kThreadedStride = 3;
+constexpr std::uint32_t kCaseStride = 14, kThreadedStride = 3;
 #else
 constexpr std::uint32_t kCaseStride = 1, kThreadedStride = 3;
 #endif
