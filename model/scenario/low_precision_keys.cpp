@@ -6,6 +6,9 @@ namespace {
 using S = Scenario&;
 
 bool acts(const Scenario& s) { return s.training.low_precision.is_on(); }
+bool is_fp8(const Scenario& s) { return s.training.low_precision.fp8_format != LowPrecision::Fp8Format::none; }
+bool is_fp4(const Scenario& s) { return s.training.low_precision.fp4_format != LowPrecision::Fp4Format::none; }
+bool leaves_layers(const Scenario& s) { return acts(s) && s.training.low_precision.first_last_layers_bf16; }
 bool is_delayed(const Scenario& s) { return rules_of(s.training.low_precision, s.compute_capability).is_delayed(); }
 
 }  // namespace
@@ -23,7 +26,7 @@ std::vector<ScenarioKey> low_precision_keys() {
            "allow too. Embedding, head, norms, attention, biases and the residual stream stay as `precision` "
            "says",
        .megatron = {.name = "--fp8-format", .words = {{"e4m3", "e4m3"}, {"hybrid", "hybrid"}, {"None", "none"}}},
-       .acts = acts,
+       .acts = is_fp8,
        .record = Record::identity_since},
       {.name = "fp8_recipe",
        .field = [](S s) -> Field { return WordField::of(s.training.low_precision.fp8_recipe); },
@@ -33,7 +36,7 @@ std::vector<ScenarioKey> low_precision_keys() {
                   "own; of 128 numbers along the axis of the sum, weights of 128 × 128 (DeepSeek-V3); of 32 numbers, "
                   "powers of two (MXFP8)",
        .megatron = {"--fp8-recipe"},
-       .acts = acts,
+       .acts = is_fp8,
        .record = Record::identity_since},
       {.name = "fp8_margin",
        .field = [](S s) -> Field { return &s.training.low_precision.fp8_margin; },
@@ -64,7 +67,7 @@ std::vector<ScenarioKey> low_precision_keys() {
        .range = "must be `true`",
        .meaning = "weight gradients are products of codes too",
        .megatron = {.name = "--no-fp8-wgrad", .given = false, .absent = true},
-       .acts = acts,
+       .acts = is_fp8,
        .record = Record::none},
       {.name = "tp_only_amax_red",
        .field = [](S s) -> Field { return &s.training.low_precision.tp_only_amax_red; },
@@ -87,7 +90,7 @@ std::vector<ScenarioKey> low_precision_keys() {
        .range = "acts with `first_last_layers_bf16`; at most the layers of a stage",
        .meaning = "of the first layers",
        .megatron = {"--num-layers-at-start-in-bf16"},
-       .acts = acts,
+       .acts = leaves_layers,
        .record = Record::identity_since},
       {.name = "num_layers_at_end_in_bf16",
        .field = [](S s) -> Field { return &s.training.low_precision.num_layers_at_end_in_bf16; },
@@ -95,7 +98,7 @@ std::vector<ScenarioKey> low_precision_keys() {
        .range = "acts with `first_last_layers_bf16`; at most the layers of a stage",
        .meaning = "of the last layers",
        .megatron = {"--num-layers-at-end-in-bf16"},
-       .acts = acts,
+       .acts = leaves_layers,
        .record = Record::identity_since},
       {.name = "reuse_grad_buf_for_mxfp8_param_ag",
        .field = [](S s) -> Field { return &s.training.low_precision.reuse_grad_buf_for_mxfp8_param_ag; },
@@ -103,7 +106,7 @@ std::vector<ScenarioKey> low_precision_keys() {
        .meaning = "parameters are gathered in bf16, in the buffer of their gradients, and then become codes in both "
                   "copies",
        .megatron = {.name = "--reuse-grad-buf-for-mxfp8-param-ag", .given = true, .absent = false},
-       .acts = acts,
+       .acts = is_fp8,
        .record = Record::none},
       {.name = "fp4_format",
        .field = [](S s) -> Field { return WordField::of(s.training.low_precision.fp4_format); },
@@ -111,7 +114,7 @@ std::vector<ScenarioKey> low_precision_keys() {
        .range = "needs `precision` `\"bf16\"` or `\"fp32\"`; not with `fp8_format`; a GPU of compute capability 10.0",
        .meaning = "as `fp8_format`, with codes of 4 bits",
        .megatron = {.name = "--fp4-format", .words = {{"e2m1", "e2m1"}, {"None", "none"}}},
-       .acts = acts,
+       .acts = is_fp4,
        .record = Record::identity_since},
       {.name = "fp4_recipe",
        .field = [](S s) -> Field { return WordField::of(s.training.low_precision.fp4_recipe); },
@@ -119,14 +122,14 @@ std::vector<ScenarioKey> low_precision_keys() {
        .meaning = "NVFP4 (arXiv 2509.25149): scales of 16 numbers in e4m3, and one of the tensor; factors of weight "
                   "gradients behind a Hadamard transform; gradients of outputs rounded stochastically",
        .megatron = {"--fp4-recipe"},
-       .acts = acts,
+       .acts = is_fp4,
        .record = Record::identity_since},
       {.name = "fp4_param_gather",
        .field = [](S s) -> Field { return &s.training.low_precision.fp4_param_gather; },
        .range = "off: gathers of parameters in fp4 are not modelled yet",
        .meaning = "parameters are gathered as codes; until then in bf16",
        .megatron = {.name = "--fp4-param-gather", .given = true, .absent = false},
-       .acts = acts,
+       .acts = is_fp4,
        .record = Record::none},
       {.name = "fp8_transposes",
        .field = [](S s) -> Field { return &s.training.low_precision.fp8_transposes; },
