@@ -169,7 +169,7 @@ std::int64_t halves_of_activations(const Layout& layout, std::size_t stage) {
 
 }  // namespace
 
-TEST_CASE("zero-bubble schedules keep as many activations as docs/schedule.md says") {
+TEST_CASE("zero-bubble schedules keep as many activations as docs/parallelism.md says") {
   for (const std::size_t stage : {0, 1, 2}) {
     INFO("stage " << stage);
     const auto s = static_cast<std::int64_t>(stage);

@@ -19,7 +19,7 @@ namespace stretto {
 // rows: the reader, docs/scenario.md, JSON, the record of a training, config.json of Hugging Face's, flags of
 // Megatron-LM and fields of Megatron-Bridge, columns of published steps, random layouts. Where code needs something
 // other than the key's value, it has code of its own: readers of sections (rows without `field`), hf_config.cpp (rows
-// without a name), kSpecial of megatron_rows.cpp, random_layout.cpp. docs/schedule.md tells how a key is added.
+// without a name), kSpecial of megatron_rows.cpp, random_layout.cpp. docs/adding.md tells how a key is added.
 
 using KeyValue = nlohmann::json;
 

@@ -211,7 +211,7 @@ std::vector<ScenarioKey> parallel_keys() {
            "the order of a stage's forward and backward passes: 1F1B, interleaved with virtual stages; or ZB-H1, ZB-V "
            "(Qi et al., arXiv 2401.10241, 2405.15362) or DualPipeV (DeepSeek-V3's DualPipe, arXiv 2412.19437, cut in "
            "half), in which weight gradients come apart, later, where the stage would wait. Their stages wait for each "
-           "other at every message unless `overlap_p2p_comm` is on ([schedule.md](schedule.md))",
+           "other at every message unless `overlap_p2p_comm` is on ([parallelism.md](parallelism.md))",
        .megatron = {},
        .record = Record::none},
       {.name = "virtual_pipeline_model_parallel_size",

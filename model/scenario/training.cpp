@@ -159,7 +159,9 @@ Training read_training(TomlTable table, const Parallel& parallel, const Transfor
   if (training.attention_backend == AttentionBackend::unfused && parallel.context_parallel_size > 1)
     throw table.failure("attention_backend",
                         "expected \"fused\" with context_parallel_size " + number(parallel.context_parallel_size) +
-                            ", whose ranks merge attention over parts of the keys, got \"unfused\"");
+                            (parallel.has_cp_ring() ? ", whose ring merges attention over parts of the keys"
+                                                    : ", whose exchanges only fused attention has") +
+                            ", got \"unfused\"");
   if (training.attention_backend == AttentionBackend::unfused && model.latent.any())
     throw table.failure("attention_backend",
                         "expected \"fused\" with multi_latent_attention, got \"unfused\", whose products have one "

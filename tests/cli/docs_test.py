@@ -29,6 +29,30 @@ def commands_of(page):
     return [line.split() for line in lines if not re.search(r"\S  +\S", re.sub(r" +--", " --", line))]
 
 
+class Adding(unittest.TestCase):
+    """docs/adding.md names files that exist, and quotes lines that stand in them."""
+    page = (ROOT / "docs/adding.md").read_text()
+
+    def test_files(self):
+        named = {name for name in re.findall(r"`([\w-]+/[\w./-]*)", self.page) if "NAME" not in name and not name.startswith("build/")}
+        self.assertGreater(len(named), 40)
+        self.assertEqual([name for name in sorted(named) if not (ROOT / name).exists()], [])
+        tests = set(re.findall(r"`(\w+_test)`", self.page))
+        self.assertGreater(len(tests), 4)
+        self.assertEqual(tests - {path.stem for path in ROOT.glob("*/**/*_test.cpp")}, set())
+
+    def test_quotes(self):
+        """A quote is indented by 8 or more, behind a line that ends with its file: `base/error.hpp`:"""
+        quoted = re.findall(r"^(.*\n)\n((?: {8}.*\n)+)", self.page, re.M)
+        self.assertGreater(len(quoted), 6)
+        for before, lines in quoted:
+            file = re.search(r"`(\S+)`:\n$", before)
+            self.assertTrue(file, before)
+            text = (ROOT / file[1]).read_text()
+            for line in map(str.strip, lines.splitlines()):
+                self.assertIn(line, text, file[1])
+
+
 @unittest.skipUnless(IS_FAST, "not the release build")
 class Docs(ProgramTest):
     def setUp(self):
