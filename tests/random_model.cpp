@@ -111,7 +111,7 @@ void RandomScenario::experts() {
     const std::string dispatcher = others_.one_of({"alltoall", pairs_ || shared_beside ? "alltoall" : "allgather",
                                                    ranks > 1 ? "flex" : "alltoall"}),
                       backend = others_.one_of({"deepep", "hybridep"});
-    const bool pads = dispatcher != "allgather" && (dispatcher != "flex" || backend != "deepep") && (flashes || coin());
+    const bool pads = (dispatcher != "flex" || backend != "deepep") && (flashes || coin());
     parallel_.set("moe_token_dispatcher_type", dispatcher);
     if (ranks > 1) parallel_.set("moe_flex_dispatcher_backend", backend);
     if (ranks > 1) parallel_.set("moe_expert_rank_capacity_factor", pads ? 0.0 : others_.one_of({0.0, 6.0}));
