@@ -194,6 +194,11 @@ TEST_CASE("experts that ranks share, and whole experts beside cut layers, equal 
       cut(2, {{4, 1, false, 3, 2}, 2, Sharding::optim, "tp-cp-dp-ep-pp"}),
       gathering(cut(2, {{4, 1}, 2})),
       padded(cut(2, {{4, 1}, 2})),
+      padded(gathering({{2, 1}, 1})),
+      padded(gathering({{2, 1}, 2})),
+      padded(gathering({{2, 2, true}, 2})),
+      padded(gathering({{2, 2, true, 2, 3}, 2, Sharding::optim, "tp-cp-ep-dp-pp", true})),
+      padded(gathering(cut(2, {{4, 1}, 2}))),
       {{2, 2, true, 2}, 2, Sharding::optim, "tp-cp-ep-pp-dp"},
       {{3, 1, false, 2}, 1, Sharding::optim, "tp-cp-ep-pp-dp"},
   };
@@ -212,10 +217,7 @@ TEST_CASE("experts that ranks share, and whole experts beside cut layers, equal 
         if (scenario.parallel.replicas() * c.layout.tp % c.ep != 0) continue;
         if (!mode.applies(scenario.parallel) || !taken.takes_next()) continue;
         INFO(c.layout.text() << ", ep " << c.ep << ", etp " << c.etp << ", " << name_of(c.sharding) << ", " << mode.name
-                             << ", kind " << kind
-                             << (c.gathers ? ", gathers"
-                                 : c.pads  ? ", padded"
-                                           : ""));
+                             << ", kind " << kind << (c.gathers ? ", gathers" : "") << (c.pads ? ", padded" : ""));
         single.check(scenario, mode.name == "plain");
       }
   }
@@ -334,12 +336,18 @@ TEST_CASE("with padding no size depends on the router, and ranks exchange no cou
   scenario.parallel.expert_model_parallel_size = 2;
   scenario.parallel.moe_pad_expert_input_to_capacity = true;
   scenario.parallel.moe_expert_capacity_factor = 1.5;
+  const bool gathers = GENERATE(false, true);
+  if (gathers) scenario.parallel.moe_token_dispatcher_type = TokenDispatcher::allgather;
   const std::int64_t tokens = scenario.training.micro_batch_size * scenario.model.seq_length,
                      each = std::int64_t(std::ceil(double(tokens * 2) / 6 * 1.5));
   int products = 0, exchanges = 0;
   const Schedule schedule = build_schedule(scenario);
   for (const Operation& operation : schedule.operations) {
     CHECK_FALSE(std::holds_alternative<CountRows>(operation.work));
+    // Of gathered tokens a rank sorts those of three experts, and both ranks' tokens for each.
+    if (const auto* sort = std::get_if<SortTokens>(&operation.work))
+      CHECK(*sort ==
+            (gathers ? SortTokens{2 * tokens, 2, 6, 2 * each, 3, 0, sort->first} : SortTokens{tokens, 2, 6, each}));
     if (const auto* product = std::get_if<GroupedGemm>(&operation.work)) {
       ++products;
       CHECK(product->rows == 6 * each);
@@ -352,7 +360,7 @@ TEST_CASE("with padding no size depends on the router, and ranks exchange no cou
     CHECK_FALSE(exchange->by_rows());
   }
   CHECK(products == 6);
-  CHECK(exchanges == 6);
+  CHECK(exchanges == (gathers ? 0 : 6));
 }
 
 TEST_CASE("all tokens to one expert, and experts without any, are right", "[experts]") {
@@ -437,9 +445,6 @@ TEST_CASE("keys of experts are checked, and what is not modelled is refused by i
         {"num_moe_experts = 4\n[parallel]\nmoe_expert_capacity_factor = 2\nmoe_pad_expert_input_to_capacity = true\n"
          "moe_token_dispatcher_type = \"flex\"\n",
          "got \"flex\" with \"deepep\""},
-        {"num_moe_experts = 4\n[parallel]\nmoe_expert_capacity_factor = 2\nmoe_pad_expert_input_to_capacity = true\n"
-         "moe_token_dispatcher_type = \"allgather\"\n",
-         "gathered tokens with padding"},
         {"[parallel]\nmoe_expert_capacity_factor = 2\nmoe_pad_expert_input_to_capacity = true\n", "dense MLPs"},
         {"num_moe_experts = 4\n[parallel]\nexpert_model_parallel_size = 2\n", "divides the 1 ranks of a stage"},
         {"num_moe_experts = 4\n[parallel]\ntensor_model_parallel_size = 2\n", "sequence_parallel"}})

@@ -98,7 +98,7 @@ void RandomScenario::experts() {
       overlap_.set("delay_wgrad_compute", pairs_ && coin());
       overlap_.set("ep_overlap_early_attn_memory_release", pairs_ && coin());
     } else {
-      flashes = coin();
+      flashes = coin() || (ranks > 2 && coin());  // a shard of several ranks needs three
       overlap_.set("ep_flash_overlap", flashes);
       overlap_.set("overlap_dispatch_backward_with_experts_wgrad", !flashes && coin());
       shared_beside = !flashes && coin();
@@ -108,10 +108,11 @@ void RandomScenario::experts() {
     const std::int64_t cut = others_.one_of<std::int64_t>({1, 2, 3, tp_});
     parallel_.set("expert_tensor_parallel_size",
                   width % cut == 0 && tp_ * cp_ * dp_ % (ranks * cut) == 0 ? cut : std::int64_t{1});
-    const std::string dispatcher = others_.one_of({"alltoall", pairs_ || shared_beside ? "alltoall" : "allgather",
-                                                   ranks > 1 ? "flex" : "alltoall"}),
+    const std::string dispatcher =
+                          others_.one_of({"alltoall", pairs_ || shared_beside || flashes ? "alltoall" : "allgather",
+                                          ranks > 1 && !flashes ? "flex" : "alltoall"}),
                       backend = others_.one_of({"deepep", "hybridep"});
-    const bool pads = dispatcher != "allgather" && (dispatcher != "flex" || backend != "deepep") && (flashes || coin());
+    const bool pads = (dispatcher != "flex" || backend != "deepep") && (flashes || coin());
     parallel_.set("moe_token_dispatcher_type", dispatcher);
     if (ranks > 1) parallel_.set("moe_flex_dispatcher_backend", backend);
     if (ranks > 1) parallel_.set("moe_expert_rank_capacity_factor", pads ? 0.0 : others_.one_of({0.0, 6.0}));

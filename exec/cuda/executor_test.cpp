@@ -152,6 +152,7 @@ TEST_CASE("the executor for GPUs trains models with experts", "[cuda]") {
       {{2, 1}, 2, Mixture::softmax, "plain", true},
       {{4, 1}, 4, Mixture::sigmoid, "overlap_param_gather", true},
       {{4, 1}, 2, Mixture::softmax, "plain", false, true},
+      {{4, 1}, 2, Mixture::sigmoid, "plain", true, true},
       {{2, 1}, 2, Mixture::sigmoid, "overlap_moe_expert_parallel_comm"},
       {{4, 1}, 4, Mixture::latent, "delay_wgrad_compute"},
       {{2, 1}, 2, Mixture::latent, "ep_overlap_early_attn_memory_release", true},
@@ -164,7 +165,8 @@ TEST_CASE("the executor for GPUs trains models with experts", "[cuda]") {
     Scenario scenario = small_mixture(c.layout, c.ep, c.mixture, c.mode);
     if (c.pads) pad_experts(scenario);
     if (c.gathers) scenario.parallel.moe_token_dispatcher_type = TokenDispatcher::allgather;
-    INFO(c.layout.text() << ", ep " << c.ep << ", " << c.mode << (c.pads ? ", padded" : c.gathers ? ", gathers" : ""));
+    INFO(c.layout.text() << ", ep " << c.ep << ", " << c.mode << (c.pads ? ", padded" : "")
+                         << (c.gathers ? ", gathers" : ""));
     check_against_host(scenario, 1e-5, 5e-4);
     scenario.training.precision = "bf16";
     // Rounding decides now and then who is chosen, so gradients of single experts may differ.

@@ -277,9 +277,6 @@ void approximate_experts(Settings& settings) {
     found->second = by;
     settings.approximated.push_back({std::string(key).substr(std::string(key).find('.') + 1) + " " + word, 0, effect});
   };
-  if (settings.find("parallel.moe_expert_capacity_factor") != nullptr)
-    replace("parallel.moe_token_dispatcher_type", "allgather", "alltoall",
-            "padded rows go to their experts alone: a gather moves the tokens of all ranks that share experts");
   // Sigmoids are scores by themselves; and Sinkhorn's iteration gives one chosen expert a probability, as the softmax
   // over all experts does.
   const auto is = [&](const char* key, const char* word) {

@@ -183,7 +183,7 @@ TEST_CASE("experts come from their flags and go back", "[megatron]") {
   CHECK(to_megatron(imported(shared)).text.find("capacity-factor") == std::string::npos);
   const Scenario padded = imported(shared + "--moe-expert-capacity-factor 1.5 --moe-pad-expert-input-to-capacity");
   CHECK(padded.parallel.moe_expert_capacity_factor == 1.5);
-  CHECK(padded.parallel.moe_token_dispatcher_type == TokenDispatcher::alltoall);
+  CHECK(padded.parallel.gathers_tokens_for_experts());
   CHECK(to_megatron(padded).text.find("--moe-expert-capacity-factor 1.5 ") != std::string::npos);
   const Scenario biased = imported(shared +
                                    "--moe-router-score-function sigmoid --moe-router-enable-expert-bias "

@@ -30,7 +30,7 @@ ExpertLayers::ExpertLayers(Schedule& schedule, BlockWriter& writer, const BlockS
       local_(shape.local_experts),
       tokens_(writer.residual_rows() * (gathers() ? gathering().size : 1)),
       each_(rows_of_each(shape, writer.residual_rows()) * (tokens_ / writer.residual_rows())),
-      rows_(pads()        ? experts_ * each_
+      rows_(pads()        ? (sorts_own() ? local_ : experts_) * each_
             : sorts_own() ? tokens_ * topk_ * local_ / experts_
                           : tokens_ * topk_),
       capacity_(room()) {
@@ -260,16 +260,16 @@ View ExpertLayers::forward(const View& x) {
 // Sorts copies by expert, and says where rows of this rank's experts begin.
 void ExpertLayers::sort_tokens(const View& indices, const View& positions) {
   SortTokens work{tokens_, topk_, experts_, each_};
+  if (sorts_own()) {
+    work.local = local_;
+    work.capacity = varies() ? capacity_ : 0;
+    work.first = shape_.first_expert;
+  }
   if (pads()) {
     w_.op("experts.sort.fprop", Phase::forward, work, {read(indices), write(positions)});
     return;
   }
   const View offsets = of_layer(offsets_), own_offsets = exchanges() ? w_.work(own_offsets_) : offsets;
-  if (sorts_own()) {
-    work.local = local_;
-    work.capacity = capacity_;
-    work.first = shape_.first_expert;
-  }
   w_.op("experts.sort.fprop", Phase::forward, work, {read(indices), write(own_offsets), write(positions)});
   if (!exchanges()) return;
   const View all = of_layer(all_offsets_);
@@ -283,7 +283,7 @@ Permute ExpertLayers::permute(Pass pass, std::int64_t cols, bool apart) const {
   Permute work{pass, tokens_, topk_, cols, apart, transport() != TokenTransport::nccl};
   if (pads() || sorts_own()) {
     work.rows = rows_;
-    work.capacity = sorts_own() ? capacity_ : 0;
+    work.capacity = varies() ? capacity_ : 0;
     work.padded = pads();
   }
   return work;

@@ -113,8 +113,8 @@ class ExpertLayers {
   const std::vector<bool> layers_;
   const std::int64_t experts_, topk_, hidden_;
   // This rank's experts; the tokens that it sorts; with padding the rows of these for each expert. rows_ are the copies
-  // of these tokens, with padding; or where the number of rows varies, the rows of this rank's experts when all have
-  // equally many, and capacity_ the room for them.
+  // of these tokens that it sorts, with padding; or where the number of rows varies, the rows of this rank's experts
+  // when all have equally many, and capacity_ the room for them.
   const std::int64_t local_, tokens_, each_, rows_, capacity_;
   Mlp mlp_, shared_;
   TensorId logits_ = 0, indices_ = 0, counts_ = 0, offsets_ = 0, positions_ = 0, sorted_ = 0, weights_ = 0;

@@ -295,7 +295,7 @@ std::vector<ScenarioKey> overlap_keys() {
                   "rank's rows are a shard",
        .megatron = {},
        .record = Record::none,
-       .drawn = {2, 3, 8}},
+       .drawn = {2, 3}},
       {.name = "defer_embedding_wgrad_compute",
        .field = [](S s) -> Field { return &s.overlap.defer_embedding_wgrad_compute; },
        .range = "needs 2 stages; acts with `pipeline_schedule = \"1f1b\"`",

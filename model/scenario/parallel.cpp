@@ -153,15 +153,11 @@ void check_padding(const TomlTable& table, const Parallel& parallel) {
   if (parallel.moe_expert_rank_capacity_factor > 0)
     throw table.failure("moe_expert_rank_capacity_factor",
                         "expected 0 with moe_expert_capacity_factor, which already says how many rows a rank gets");
-  const bool is_deepep = parallel.moe_token_dispatcher_type == TokenDispatcher::flex &&
-                         parallel.moe_flex_dispatcher_backend == FlexBackend::deepep;
-  if (is_deepep || parallel.moe_token_dispatcher_type == TokenDispatcher::allgather)
+  if (parallel.moe_token_dispatcher_type == TokenDispatcher::flex &&
+      parallel.moe_flex_dispatcher_backend == FlexBackend::deepep)
     throw table.failure("moe_token_dispatcher_type",
-                        std::string("expected \"alltoall\", or \"flex\" with \"hybridep\", with "
-                                    "moe_pad_expert_input_to_capacity, got ") +
-                            (is_deepep ? "\"flex\" with \"deepep\""
-                                       : "\"allgather\": gathered tokens with padding, which Megatron-LM has, are not "
-                                         "modelled yet"));
+                        "expected \"allgather\", \"alltoall\", or \"flex\" with \"hybridep\", with "
+                        "moe_pad_expert_input_to_capacity, got \"flex\" with \"deepep\"");
 }
 
 // How experts lie on the ranks of a stage (Megatron-LM, core/parallel_state.py).

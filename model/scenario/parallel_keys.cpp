@@ -124,7 +124,7 @@ std::vector<ScenarioKey> parallel_keys() {
        .record = Record::none},
       {.name = "moe_pad_expert_input_to_capacity",
        .field = [](S s) -> Field { return &s.parallel.moe_pad_expert_input_to_capacity; },
-       .range = "with `moe_expert_capacity_factor`; not with `\"allgather\"` and DeepEP",
+       .range = "with `moe_expert_capacity_factor`; not with DeepEP",
        .meaning =
            "rows that no token has are padding: sizes do not depend on the router, ranks exchange no counts, and "
            "no host waits for them",

@@ -116,12 +116,15 @@ void read_graphs(TomlTable& table, const Parallel& parallel, Training& training)
     throw table.failure(key, "expected \"moe_router\" with \"moe_preprocess\", got none");
   if (!is_whole && training.recompute.granularity == Recompute::Granularity::full)
     throw table.failure(key, "expected \"full_iteration\" with recompute_granularity = \"full\", got parts of a layer");
+  // Ranks that gather tokens count the rows on the host, with padding as well
+  // (core/transformer/moe/token_dispatcher.py).
+  const bool is_padded = parallel.moe_pad_expert_input_to_capacity && !parallel.gathers_tokens_for_experts();
   if (is_whole && parallel.expert_model_parallel_size > 1 && parallel.moe_expert_rank_capacity_factor == 0 &&
-      !parallel.moe_pad_expert_input_to_capacity)
+      !is_padded)
     throw table.failure(
         key,
-        "expected moe_expert_rank_capacity_factor or padded rows with \"full_iteration\": without it the host waits "
-        "for the number of rows that come");
+        "expected moe_expert_rank_capacity_factor, or padded rows that are not gathered, with \"full_iteration\": "
+        "without it the host waits for the number of rows that come");
 }
 
 // Reads the options of recomputation, with Megatron-LM's checks.

@@ -83,7 +83,7 @@ struct MoveBias {
 
 // Where the topk copies of each row go when all are sorted by expert, and for one expert by row. With `local` only
 // copies for so many experts, from `first` on, go anywhere, to at most `capacity` rows; the position of others is -1.
-// With `each` there are no offsets; more copies for an expert are an error.
+// With `each` there are no offsets, and no capacity; more copies for an expert are an error.
 // indices[rows,topk] i32 R, (offsets[1,experts_here() + 1] i32 W: the first row of each expert, then all),
 // positions[rows,topk] i32 W.
 struct SortTokens {

@@ -325,7 +325,7 @@ struct ListOperands {
 
   OperandList operator()(const SortTokens& s) const {
     if (s.rows < 1 || s.topk < 1 || s.experts < 1) return bad("dimensions must be positive");
-    if (s.local > 0 && (s.capacity < 1 || s.each > 0)) return bad("rows of some experts need a capacity");
+    if (s.local > 0 && s.each == 0 && s.capacity < 1) return bad("rows of some experts need a capacity");
     OperandList list{{{"indices", "R", s.rows, s.topk, Shape::matrix, Type::i32}}, ""};
     if (s.each == 0) list.operands.push_back(vector_of("offsets", "W", s.experts_here() + 1, Type::i32));
     list.operands.push_back({"positions", "W", s.rows, s.topk, Shape::matrix, Type::i32});

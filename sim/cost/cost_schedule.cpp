@@ -239,7 +239,8 @@ HostCosts host_costs(const Schedule& schedule, const Framework& framework, const
   host.waits_for_messages = framework.host_waits_for_messages;
   // Megatron-LM copies the counts of rows to the host in the forward pass, and waits for them before it starts the
   // exchange (core/transformer/moe/token_dispatcher.py, cuda_sync_point "before_ep_alltoall"), and with gathered tokens
-  // before it permutes them (dispatch_postprocess()); the gradient's rows have the same counts. Padded rows have none.
+  // before it permutes them (dispatch_postprocess(), with padding as well); the gradient's rows have the same counts.
+  // Padded rows that are exchanged have none.
   std::map<TensorId, OpId> counts;  // what says where rows go → the operation that counts
   for (OpId id = 0; id < schedule.operations.size(); ++id) {
     const Operation& operation = schedule.operations[id];
@@ -251,8 +252,9 @@ HostCosts host_costs(const Schedule& schedule, const Framework& framework, const
         rows != nullptr && rows->kind == CollectiveKind::dispatch && rows->by_rows())
       host.waits_before[id] = counts.at(operation.accesses[1].view.tensor);
     if (const auto* rows = std::get_if<Permute>(&operation.work);
-        rows != nullptr && rows->pass == Pass::forward && rows->capacity > 0 && !rows->apart)
-      host.waits_before[id] = counts.at(operation.accesses.front().view.tensor);
+        rows != nullptr && rows->pass == Pass::forward && !rows->apart)
+      if (const auto sorted = counts.find(operation.accesses.front().view.tensor); sorted != counts.end())
+        host.waits_before[id] = sorted->second;
   }
   recompute_modules(schedule, framework, host);
   launch_graphs(schedule, framework, training, host);

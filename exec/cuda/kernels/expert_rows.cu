@@ -65,7 +65,7 @@ __global__ void positions_kernel(Copies copies, std::int64_t each, const std::in
         report(Fault::Kind::index, index);
     }
   }
-  if (each > 0 && rows > each && threadIdx.x == 0) report(Fault::Kind::rows_of_expert, rows, mine);
+  if (each > 0 && rows > each && threadIdx.x == 0) report(Fault::Kind::rows_of_expert, rows, copies.first + mine);
 }
 
 // The part of Permute's work that is on the device.

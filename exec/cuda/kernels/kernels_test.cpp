@@ -310,6 +310,7 @@ void compare(const SortTokens&) {
     check(SortTokens{rows, topk, experts}, 0);
     check(SortTokens{rows, topk, experts, rows}, 0);
     check(SortTokens{rows, topk, experts, 0, (experts + 1) / 2, rows * topk, experts / 2}, 0);
+    check(SortTokens{rows, topk, experts, rows, (experts + 1) / 2, 0, experts / 2}, 0);
   }
   check(SortTokens{40, 2, 300}, 0);  // more experts than a block has threads
 }

@@ -213,6 +213,7 @@ TEST_CASE("kernels of experts report what they cannot work with, and touch nothi
   CHECK(report_of(Route{Pass::dgrad, 9, 12, 4}, 1, 2, 1, 12) == "experts: index 12 is outside [0, 12)");
   CHECK_THAT(report_of(SortTokens{7, 2, 2, 5}, 0, 0, 0, 0),
              Catch::Contains("gets 7 rows, and moe_expert_capacity_factor leaves room for 5: no token is dropped"));
+  CHECK_THAT(report_of(SortTokens{7, 2, 2, 5, 1, 0, 1}, 0, 0, 0, 0), Catch::Contains("expert 1 gets 7 rows"));
   CHECK(report_of(SortTokens{7, 2, 2, 0, 1, 6, 1}, 0, 0, 0, 0) ==
         "experts of this rank get 7 rows, and moe_expert_rank_capacity_factor leaves room for 6");
   CHECK(report_of(CountRows{1, 4, 4, 9, 0}, 0, 0, 4, 12) ==

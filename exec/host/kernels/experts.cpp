@@ -265,7 +265,7 @@ void run_kernel(const SortTokens& work, std::span<const Operand> operands) {
   });
   if (work.each > 0) {
     for (std::int64_t e = 0; e < here; ++e)
-      if (begin[e + 1] > work.each) throw runtime_failure(exec::no_room_at_expert(e, begin[e + 1], work.each));
+      if (begin[e + 1] > work.each) throw runtime_failure(exec::no_room_at_expert(first + e, begin[e + 1], work.each));
     for (std::int64_t e = 0; e <= here; ++e) begin[e] = static_cast<std::int32_t>(e * work.each);
   } else {
     for (std::int64_t e = 0; e < here; ++e) begin[e + 1] += begin[e];

@@ -275,6 +275,12 @@ TEST_CASE("copies for some experts alone, and padded rows", "[kernels]") {
   for (const std::int64_t empty : {2, 6, 7, 8}) CHECK(all.at(empty, 1) == 0);
   padded.each = 2;
   CHECK_THROWS_AS(run(padded, {indices.operand(), positions.write()}), Error);
+  // Two experts alone, with as many rows each.
+  padded.each = 3, padded.local = 2, padded.first = 1;
+  run(padded, {indices.operand(), positions.write()});
+  CHECK(positions.data == std::vector<std::int32_t>{0, -1, -1, -1, 1, -1, -1, 2});
+  padded.each = 2;
+  CHECK_THROWS_WITH(run(padded, {indices.operand(), positions.write()}), Catch::Contains("expert 1 gets 3 rows"));
   // Two ranks with two experts each send two rows for each expert.
   SortByExpert sort{Pass::forward, 2, 4, 2, 8, 8, 1, 2, false, 2};
   Matrix<double> received(8, 1), sorted(8, 1);
