@@ -215,6 +215,7 @@ CommandLine command_line_of(std::string_view text, const std::string& name, cons
   const shell::Run run = shell::run(text, name, outside);
   CommandLine line;
   line.notes = run.notes;
+  line.choices = run.choices;
   Launcher launcher(line);
   launcher.take(run.batch);
   // The last program with flags is the one that trains; earlier ones prepare data.

@@ -29,6 +29,7 @@ struct CommandLine {
   std::map<std::string, std::string> exports;          // variables of the environment
   std::map<std::string, int> export_lines;
   std::vector<std::string> notes;
+  std::map<std::string, std::vector<std::string>> choices;  // as shell::Run has them
 };
 
 // Reads a script, or flags alone. Of a script that starts no program with flags but assigns flags to variables, as

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "model/interchange/command_line.hpp"
 #include "model/interchange/recipe_settings.hpp"
@@ -8,7 +10,32 @@ namespace stretto {
 
 using Json = nlohmann::json;
 
-CommandLine command_line_of_test(const Yaml& yaml, const std::string& name) {
+namespace {
+
+// Puts the values of variables for ${NAME} and ${NAME:-otherwise}; names without a value are added to `unknown`.
+std::string substituted(std::string text, const std::map<std::string, std::string>& environment,
+                        std::set<std::string>& unknown) {
+  for (std::size_t at = 0; (at = text.find("${", at)) != std::string::npos;) {
+    const std::size_t end = text.find('}', at);
+    if (end == std::string::npos) break;
+    std::string name = text.substr(at + 2, end - at - 2), value;
+    const std::size_t otherwise = name.find(":-");
+    if (otherwise != std::string::npos) value = name.substr(otherwise + 2);
+    name = name.substr(0, otherwise);
+    if (const auto found = environment.find(name); found != environment.end())
+      value = found->second;
+    else if (otherwise == std::string::npos)
+      unknown.insert(name);
+    text.replace(at, end + 1 - at, value);
+    at += value.size();
+  }
+  return text;
+}
+
+}  // namespace
+
+CommandLine command_line_of_test(const Yaml& yaml, const std::string& name,
+                                 const std::map<std::string, std::string>& environment) {
   CommandLine line;
   line.program = "pretrain_gpt.py";
   // Folders are those of models (tests/test_utils/recipes).
@@ -26,11 +53,12 @@ CommandLine command_line_of_test(const Yaml& yaml, const std::string& name) {
     const auto add = [&](const Json& one) {
       if (one == true) return;
       // "[2 2]" becomes two words.
-      std::string text = one.is_string() ? one.get<std::string>() : one.dump();
+      std::string text = one.is_string() ? substituted(one.get<std::string>(), environment, flag.unknown) : one.dump();
       std::replace_if(
           text.begin(), text.end(), [](char c) { return c == '[' || c == ']' || c == ','; }, ' ');
       if (!one.is_string() || flag.name == "--pipeline-model-parallel-layout" || flag.name == "--moe-layer-freq")
-        return flag.values.push_back(one.is_string() ? one.get<std::string>() : one.dump());
+        return flag.values.push_back(one.is_string() ? substituted(one.get<std::string>(), environment, flag.unknown)
+                                                     : one.dump());
       for (std::size_t at = 0; (at = text.find_first_not_of(' ', at)) != std::string::npos;) {
         const std::size_t end = std::min(text.find(' ', at), text.size());
         flag.values.push_back(text.substr(at, end - at));

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <numeric>
 
 #include "base/error.hpp"
 #include "base/toml.hpp"
@@ -36,6 +38,11 @@ std::map<std::string, std::string> texts_of(const std::vector<std::string>& over
   return texts;
 }
 
+bool is_size(const std::string& word) {
+  return word.size() > 1 && std::string_view("BbMm").find(word.back()) != std::string_view::npos &&
+         std::isdigit(static_cast<unsigned char>(word[word.size() - 2])) != 0;
+}
+
 // Throws unless the sizes that every model needs are known.
 void require_sizes(const Settings& settings, const std::map<std::string, std::string>& overrides) {
   if (settings.values.contains("model.preset") || overrides.contains("model.preset") ||
@@ -50,6 +57,18 @@ void require_sizes(const Settings& settings, const std::map<std::string, std::st
         unset.push_back("--env " + found->second + "=N");
     }
   if (missing.empty()) return;
+  // A script for several models chooses by an argument, which it compares with sizes: 7B, A22B, 350M.
+  const std::pair<const std::string, std::vector<std::string>>* choice = nullptr;
+  for (const auto& one : settings.choices)
+    if (std::count_if(one.second.begin(), one.second.end(), is_size) > 1) choice = &one;
+  if (choice != nullptr && missing.size() > 1) {
+    std::vector<std::string> arguments = {"--env " + choice->first + "=" + choice->second.front()};
+    for (const std::string& one : unset)
+      if (std::isdigit(static_cast<unsigned char>(one[6])) != 0) arguments.push_back(one);
+    throw input_error(
+        fmt::format("{}: expected the sizes of a model, which the script chooses by ${}, one of {}; give {}",
+                    settings.name, choice->first, listed(choice->second), listed(arguments)));
+  }
   if (unset.size() == missing.size())
     throw input_error(settings.name + ": expected the sizes of a model, which nothing sets; give " + listed(unset) +
                       ", or " + listed(missing));
@@ -77,42 +96,62 @@ void find_vocabulary(Settings& settings) {
   }
 }
 
-void find_ranks(Settings& settings, const ImportOptions& options, const std::map<std::string, std::string>& overrides) {
-  const auto whole = [&](const std::string& key) -> std::int64_t {
+// GPUs of the model's layout: of one copy of the dense layers (tp · cp · pp), and of the least number of such copies
+// whose ranks the experts divide among (parallel_state.py of Megatron-LM: etp · ep · pp divides all ranks too).
+struct LayoutSize {
+  std::int64_t dense = 1, whole = 1;
+  std::int64_t copies() const { return whole / dense; }
+};
+
+LayoutSize layout_size(const Settings& settings, const std::map<std::string, std::string>& overrides) {
+  const auto whole = [&](const std::string& key, std::int64_t otherwise) -> std::int64_t {
     if (const auto found = overrides.find("parallel." + key); found != overrides.end()) {
       const std::string& text = found->second;
       const bool is_number =
           !text.empty() && text.size() < 8 && text.find_first_not_of("0123456789") == std::string::npos;
-      return is_number ? std::max<std::int64_t>(1, std::stoll(text)) : 1;
+      return is_number ? std::max<std::int64_t>(1, std::stoll(text)) : otherwise;
     }
-    return std::clamp<std::int64_t>(settings.whole("parallel." + key, 1), 1, 1 << 20);
+    return std::clamp<std::int64_t>(settings.whole("parallel." + key, otherwise), 1, 1 << 20);
   };
-  const std::int64_t of_model =
-      whole("tensor_model_parallel_size") * whole("context_parallel_size") * whole("pipeline_model_parallel_size");
+  const std::int64_t tp = whole("tensor_model_parallel_size", 1), pp = whole("pipeline_model_parallel_size", 1);
+  const std::int64_t of_stage = tp * whole("context_parallel_size", 1);
+  const std::int64_t ep = whole("expert_model_parallel_size", 1);
+  const std::int64_t of_experts = ep > 1 ? ep * whole("expert_tensor_parallel_size", tp) : 1;
+  return {of_stage * pp, std::lcm(of_stage, of_experts) * pp};
+}
+
+void find_ranks(Settings& settings, const ImportOptions& options, const std::map<std::string, std::string>& overrides) {
+  const LayoutSize size = layout_size(settings, overrides);
   if (overrides.contains("parallel.data_parallel_size") || settings.values.contains("parallel.data_parallel_size"))
     return;
+  const char* of_whom =
+      size.copies() > 1 ? "those of the model's replicas that share its experts" : "those of one replica of the model";
   if (options.gpus > 0) {
-    if (options.gpus % of_model != 0)
-      throw input_error(fmt::format("--gpus: expected a multiple of {} GPUs, those of one replica of the model, got {}",
-                                    of_model, options.gpus));
-    settings.values["parallel.data_parallel_size"] = options.gpus / of_model;
+    if (options.gpus % size.whole != 0)
+      throw input_error(
+          fmt::format("--gpus: expected a multiple of {} GPUs, {}, got {}", size.whole, of_whom, options.gpus));
+    settings.values["parallel.data_parallel_size"] = options.gpus / size.dense;
     return;
   }
-  if (settings.ranks && *settings.ranks % of_model == 0) {
-    settings.values["parallel.data_parallel_size"] = *settings.ranks / of_model;
+  if (settings.ranks && *settings.ranks % size.whole == 0) {
+    settings.values["parallel.data_parallel_size"] = *settings.ranks / size.dense;
     return;
   }
-  if (settings.ranks && *settings.ranks > of_model)
-    throw input_error(fmt::format("{}: {}: expected a multiple of {} GPUs, those of one replica of the model, got {}",
-                                  settings.name, settings.ranks_from, of_model, *settings.ranks));
+  if (settings.ranks && *settings.ranks > size.whole)
+    throw input_error(fmt::format("{}: {}: expected a multiple of {} GPUs, {}, got {}", settings.name,
+                                  settings.ranks_from, size.whole, of_whom, *settings.ranks));
   // Examples are written for one node and say that this number is to be changed.
-  settings.values["parallel.data_parallel_size"] = 1;
-  settings.notes.push_back(settings.ranks ? fmt::format("{} start {} GPUs, and one replica of the model needs {}: "
-                                                        "data_parallel_size 1 is assumed; --gpus N says otherwise",
-                                                        settings.ranks_from, *settings.ranks, of_model)
-                                          : fmt::format("nothing says how many GPUs there are: {}, one replica of the "
-                                                        "model, are assumed; --gpus N says otherwise",
-                                                        of_model));
+  settings.values["parallel.data_parallel_size"] = size.copies();
+  const std::string assumed = fmt::format("data_parallel_size {} is assumed; --gpus N says otherwise", size.copies());
+  settings.notes.push_back(
+      settings.ranks
+          ? fmt::format("{} start {} GPUs, and {}: {}", settings.ranks_from, *settings.ranks,
+                        size.copies() > 1
+                            ? fmt::format("the replicas of the model that share its experts need {}", size.whole)
+                            : fmt::format("one replica of the model needs {}", size.whole),
+                        assumed)
+          : fmt::format("nothing says how many GPUs there are: {}, {}, are assumed; --gpus N says otherwise",
+                        size.whole, size.copies() > 1 ? of_whom : "one replica of the model"));
 }
 
 // Adapts the batch: one that does not divide among the replicas comes from a script for fewer GPUs.
@@ -124,8 +163,10 @@ void fit_batch(Settings& settings, const ImportOptions& options, const std::map<
                         overrides.contains("training.global_batch_size") ||
                         overrides.contains("training.micro_batch_size");
   if (is_fixed || batch < 1 || batch % micro != 0 || replicas < 1 || batch % (micro * replicas) == 0) return;
+  const std::int64_t copies = layout_size(settings, overrides).copies();
   std::int64_t fewer = std::min(replicas, batch / micro);
-  while (batch / micro % fewer != 0) --fewer;
+  while (fewer > 0 && (batch / micro % fewer != 0 || fewer % copies != 0)) --fewer;
+  if (fewer < 1) return;
   settings.values[key] = fewer;
   settings.notes.push_back(
       fmt::format("a batch of {} sequences does not divide among {} replicas: data_parallel_size {} is assumed; --gpus "
@@ -135,15 +176,17 @@ void fit_batch(Settings& settings, const ImportOptions& options, const std::map<
 
 // Resolves keys that conflict: one of two keys tells sharding, and when there are more ranks than a device can have,
 // each has a device of its own.
-void settle(Settings& settings) {
+void settle(Settings& settings, const std::map<std::string, std::string>& overrides) {
   std::int64_t ranks = 1;
   for (const char* key :
        {"tensor_model_parallel_size", "context_parallel_size", "pipeline_model_parallel_size", "data_parallel_size"})
     ranks *= std::clamp<std::int64_t>(settings.whole(std::string("parallel.") + key, 1), 1, 1 << 14);
   constexpr std::int64_t kMaxOfDevice = 1024;
   if (ranks > kMaxOfDevice) settings.values.emplace("cluster.ranks_per_device", 1);
-  if (settings.values.contains("parallel.data_parallel_sharding_strategy"))
-    settings.values.erase("parallel.use_distributed_optimizer");
+  const char *strategy = "parallel.data_parallel_sharding_strategy", *shards = "parallel.use_distributed_optimizer";
+  if (const Json* given = settings.find(strategy);
+      given != nullptr && (overrides.contains(strategy) || !settings.is(shards, *given != "no_shard")))
+    settings.values.erase(shards);
 }
 
 }  // namespace
@@ -270,7 +313,7 @@ void refuse(Settings& settings, const ImportOptions& options) {
 }
 
 // Replaces what Stretto does not have of experts by what takes about as long, and says so.
-void approximate_experts(Settings& settings) {
+void approximate_experts(Settings& settings, const std::map<std::string, std::string>& overrides) {
   const auto replace = [&](const char* key, const char* word, const char* by, const char* effect) {
     const auto found = settings.values.find(key);
     if (found == settings.values.end() || found->second != word) return;
@@ -290,6 +333,39 @@ void approximate_experts(Settings& settings) {
     settings.values["model.moe_router_pre_softmax"] = true;
   replace(balancing, "sinkhorn", "none", "the kernels of its iteration are left out");
   replace(balancing, "global_aux_loss", "aux_loss", "counts are of a micro-batch, without data parallelism's");
+  if (settings.whole("model.num_moe_experts", 0) == 0) return;
+  const auto assume = [&](const char* key, bool value, const char* effect) {
+    if (overrides.contains(key)) return;
+    settings.values[key] = value;
+    settings.approximated.push_back(
+        {fmt::format("{} {}", std::string(key).substr(std::string(key).find('.') + 1), !value), 0, effect});
+  };
+  // A model without the key has biases (TransformerConfig.add_bias_linear).
+  if (const Json* bias = settings.find("model.add_bias_linear"); bias == nullptr || *bias == true)
+    assume("model.add_bias_linear", false,
+           "no product has a bias, as those of experts and of the router have none here");
+  // core/transformer/moe/moe_layer.py:636 of Megatron-LM ends training without it.
+  if (settings.whole("parallel.tensor_model_parallel_size", 1) > 1 && !settings.is("parallel.sequence_parallel", true))
+    assume("parallel.sequence_parallel", true,
+           "it is on, as Megatron-LM trains experts with tensor parallelism in no other way");
+}
+
+// Replaces what Stretto does not have of latent attention, and drops what does not act there.
+void approximate_latent_attention(Settings& settings) {
+  if (!settings.is("model.multi_latent_attention", true)) return;
+  // Latent attention has widths of its own, and Megatron-LM does not read this one then.
+  settings.values.erase("model.kv_channels");
+  // Without scaling, which is Megatron-LM's default (--rotary-scaling-factor 1.0), YaRN's further numbers say nothing.
+  const Json* factor = settings.find("model.rotary_scaling_factor");
+  if (factor == nullptr || *factor == 1)
+    for (const char* of_yarn : {"rotary_scaling_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim",
+                                "original_max_position_embeddings"})
+      settings.values.erase(std::string("model.") + of_yarn);
+  if (settings.is("training.attention_backend", "unfused")) {
+    settings.values["training.attention_backend"] = "fused";
+    settings.approximated.push_back(
+        {"attention_backend unfused", 0, "latent attention is one kernel, and not products and a softmax"});
+  }
 }
 
 Translation scenario_of(Settings settings, const ImportOptions& options) {
@@ -299,21 +375,20 @@ Translation scenario_of(Settings settings, const ImportOptions& options) {
   if (settings.whole("model.num_moe_experts", 0) == 0 && !settings.values.contains("model.preset"))
     std::erase_if(settings.values, [](const auto& one) {
       return one.first.starts_with("model.moe_") || one.first == "model.num_moe_experts" ||
-             one.first.starts_with("parallel.moe_") || one.first.starts_with("parallel.expert_") ||
-             one.first == "overlap.overlap_moe_expert_parallel_comm" || one.first == "overlap.delay_wgrad_compute" ||
+             one.first == "training.moe_expert_loads" || one.first.starts_with("parallel.moe_") ||
+             one.first.starts_with("parallel.expert_") || one.first == "overlap.overlap_moe_expert_parallel_comm" ||
+             one.first == "overlap.delay_wgrad_compute" ||
              one.first == "overlap.ep_overlap_early_attn_memory_release" ||
              one.first == "overlap.overlap_dispatch_backward_with_experts_wgrad" ||
              one.first == "overlap.moe_shared_expert_overlap";
     });
-  approximate_experts(settings);
-  // Latent attention has widths of its own, and Megatron-LM does not read this one then.
-  if (const Json* latent = settings.find("model.multi_latent_attention"); latent != nullptr && *latent == true)
-    settings.values.erase("model.kv_channels");
+  approximate_experts(settings, overrides);
+  approximate_latent_attention(settings);
   find_vocabulary(settings);
   require_sizes(settings, overrides);
   find_ranks(settings, options, overrides);
   fit_batch(settings, options, overrides);
-  settle(settings);
+  settle(settings, overrides);
   finish_low_precision(settings);
   for (const auto& [key, value] : overrides) settings.values.erase(key);
   Translation result;

@@ -44,8 +44,9 @@ struct Settings {
   std::string profile;
   std::vector<std::string> taken, ignored;
   std::vector<Judged> approximated;
-  std::map<std::string, Judged> refused;     // [what is not modelled: "experts", "fp8"]
-  std::map<std::string, std::string> unset;  // keys → the variable in their value that no command sets
+  std::map<std::string, Judged> refused;                    // [what is not modelled: "experts", "fp8"]
+  std::map<std::string, std::string> unset;                 // keys → the variable in their value that no command sets
+  std::map<std::string, std::vector<std::string>> choices;  // as shell::Run has them
   std::vector<std::string> notes;
   // Number of GPUs that the settings start, where they say one.
   std::optional<std::int64_t> ranks;

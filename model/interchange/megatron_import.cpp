@@ -25,6 +25,22 @@ constexpr const char* kFlashProfile = "megatron-core-te-flash2";
 constexpr const char* kBf16GradsProfile = "megatron-core-te-bf16-grads";
 constexpr const char* kOldProfile = "megatron-2021";
 
+// Returns the least number of letters that are put in, left out or replaced to make one word of the other.
+std::size_t letters_between(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
 class Import {
  public:
   Import(const CommandLine& line, const std::string& name, const ImportOptions& options)
@@ -32,6 +48,7 @@ class Import {
     settings_.name = name;
     settings_.profile = kProfile;
     settings_.vocabulary_key = "--vocab-size";
+    settings_.choices = line.choices;
   }
 
   Settings run() {
@@ -51,12 +68,18 @@ class Import {
     take_environment();
     settings_.notes.insert(settings_.notes.end(), line_.notes.begin(), line_.notes.end());
     if (settings_.taken.empty() && settings_.refused.empty())
-      throw input_error(settings_.name + ": expected flags of Megatron-LM, as --num-layers 32, got none");
+      throw input_error(settings_.name + ": expected flags of Megatron-LM, as --num-layers 32, got none" + unread());
     complete();
     return std::move(settings_);
   }
 
  private:
+  // Returns the remark that a file which may have the flags is not there; "" where all are.
+  std::string unread() const {
+    for (const std::string& note : line_.notes)
+      if (note.find(" is not read") != std::string::npos) return "; " + note;
+    return "";
+  }
   bool has(const char* flag) const { return given_.contains(flag); }
   std::string word(const char* flag) const {
     const auto found = given_.find(flag);
@@ -141,9 +164,8 @@ class Import {
       if (!row.flag.empty()) known.push_back(row.flag);
     known.emplace_back("--expert-model-parallel-size");
     const std::string nearest = nearest_spelling(flag.name, known);
-    // A spelling with many more or fewer letters is another flag, and not a slip.
-    const auto length = std::ssize(flag.name) - std::ssize(nearest);
-    if (!nearest.empty() && std::abs(length) <= 2 && !has(nearest.c_str()))
+    // A spelling that is more than two letters away is another flag, and not a slip.
+    if (!nearest.empty() && letters_between(flag.name, nearest) <= 2 && !has(nearest.c_str()))
       throw wrong(flag, "expected a flag of Megatron-LM; did you mean \"" + nearest + "\"?");
     near(flag, "no flag of Megatron-LM that is known here; it is left out");
   }
@@ -179,6 +201,8 @@ class Import {
       }
     } else if (name == "--moe-layer-freq") {
       if (const auto text = value(flag)) values["model.moe_layer_freq"] = layers_of(flag, *text);
+    } else if (name == "--moe-router-force-load-balancing") {
+      values["training.moe_expert_loads"] = "forced";
     } else if (name == kCapacity && is_neutral(*rule_of(name), flag.values)) {
       // as many rows as the router says
     } else if (name == kCapacity) {
@@ -192,12 +216,26 @@ class Import {
     } else if (name == "--torch-fsdp2-no-reshard-after-forward" || name == "--group-query-attention" ||
                name == "--use-megatron-fsdp") {
       // flags that are read together with another one
+    } else if (name == "--num-key-value-heads") {  // Megatron-DeepSpeed's
+      if (const auto heads = count(flag)) values["model.num_query_groups"] = *heads;
+    } else if (name == "--ds-sequence-parallel-size") {
+      // DeepSpeed-Ulysses: all-to-all before and behind attention.
+      if (const auto ranks = count(flag)) values["parallel.context_parallel_size"] = *ranks;
+      values["parallel.cp_comm_type"] = "a2a";
+    } else if (name == "--pipeline-model-parallel-layout") {
+      // Layers that predict further tokens are left out (--mtp-num-layers).
+      if (auto layout = value(flag)) {
+        std::erase(*layout, 'm');
+        values["parallel.pipeline_model_parallel_layout"] = *layout;
+      }
     } else if (name == "--zero-stage") {
-      if (const auto stage = value(flag))
+      if (const auto stage = value(flag)) {
+        values["parallel.use_distributed_optimizer"] = *stage == "1" || *stage == "2" || *stage == "3";
         values["parallel.data_parallel_sharding_strategy"] = *stage == "3"   ? "optim_grads_params"
                                                              : *stage == "2" ? "optim_grads"
                                                              : *stage == "1" ? "optim"
                                                                              : "no_shard";
+      }
     } else if (name == "--main-grads-dtype" || name == "--megatron-fsdp-grad-comm-dtype" ||
                name == "--megatron-fsdp-main-grads-dtype" || name == "--accumulate-allreduce-grads-in-fp32") {
       // with the precision
@@ -237,12 +275,15 @@ class Import {
     if (!kind) return;
     const bool turns = *kind == "rope" || *kind == "yarn" || *kind == "mrope";
     const bool is_ours = *kind == "rope" || *kind == "learned_absolute";
-    if (!turns && *kind != "learned_absolute" && *kind != "none" && *kind != "relative")
-      throw wrong(flag, "expected one of learned_absolute, rope, yarn, mrope, relative, none, got " + in_quotes(*kind));
+    const bool is_bias = *kind == "alibi" || *kind == "relative";  // alibi: of BigScience's Megatron-DeepSpeed
+    if (!turns && *kind != "learned_absolute" && *kind != "none" && !is_bias)
+      throw wrong(
+          flag, "expected one of learned_absolute, rope, yarn, mrope, relative, alibi, none, got " + in_quotes(*kind));
     settings_.values["model.position_embedding_type"] = turns ? "rope" : "learned_absolute";
     if (!is_ours)
-      near(flag, turns ? "positions turn as with rope, which takes as long"
-                       : "learned positions are added to the embedding, which takes little");
+      near(flag, turns     ? "positions turn as with rope, which takes as long"
+                 : is_bias ? "attention's scores have no bias by distance; learned positions are added to the embedding"
+                           : "learned positions are added to the embedding, which takes little");
   }
 
   void set(const Flag& flag, const MegatronRow& row) {
@@ -425,6 +466,13 @@ class Import {
 
   void complete_model() {
     auto& values = settings_.values;
+    // Megatron-DeepSpeed's model without experts has one of them (--num-experts 1 is its default).
+    if (has("--moe-expert-parallel-size") && settings_.whole("model.num_moe_experts", 0) == 1)
+      values.erase("model.num_moe_experts");
+    if (settings_.whole("model.num_moe_experts", 0) > 1 && !has("--moe-grouped-gemm"))
+      settings_.approximated.push_back(
+          {"moe_grouped_gemm false", 0,
+           "products of a rank's experts are one grouped kernel, and not one after another"});
     const std::int64_t hidden = settings_.whole("model.hidden_size", 0);
     constexpr std::int64_t kMultiple = 64;
     if (settings_.is("model.swiglu", true) && hidden > 0 && hidden < (1 << 24) &&
@@ -480,6 +528,13 @@ class Import {
 }  // namespace
 
 Json value_of_word(const std::string& word) {
+  // Python, which reads the flags, takes 1_000 as 1000.
+  if (word.size() > 2 && word.find('_') != std::string::npos && word.front() != '_' && word.back() != '_' &&
+      word.find("__") == std::string::npos && word.find_first_not_of("0123456789_") == std::string::npos) {
+    std::string digits = word;
+    std::erase(digits, '_');
+    return value_of_word(digits);
+  }
   const char *begin = word.data(), *end = begin + word.size();
   std::int64_t whole = 0;
   if (const auto [stop, error] = std::from_chars(begin, end, whole); error == std::errc{} && stop == end) return whole;

@@ -195,13 +195,98 @@ TEST_CASE("experts come from their flags and go back", "[megatron]") {
   CHECK(imported(kModel + "--moe-router-topk 4 --moe-grouped-gemm").model.experts == Experts{});
 }
 
+TEST_CASE("what a script leaves open of experts is assumed, with a note", "[megatron]") {
+  const std::string experts =
+      kModel + "--num-experts 8 --moe-ffn-hidden-size 24 --swiglu --expert-model-parallel-size 4 ";
+  const auto note_of = [](const std::string& flags, const char* part) {
+    for (const std::string& note : from_megatron(flags, "f").notes)
+      if (note.find(part) != std::string::npos) return note;
+    return std::string();
+  };
+  // Replicas of the dense layers share the experts: as many as they need.
+  const std::string dense = experts + "--disable-bias-linear ";
+  CHECK(imported(dense + "--pipeline-model-parallel-size 2 --global-batch-size 8").parallel.ranks() == 8);
+  CHECK_THAT(note_of(dense, "4, those of the model's replicas that share its experts"), Contains("--gpus N"));
+  CHECK_THAT(note_of("torchrun --nproc_per_node 2 pretrain_gpt.py " + dense, "share its experts need 4"),
+             Contains("data_parallel_size 4 is assumed"));
+  // Without a flag experts are cut as the dense layers are.
+  const Scenario cut = imported(dense + "--tensor-model-parallel-size 2 --global-batch-size 12");
+  CHECK(cut.parallel.ranks() == 8);
+  CHECK(cut.parallel.sequence_parallel);
+  CHECK_THAT(note_of(dense + "--tensor-model-parallel-size 2", "sequence_parallel"), Contains("not modelled: "));
+  CHECK(imported(dense + "--tensor-model-parallel-size 2 --expert-tensor-parallel-size 1").parallel.ranks() == 4);
+  ImportOptions options;
+  options.gpus = 6;
+  CHECK_THROWS_WITH(from_megatron(dense, "f", options), Contains("--gpus: expected a multiple of 4 GPUs"));
+  // Fewer replicas for a batch remain enough for the experts.
+  CHECK(imported("torchrun --nproc_per_node 8 pretrain_gpt.py " + dense + "--global-batch-size 12")
+            .parallel.data_parallel_size == 4);
+  CHECK(imported(dense + "--moe-router-force-load-balancing").training.expert_loads.kind == ExpertLoads::Kind::forced);
+  CHECK(imported(kModel + "--moe-router-force-load-balancing").training.expert_loads.kind == ExpertLoads::Kind::equal);
+  CHECK_THAT(note_of(dense, "moe_grouped_gemm"), Contains("not modelled: "));
+  CHECK(note_of(dense + "--moe-grouped-gemm", "not modelled").empty());
+  CHECK_THAT(refusal(dense + "--moe-latent-size 16"), Contains("experts of another width than the model's are not"));
+  // Layers that predict further tokens are left out of a layout.
+  CHECK(imported(kModel + "--pipeline-model-parallel-size 2 --mtp-num-layers 1 --global-batch-size 2 "
+                          "--pipeline-model-parallel-layout 'Ett|ttmL'")
+            .parallel.pipeline_model_parallel_layout == "Ett|ttL");
+  CHECK_FALSE(imported(experts).model.add_bias_linear);
+  CHECK_THAT(note_of(experts, "add_bias_linear"), Contains("not modelled: "));
+}
+
+TEST_CASE("latent attention without scaled positions, and unfused", "[megatron]") {
+  const std::string latent = kModel +
+                             "--disable-bias-linear --normalization RMSNorm --position-embedding-type rope "
+                             "--qk-layernorm --multi-latent-attention --kv-lora-rank 16 --qk-head-dim 16 "
+                             "--qk-pos-emb-head-dim 8 --v-head-dim 16 --mscale 1.0 --mscale-all-dim 1.0 ";
+  for (const char* factor : {"", "--rotary-scaling-factor 1.0 "}) {
+    const Scenario s = imported(latent + factor + "--attention-backend unfused");
+    CHECK(s.model.latent.yarn.factor == 1);
+    CHECK(s.training.attention_backend == AttentionBackend::fused);
+  }
+  CHECK(imported(latent + "--rotary-scaling-factor 40").model.latent.yarn.mscale_all_dim == 1);
+}
+
+TEST_CASE("a script for several models says by which argument it chooses", "[megatron]") {
+  CHECK_THAT(
+      refusal("SIZE=$2\nL=$3\nif [ $1 = here ]; then N=1; elif [ $1 = there ]; then N=2; fi\n"
+              "if [ $SIZE = 7B ]; then H=64; elif [ $SIZE = 13B ]; then H=128; elif [ $SIZE = 70B ]; then H=256; "
+              "fi\npython pretrain_gpt.py --hidden-size $H --num-layers 2 --num-attention-heads 2 --vocab-size 9 "
+              "--tokenizer-type NullTokenizer --seq-length $L\n"),
+      Contains("which the script chooses by $2, one of 7B, 13B, 70B; give --env 2=7B, --env 3=N"));
+  CHECK_THAT(refusal("case $1 in\n 350M) L=1;;\n 1B) L=2;;\n *) exit 1;;\nesac\npython pretrain_gpt.py --num-layers $L "
+                     "--hidden-size $H --lr 1\n"),
+             Contains("chooses by $1, one of 350M, 1B; give --env 1=350M"));
+  CHECK_THAT(refusal("source settings_of_the_model.sh\n"), Contains("got none; line 1: \"settings_of_the_model.sh\""));
+}
+
+TEST_CASE("Megatron-DeepSpeed's flags, and numbers as Python writes them", "[megatron]") {
+  const Translation other =
+      from_megatron(kModel +
+                        "--train-tokens 300000000000 --num-key-value-heads 2 --ds-sequence-parallel-size 2 "
+                        "--train-samples 220_000_000 --moe-expert-parallel-size 1 --num-experts 1 --bf16",
+                    "f");
+  const Scenario s = parse_scenario(other.text, "f");
+  CHECK(s.model.kv_heads() == 2);
+  CHECK(s.parallel.context_parallel_size == 2);
+  CHECK(s.parallel.cp_comm_types().front() == CpCommType::a2a);
+  CHECK_FALSE(s.model.experts.any());
+  CHECK(s.training.train_iters == 220'000'000);
+  for (const char* no_number : {"_1", "1_", "1__0"})
+    CHECK_THAT(refusal(kModel + "--train-samples " + no_number), Contains("expected a whole number"));
+  const Translation biased = from_megatron(kModel + "--position-embedding-type alibi", "f");
+  CHECK(std::any_of(biased.notes.begin(), biased.notes.end(),
+                    [](const std::string& note) { return note.find("no bias by distance") != std::string::npos; }));
+  // A flag that is more than two letters away is no slip.
+  CHECK_NOTHROW(imported(kModel + "--train-parts 3"));
+}
+
 TEST_CASE("flags that cannot be taken are named", "[megatron]") {
-  CHECK_THAT(refusal(kModel + "--num-experts 8 --disable-bias-linear --expert-model-parallel-size 8"),
-             Contains("expert_model_parallel_size: expected"));
   CHECK(refusal("--fp8-multi-head-attention\n--moe-expert-capacity-factor 1.0") ==
         "run.sh: a capacity of experts without padding and attention in fp8 are not modelled yet: "
         "--moe-expert-capacity-factor 1.0 (line 2), --fp8-multi-head-attention (line 1)");
-  CHECK_THAT(refusal(kModel + "--num-experts 8"), Contains("biases of experts"));
+  CHECK(refusal("--moe-expert-parallel-size 8 --num-experts 8") ==
+        "run.sh: DeepSpeed's experts are not modelled yet: --moe-expert-parallel-size 8 (line 1)");
   CHECK_THAT(refusal(kModel + "--num-experts 8 --disable-bias-linear --moe-layer-freq '[0]*'"), Contains("a list"));
   CHECK(refusal("torchrun pretrain_t5.py --encoder-num-layers 12") ==
         "run.sh: encoders are not modelled yet: pretrain_t5.py");

@@ -41,6 +41,7 @@ const std::vector<Near>& near_keys() {
       {"enable_cuda_graph", false, "the host issues operations one by one"},
       {"external_cuda_graph", false, "the host issues operations one by one"},
       {"delay_wgrad_compute", false, "weight gradients of experts are part of their backward pass"},
+      {"moe_grouped_gemm", true, "products of a rank's experts are one grouped kernel, and not one after another"},
       {"moe_shared_expert_overlap", false, "a shared expert is not beside the dispatch of rows"},
       {"deterministic_mode", false, "kernels are the fastest ones, not the deterministic ones"},
       {"parallel_attention", false, "the MLP follows attention, and is not beside it"},

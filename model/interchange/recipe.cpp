@@ -258,7 +258,7 @@ Translation from_recipe(std::string_view text, const std::string& name, const Im
   Yaml yaml = parse_yaml(text, name);
   if (!yaml.root.is_object()) throw input_error(name + ": expected \"key: value\" lines of YAML, got none");
   if (yaml.root.contains("MODEL_ARGS") && yaml.root["MODEL_ARGS"].is_object())
-    return from_megatron_flags(command_line_of_test(yaml, name), name, options);
+    return from_megatron_flags(command_line_of_test(yaml, name, options.environment), name, options);
   // A file that has only overlap settings describes no model.
   bool is_overlap = true;
   for (const auto& [key, value] : yaml.root.items()) is_overlap = is_overlap && !value.is_structured();

@@ -59,6 +59,8 @@ void complete_recipe(RecipeSettings& recipe, const nlohmann::json& root, bool is
 // become.
 struct CommandLine;
 struct Yaml;
-CommandLine command_line_of_test(const Yaml& yaml, const std::string& name);
+// `environment` has the values of ${NAME}.
+CommandLine command_line_of_test(const Yaml& yaml, const std::string& name,
+                                 const std::map<std::string, std::string>& environment);
 
 }  // namespace stretto

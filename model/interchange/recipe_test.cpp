@@ -212,6 +212,20 @@ comm_overlap: {tp_comm_overlap: true, bucket_size: null}
   CHECK(test.cluster.cuda_device_max_connections == 1);
   CHECK(test.training.precision == "bf16");
   CHECK_FALSE(test.model.swiglu);
+  // Its variables are those of --env; without a value a flag is as if it were absent.
+  ImportOptions options;
+  options.environment = {{"TP", "2"}};
+  const Translation variables = from_recipe(
+      "MODEL_ARGS:\n  --num-layers: 4\n  --hidden-size: 64\n  --num-attention-heads: 4\n  --seq-length: 32\n"
+      "  --tokenizer-type: NullTokenizer\n  --vocab-size: 250\n  --tensor-model-parallel-size: ${TP}\n"
+      "  --pipeline-model-parallel-size: ${PP}\n  --micro-batch-size: ${MBS:-3}\n  --save: ${OUT}/x\n",
+      "t.yaml", options);
+  const Scenario of_env = parse_scenario(variables.text, "t");
+  CHECK(of_env.parallel.tensor_model_parallel_size == 2);
+  CHECK(of_env.parallel.pipeline_model_parallel_size == 1);
+  CHECK(of_env.training.micro_batch_size == 3);
+  CHECK(std::count_if(variables.notes.begin(), variables.notes.end(),
+                      [](const std::string& note) { return note.find("nothing sets $PP") != std::string::npos; }) == 1);
 }
 
 TEST_CASE("a script that runs a recipe of Megatron-Bridge has its overrides", "[recipe]") {
@@ -305,11 +319,9 @@ TEST_CASE("Megatron-Bridge's recipes of experts are taken as they are", "[recipe
     INFO(recipe.name << ", " << recipe.gpus << " GPUs");
     const std::string name = recipe.name + "_" + std::to_string(recipe.gpus) + "gpu";
     const auto ranks = [&](const char* key) { return recipe.settings.at("model").at(key).get<std::int64_t>(); };
-    if (ranks("expert_model_parallel_size") * ranks("pipeline_model_parallel_size") > recipe.gpus)
-      // Two recipes keep the layout of a larger one, which so few GPUs cannot have.
-      CHECK_THAT(testing::message_of([&] { scenario(name); }), Contains("expert_model_parallel_size: expected"));
-    else
-      CHECK(scenario(name).parallel.ranks() == recipe.gpus);
+    // Two recipes keep the layout of a larger one, which so few GPUs cannot have: as many as it needs are assumed.
+    CHECK(scenario(name).parallel.ranks() ==
+          std::max(recipe.gpus, ranks("expert_model_parallel_size") * ranks("pipeline_model_parallel_size")));
   }
 }
 
@@ -390,8 +402,18 @@ TEST_CASE("torchtitan's TOML is taken, old and new", "[torchtitan]") {
   const auto refused = [&](const std::string& text) {
     return testing::message_of([&] { from_torchtitan(text, "t.toml"); });
   };
-  CHECK_THAT(refused(head + "converters = [\"float8\"]\n"),
-             Contains("t.toml: fp8 is not modelled yet: [model] converters (line 5)"));
+  const Scenario codes = read(
+      "converters = [\"float8\"]\n[activation_checkpoint]\nselective_ac_option = 'op'\n"
+      "[quantize.linear.float8]\nenable_fsdp_float8_all_gather = true\nfilter_fqns = "
+      "[\"output\"]\n");
+  CHECK(codes.training.low_precision.fp8_format == LowPrecision::Fp8Format::hybrid);
+  CHECK(codes.training.low_precision.fp8_recipe == LowPrecision::Fp8Recipe::tensorwise);
+  CHECK(codes.overlap.fp8_param_gather);
+  CHECK(codes.training.recompute.granularity == Recompute::Granularity::full);
+  CHECK_FALSE(read("converters = [\"float8\"]\n").overlap.fp8_param_gather);
+  CHECK_THAT(refused(head + "converters = [\"float8\"]\n[float8]\nrecipe_name = \"rowwise\"\n"),
+             Contains("t.toml: fp8 with a scale for each row is not modelled yet: [model] converters (line 5)"));
+  CHECK_THAT(refused(head + "converters = [\"mx\"]\n"), Contains("scales of 32 elements are not modelled yet"));
   CHECK_THAT(refused("[model]\nname = \"deepseek_v3\"\nflavor = \"16B\"\n"),
              Contains("t.toml: experts of torchtitan's models are not modelled yet"));
   CHECK_THAT(refused("[model]\nname = \"llama3\"\nflavor = \"9B\"\n"), Contains("[model] flavor"));

@@ -83,7 +83,8 @@ class Condition {
   }
 
   bool compared() {
-    const std::string left = without_unknown(next()), sign = next(), right = without_unknown(next());
+    const std::string given = next(), left = without_unknown(given), sign = next(), right = without_unknown(next());
+    if (sign == "=" || sign == "==") state_.compare(given, right);
     if (sign == "=" || sign == "==") return fits(left, right);
     if (sign == "!=") return !fits(left, right);
     // Regular expressions are limited to plain text and anchors.

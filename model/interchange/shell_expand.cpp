@@ -320,6 +320,15 @@ class Expander {
 
 }  // namespace
 
+void State::compare(std::string_view text, const std::string& word) {
+  const auto names = unknown_names(text);
+  if (names.empty() || !without_unknown(text).empty() || word.empty() || word == "*") return;
+  constexpr std::size_t kMaxNames = 64, kMaxWords = 16;  // a message needs no more
+  if (choices.size() >= kMaxNames && !choices.contains(*names.begin())) return;
+  std::vector<std::string>& words = choices[*names.begin()];
+  if (words.size() < kMaxWords && std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
+}
+
 std::string unknown(const std::string& name) { return kUnknownBegin + name + kUnknownEnd; }
 
 std::string without_unknown(std::string_view text) {

@@ -32,10 +32,14 @@ struct State {
   int line = 1;                        // line of the command that is expanded
   int assignments = 0;
   std::size_t bytes_left = std::size_t{1} << 26;  // bytes that expansions may still produce
+  // Words that a condition compares a value with that nothing sets, by the value's name: {"2", {"8B", "70B"}}.
+  std::map<std::string, std::vector<std::string>> choices;
   // Returns the output of $(…).
   std::function<std::string(const std::string& commands)> substitute;
 
   void set(const std::string& name, std::vector<std::string> elements, bool is_array = false);
+  // Adds a choice where `text` is a value that nothing sets.
+  void compare(std::string_view text, const std::string& word);
 };
 
 // Returns the fields of a word: unquoted expansions are split at blanks.

@@ -41,6 +41,7 @@ class Runner {
     read_batch(clean);
     list(parse(clean, name_));
     result_.variables = state_.variables;
+    result_.choices = state_.choices;
     return std::move(result_);
   }
 
@@ -147,11 +148,14 @@ class Runner {
   }
 
   End choice(const Node& node) {
-    const std::string text = without_unknown(text_of(node.words[0], state_));
+    const std::string given = text_of(node.words[0], state_), text = without_unknown(given);
     status_ = 0;
     for (const Arm& arm : node.arms)
-      for (const std::string& pattern : arm.patterns)
-        if (fits(text, text_of(pattern, state_))) return list(arm.body);
+      for (const std::string& pattern : arm.patterns) {
+        const std::string word = text_of(pattern, state_);
+        state_.compare(given, word);
+        if (fits(text, word)) return list(arm.body);
+      }
     return End::through;
   }
 

@@ -31,9 +31,10 @@ struct Call {
 struct Run {
   std::vector<Call> calls;  // started programs, in order
   std::map<std::string, Variable> variables;
-  std::map<std::string, int> exports;  // names of exported variables, with their lines
-  std::vector<std::string> batch;      // the words of #SBATCH lines
-  std::vector<std::string> notes;      // "line 7: …": a command that was not understood, or an assumption
+  std::map<std::string, int> exports;                       // names of exported variables, with their lines
+  std::vector<std::string> batch;                           // the words of #SBATCH lines
+  std::map<std::string, std::vector<std::string>> choices;  // as State has them
+  std::vector<std::string> notes;  // "line 7: …": a command that was not understood, or an assumption
 };
 
 // Interprets a script. Throws Error(input) for text that cannot be read as a script (shell_syntax.hpp), and for a

@@ -116,13 +116,17 @@ class Config {
                           " outside of one");
     const Json converters = look({"model"}, "converters");
     const std::string all = converters.is_null() ? "" : converters.dump();
-    for (const auto& [word, noun] :
-         {std::pair{"float8", "fp8"}, {"mxfp8", "fp8"}, {"mx\"", "fp8"}, {"nvfp4", "fp4"}, {"lora", "LoRA"}})
+    for (const auto& [word, noun] : {std::pair{"mxfp8", "scales of 32 elements"},
+                                     {"\"mx\"", "scales of 32 elements"},
+                                     {"linear.mx", "scales of 32 elements"},
+                                     {"grouped_mm", "experts in fp8"},
+                                     {"nvfp4", "fp4"},
+                                     {"lora", "LoRA"}})
       if (all.find(word) != std::string::npos) refuse_here(noun, "model", "converters");
-    if (look({"float8"}, "enable_float8_linear") == true || look({"float8"}, "enable_fp8_linear") == true)
-      refuse_here("fp8", "float8", "enable_float8_linear");
     const Json old = look({"training"}, "fp8_linear");
-    if (old == true || (old.is_string() && old != "")) refuse_here("fp8", "training", "fp8_linear");
+    const bool is_on = look({"float8"}, "enable_float8_linear") == true ||
+                       look({"float8"}, "enable_fp8_linear") == true || old == true || (old.is_string() && old != "");
+    if (is_on || all.find("float8") != std::string::npos) take_float8();
     if (degree("expert_parallel_degree") > 1)
       refuse_here("expert parallelism", "parallelism", "expert_parallel_degree");
     if (look({"training"}, "enable_cpu_offload") == true)
@@ -133,6 +137,32 @@ class Config {
       near("fault_tolerance", "enable", "what groups of replicas exchange beside the step is left out");
     if (look({"parallelism"}, "pipeline_parallel_layers_per_stage").is_number())
       near("parallelism", "pipeline_parallel_layers_per_stage", "stages of an interleaved pipeline have two chunks");
+  }
+
+  // torchao's float8: products of layers have codes with one scale a tensor, from the tensor itself; gradients are in
+  // e5m2 (torchao/float8/config.py, Float8LinearConfig).
+  void take_float8() {
+    Json section = root_.contains("float8") ? root_["float8"] : Json::object();
+    for (const char* at : {"/quantize/dense/float8", "/quantize/linear/float8"})
+      if (const Json::json_pointer path(at); root_.contains(path)) section = root_[path];
+    if (root_.contains("quantize")) settings_.taken.emplace_back("quantize.linear");
+    const auto word = [&](const char* key) {
+      return section.contains(key) && section[key].is_string() ? section[key].get<std::string>() : std::string();
+    };
+    if (word("recipe_name").starts_with("rowwise")) refuse_here("fp8 with a scale for each row", "model", "converters");
+    is_float8_ = true;
+    settings_.values["training.fp8_format"] = "hybrid";
+    settings_.values["training.fp8_recipe"] = "tensorwise";
+    gathers_codes_ =
+        section.contains("enable_fsdp_float8_all_gather") && section["enable_fsdp_float8_all_gather"] == true;
+    const Json filtered = section.contains("filter_fqns") ? section["filter_fqns"] : Json::array();
+    bool has_output = false;
+    for (const Json& name : filtered)
+      if (name == "output")
+        has_output = true;
+      else if (name != "router.gate")
+        near("model", "converters", "all products of layers have codes, those of filter_fqns too");
+    if (!has_output) near("model", "converters", "the head's products are in bf16");
   }
 
   // ---- settings that are taken ----
@@ -260,6 +290,7 @@ class Config {
     values["parallel.data_parallel_sharding_strategy"] = is_sharded ? "optim_grads_params" : "no_shard";
     values["overlap.fsdp_comm_overlap"] = is_sharded;
     if (!is_sharded) values["overlap.overlap_grad_reduce"] = true;  // DDP's buckets
+    if (is_sharded && gathers_codes_) values["overlap.fp8_param_gather"] = true;
     if (is_sharded && replicas > 1) values["parallel.num_distributed_optimizer_instances"] = replicas;
     const Json reshard = look({"parallelism", "training"}, "fsdp_reshard_after_forward");
     // "default" reshards, but not with pipeline stages, where every micro-batch would gather again (parallelize.py).
@@ -285,7 +316,12 @@ class Config {
     } else if (mode == "selective" || mode.is_null()) {
       // job_config.py's default is "selective", of every second layer.
       const std::string which = option.is_string() ? option.get<std::string>() : "2";
-      if (which == "op") {
+      if (which == "op" && is_float8_) {
+        // torch._scaled_mm is not among the operations whose results are kept (activation_checkpoint.py, _save_list).
+        values["training.recompute_granularity"] = "full";
+        near("activation_checkpoint", "selective_ac_option",
+             "attention is computed again too, as products of codes are");
+      } else if (which == "op") {
         values["training.recompute_granularity"] = "selective_op";
       } else if (which != "none" && which != "0") {
         values["training.recompute_granularity"] = "full";
@@ -340,7 +376,7 @@ class Config {
   Json root_;
   Settings settings_;
   std::int64_t pp_ = 1, batch_of_rank_ = 1;
-  bool is_compiled_ = false;
+  bool is_compiled_ = false, is_float8_ = false, gathers_codes_ = false;
 };
 
 }  // namespace
