@@ -88,7 +88,7 @@ def scenarios():
         ("[training]\nglobal_batch_size = 7\nmicro_batch_size = 2", "multiple of"),
         ("[training]\nglobal_batch_size = 99999999999", "global_batch_size"),
         ("[training]\nglobal_batch_size = 4194304", "layers x micro-batches"),
-        ("[training]\nprecision = \"fp8\"", "fp8 compute is not modelled yet"),
+        ("[training]\nprecision = \"fp8\"", "expected \"bf16\" with fp8_format"),
         ("[training]\nprecision = \"FP32\"", "fp32"),
         ("[training]\nprecision = \"\"", "fp32"),
         ("[training]\nclip_grad = 1e10", "clip_grad"),

@@ -7,7 +7,7 @@
 namespace stretto::fuzz {
 
 // A bound on a reader's memory: no length that an input names may be trusted. While the object lives, an allocation
-// beyond 16 times the input's size (and 64 KiB, for messages and tables) traps, and so do allocations whose live sum
+// beyond 16 times the input's size (and 256 KiB, for messages, and tables of keys and gates) traps, and so do allocations whose live sum
 // exceeds `factor` times the size and 1 MiB. At most one object lives at a time.
 class Bounded {
  public:
@@ -15,7 +15,7 @@ class Bounded {
     static const int installed = __sanitizer_install_malloc_and_free_hooks(on_malloc, on_free);
     if (installed == 0) __builtin_trap();
     live = 0;
-    most_at_once = 16 * size + (std::size_t{64} << 10);
+    most_at_once = 16 * size + (std::size_t{256} << 10);
     most = factor * size + (std::size_t{1} << 20);
   }
   ~Bounded() { most_at_once = 0; }
