@@ -19,6 +19,7 @@
 #include "tests/fake_cuda/nccl.h"
 #include "tests/fake_gpu.hpp"
 #include "tests/simulate.hpp"
+#include "tests/small_mixture.hpp"
 #include "tests/temp_dir.hpp"
 #include "tests/tiny_gpu_sizes.hpp"
 #include "tests/training.hpp"
@@ -298,6 +299,18 @@ void check_completeness() {
       const Schedule schedule = build_schedule(scenario);
       CHECK(sim::simulate(schedule, sim::cost_schedule(schedule, platform, scenario.cluster)).step > 0);
     }
+  for (const auto& [layout, ep] : {std::pair{Layout{1, 1}, 1}, {Layout{2, 1}, 2}, {Layout{2, 2, true}, 2}})
+    for (const Mixture mixture : {Mixture::softmax, Mixture::sigmoid})
+      for (const TokenDispatcher dispatcher : {TokenDispatcher::alltoall, TokenDispatcher::allgather}) {
+        Scenario scenario = small_mixture(layout, ep, mixture, "plain", "bf16");
+        scenario.model.qk_layernorm = false;
+        scenario.model.swiglu = dispatcher == TokenDispatcher::alltoall;
+        scenario.parallel.moe_token_dispatcher_type = dispatcher;
+        INFO(layout.text() << ", ep " << ep << ", " << name_of(dispatcher)
+                           << (mixture == Mixture::sigmoid ? ", sigmoids" : ", softmax"));
+        const Schedule schedule = build_schedule(scenario);
+        CHECK(sim::simulate(schedule, sim::cost_schedule(schedule, platform, scenario.cluster)).step > 0);
+      }
   // Llama's products with the residual have not been measured: the prediction uses their parts.
   CHECK(platform.costs.contains("gemm_nt_bias_residual_bf16"));
   CHECK_FALSE(platform.costs.contains("gemm_nt_residual_bf16"));

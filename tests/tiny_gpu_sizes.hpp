@@ -16,6 +16,8 @@ inline calibrate::GpuSizes tiny_gpu_sizes() {
                  {{16, 2, 8, 2, 256}, "bf16", 0, true, AttentionBackend::fused, true},
                  {{16, 2, 8, 2, 256}, "bf16", 0.1, false, AttentionBackend::unfused},
                  {{24, 4, 16, 1, 256, 2}, "bf16", 0.1, false, AttentionBackend::unfused},
+                 {{16, 2, 8, 2, 256, 2, 1}, "bf16", 0, false, AttentionBackend::fused, false, {4, 8}},
+                 {{24, 4, 8, 1, 256, 2, 1}, "bf16", 0, false, AttentionBackend::fused, false, {2, 12, true}},
                  {{64, 2, 8, 1000000, 256}, "bf16"}};  // more than the device has
   sizes.gemms = {{16, 16, 16}, {16, 32, 8}};
   sizes.attentions = {{1, 2, 2, 8, 8}, {1, 2, 1, 16, 8}};

@@ -35,7 +35,8 @@ struct PreciseStep {
   double dropout = 0;
   bool has_epilogues = false;  // with all epilogues that GEMMs can have
   AttentionBackend attention = AttentionBackend::fused;
-  bool sums_gelu = false;  // with epilogues: gelu_bias_gradient_fusion too, which leaves no epilogue with GELU alone
+  bool sums_gelu = false;     // with epilogues: gelu_bias_gradient_fusion too, which leaves no epilogue with GELU alone
+  MixtureShape mixture = {};  // with experts, where it has some
 };
 
 struct GpuSizes {
@@ -63,8 +64,9 @@ std::string describe(const PreciseStep& step);  // names everything that disting
 
 // Measures kernels one after the other on one stream, each on the same memory: GEMMs and attention of shapes that the
 // models above do not have, and operations that only ranks that share a model run (statistics of the vocabulary, biases
-// separate from their GEMM, copies, sums of parts). bf16 with f32 gradients. Kernels that do not fit are left out, and
-// noted. `notebook` keeps them in lists of some dozens; `progress` is called before each list.
+// separate from their GEMM, copies, sums of parts, counts and rows of experts). bf16 with f32 gradients. Kernels that
+// do not fit are left out, and noted. `notebook` keeps them in lists of some dozens; `progress` is called before each
+// list.
 std::vector<Sample> probe_kernels(const Machine& machine, const GpuSizes& sizes, std::int64_t memory_bytes,
                                   const std::function<void(const std::string&)>& progress, Notebook& notebook,
                                   std::vector<std::string>& notes);

@@ -56,6 +56,15 @@ GpuSizes gpu_sizes() {
        {StepShape{512, 8, 512, 4, 8192}, StepShape{1024, 16, 512, 4, 8192}, StepShape{768, 12, 1024, 4, 8192},
         StepShape{2048, 16, 1024, 2, 8192}, StepShape{1024, 16, 2048, 1, 8192}, StepShape{2048, 16, 2048, 1, 8192, 4}})
     sizes.steps.push_back({shape, "bf16", 0.1, false, AttentionBackend::unfused});
+  // Widths of experts of Qwen3-30B-A3B, Mixtral and between.
+  for (const auto& [shape, mixture] : {std::pair{StepShape{1024, 16, 1024, 4, 8192, 4}, MixtureShape{8, 2048}},
+                                       {StepShape{2048, 32, 2048, 2, 8192, 4}, MixtureShape{32, 768}},
+                                       {StepShape{2048, 16, 4096, 2, 8192, 4}, MixtureShape{64, 1024}},
+                                       {StepShape{4096, 32, 4096, 1, 8192, 8}, MixtureShape{4, 14336}},
+                                       {StepShape{1024, 16, 1024, 8, 8192, 4}, MixtureShape{16, 1024, true}},
+                                       {StepShape{2048, 16, 2048, 4, 8192, 4}, MixtureShape{64, 512, true}},
+                                       {StepShape{4096, 32, 2048, 2, 8192, 8}, MixtureShape{8, 4096, true}}})
+    sizes.steps.push_back({shape, "bf16", 0, false, AttentionBackend::fused, false, mixture});
   sizes.gemms = linear_layers();
   sizes.attentions = {
       {16, 12, 12, 512, 64},  {4, 25, 25, 1024, 64},  {4, 16, 16, 2048, 64},  {2, 12, 12, 4096, 64},

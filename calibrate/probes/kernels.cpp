@@ -36,7 +36,13 @@ class KernelList {
   Access sum(std::int64_t rows, std::int64_t cols) {
     return accumulate(place("sum", BufferKind::workspace, accumulation_of(dtype_), rows, cols));
   }
-  Access integers(std::int64_t rows) { return read(place("integers", BufferKind::input, Dtype::i32, rows, 1)); }
+  // Zeros.
+  Access integers(std::int64_t rows, std::int64_t cols = 1) {
+    return read(place("integers", BufferKind::input, Dtype::i32, rows, cols));
+  }
+  Access out_integers(std::int64_t rows, std::int64_t cols) {
+    return write(place("out", BufferKind::workspace, Dtype::i32, rows, cols));
+  }
 
   void add(const Work& work, std::vector<Access> accesses) {
     const std::string name = describe(work) + "." + std::to_string(schedule_.operations.size());
@@ -137,6 +143,18 @@ void add_shared(KernelList& list, std::int64_t elements) {
   list.add(SplitHeads{Pass::forward, 2, tokens, heads, heads, d},
            {list.in(tokens, 3 * width), list.out(2 * tokens, 3 * width / 2)});
   list.add(VocabStats{rows, cols, cols}, {list.in(rows, cols), list.integers(rows), list.out(3, rows, true)});
+  // Ranks that share experts sort rows that come, and their probabilities; and count them, here none.
+  for (const auto& [ranks, local] : {std::pair<std::int64_t, std::int64_t>{2, 4}, {4, 2}, {8, 16}}) {
+    const std::int64_t experts = ranks * local, each = std::max<std::int64_t>(1, rows / experts), all = experts * each;
+    for (const Pass pass : {Pass::forward, Pass::backward})
+      for (const bool wide : {false, true}) {
+        const std::int64_t columns = wide ? 1 : cols;
+        list.add(SortByExpert{pass, ranks, experts, local, all, all, columns, 0, false, each},
+                 {list.in(all, columns, wide), list.out(all, columns, wide)});
+      }
+    list.add(CountRows{ranks, experts, local, all, 0},
+             {list.integers(ranks, experts + 1), list.out_integers(1, local + 1)});
+  }
 }
 
 constexpr std::size_t kLayersOfList = 32;  // number measured together, and kept together
@@ -198,16 +216,20 @@ std::vector<Sample> probe_kernels(const Machine& machine, const GpuSizes& sizes,
 
 std::string describe(const PreciseStep& step) {
   const StepShape& s = step.shape;
-  return fmt::format("hidden {}, {} heads{}, {} x {} tokens, {} layers, {}, vocabulary {}{}{}{}", s.hidden, s.heads,
-                     s.query_groups > 0 ? fmt::format(" in {} groups", s.query_groups) : "", s.micro_batch, s.seq,
-                     s.layers, step.precision, s.vocab, step.dropout > 0 ? ", dropout" : "",
-                     step.has_epilogues ? step.sums_gelu ? ", epilogues with GELU's bias" : ", epilogues" : "",
-                     step.attention == AttentionBackend::unfused ? ", unfused attention" : "");
+  const MixtureShape& m = step.mixture;
+  return fmt::format(
+      "hidden {}, {} heads{}, {} x {} tokens, {} layers, {}, vocabulary {}{}{}{}{}", s.hidden, s.heads,
+      s.query_groups > 0 ? fmt::format(" in {} groups", s.query_groups) : "", s.micro_batch, s.seq, s.layers,
+      step.precision, s.vocab, step.dropout > 0 ? ", dropout" : "",
+      step.has_epilogues ? step.sums_gelu ? ", epilogues with GELU's bias" : ", epilogues" : "",
+      step.attention == AttentionBackend::unfused ? ", unfused attention" : "",
+      m.experts > 0 ? fmt::format(", {} experts of {}{}", m.experts, m.ffn, m.biased ? ", biased" : "") : "");
 }
 
 std::vector<Sample> probe_model(const Machine& machine, const PreciseStep& of, int repeats, std::int64_t memory_bytes,
                                 std::vector<std::string>& notes) {
   Scenario scenario = scenario_of(of.shape, 1, 1);
+  if (of.mixture.experts > 0) add_experts(of.mixture, scenario.model);
   Training& training = scenario.training;
   training.precision = of.precision;
   training.attention_backend = of.attention;

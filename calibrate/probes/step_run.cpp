@@ -40,6 +40,18 @@ Scenario scenario_of(const StepShape& shape, std::int64_t ranks, std::int64_t tp
   return scenario;
 }
 
+void add_experts(const MixtureShape& shape, Transformer& model) {
+  Experts& of = model.experts;
+  of.num_moe_experts = shape.experts;
+  of.moe_ffn_hidden_size = of.moe_shared_expert_intermediate_size = shape.ffn;
+  of.moe_shared_expert_gate = true;
+  of.moe_aux_loss_coeff = 0.01;
+  if (!shape.biased) return;
+  model.swiglu = false;
+  of.moe_router_score_function = RouterScore::sigmoid;
+  of.moe_router_enable_expert_bias = true;
+}
+
 void fill_state(const Schedule& schedule, host::RankMemory& memory) {
   constexpr std::int64_t kPeriod = 101, kPeriods = 4096;
   std::vector<float> weights(kPeriod * kPeriods);

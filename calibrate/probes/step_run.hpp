@@ -20,6 +20,15 @@ struct StepShape {
 // Returns the scenario of `tp` · dp = `ranks` ranks with one micro-batch each.
 Scenario scenario_of(const StepShape& shape, std::int64_t ranks, std::int64_t tp);
 
+// Experts in place of the MLPs of a model in Llama's style: each token goes through two of `experts`, of width `ffn`,
+// and through one more as wide, which all share and which has a gate. With `biased` sigmoids choose, with a bias of
+// each expert, and experts have GELU in place of SwiGLU.
+struct MixtureShape {
+  std::int64_t experts = 0, ffn = 0;
+  bool biased = false;
+};
+void add_experts(const MixtureShape& shape, Transformer& model);
+
 // Fills the state. The time of a step does not depend on the weights, as long as nothing overflows or becomes denormal
 // (a GPU takes less power for zeros, and may then clock higher); drawing proper weights would take longer than the
 // probe. Parameters get small numbers of either sign in both precisions, all other persistent storages zeros.

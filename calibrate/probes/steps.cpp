@@ -36,7 +36,7 @@ constexpr StepShape kReduced[] = {{64, 2, 64, 1, 256}, {192, 2, 32, 1, 256}, {51
 // ranks run which swap tokens for heads.
 constexpr StepShape kContext[] = {
     {64, 2, 128, 2, 256}, {128, 4, 256, 4, 256}, {256, 4, 512, 2, 256}, {512, 8, 64, 4, 256}};
-// Shapes with experts, for their products and all that moves tokens: each token goes through two of `experts`.
+// Shapes with experts, for their products and all that moves tokens: number of experts, and their width.
 struct ExpertShape {
   StepShape shape;
   std::int64_t experts, ffn;
@@ -112,11 +112,7 @@ StepSamples probe_steps(const MachineOf& machine_of, int cores, Notebook& notebo
     }
   for (const auto& [shape, count, ffn] : kExperts) {
     Scenario scenario = scenario_of(shape, 1, 1);
-    Experts& of = scenario.model.experts;
-    of.num_moe_experts = count;
-    of.moe_ffn_hidden_size = of.moe_shared_expert_intermediate_size = ffn;
-    of.moe_shared_expert_gate = true;
-    of.moe_aux_loss_coeff = 0.01;
+    add_experts({count, ffn}, scenario.model);
     experts.push_back(std::make_unique<StepRun>(scenario, machine));
     if (count > 2) {  // two ranks share the experts: they count rows, and sort those that come
       Scenario sharing = scenario_of(shape, 2, 1);
@@ -124,9 +120,7 @@ StepSamples probe_steps(const MachineOf& machine_of, int cores, Notebook& notebo
       sharing.parallel.expert_model_parallel_size = 2;
       context.push_back(std::make_unique<StepRun>(sharing, one_core));
     }
-    scenario.model.swiglu = false;
-    of.moe_router_score_function = RouterScore::sigmoid;
-    of.moe_router_enable_expert_bias = true;
+    add_experts({count, ffn, true}, scenario.model);
     experts.push_back(std::make_unique<StepRun>(scenario, machine));
   }
   for (const StepShape& shape : kLatent) {
