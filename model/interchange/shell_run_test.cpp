@@ -44,6 +44,7 @@ TEST_CASE("words of a script become what a shell makes of them", "[shell]") {
        {"go", "/x", "y", "jobs", "a", "b", "12"}},
       {"go a | tee log", {"go", "a"}},
       {"go a 2>&1 > out.txt &", {"go", "a"}},
+      {"go --a <A FILE> --b", {"go", "--a", "FILE", "--b"}},
       {"S='--x 1 --y'; go $S", {"go", "--x", "1", "--y"}},
       {"if [ -z \"$A\" ]; then B=1; elif true; then B=2; else B=3; fi; go $B", {"go", "1"}},
       {"T=fp8; if [[ \"$T\" == \"fp8\" && -n $T ]]; then go yes; else go no; fi", {"go", "yes"}},

@@ -453,6 +453,8 @@ class Parser {
       node.document = *document_texts_[mine];
       return true;
     }
+    // In "--save <PATH TO FOLDER> --fp16" a person is to put in the path; a flag names no file.
+    if (sign == ">" && token_.text.starts_with("--")) return true;
     if (sign == "<<<") node.here_string = token_.text;
     advance();
     return true;

@@ -52,7 +52,7 @@ torchrun --nproc_per_node $GPUS --nnodes $NODES pretrain_gpt.py "${ARGS[@]}" --d
     def test_what_is_not_known(self):
         flags = "--num-layers 2 --hidden-size 12 --num-attention-heads 3 --seq-length 8 --max-position-embeddings 8 --vocab-size 250"
         self.fails(2, "import", "--flags", flags.replace("layers", "layer"), says=["--num-layer", 'did you mean "--num-layers"?'])
-        self.fails(2, "import", "--flags", flags + " --num-experts 8", says=["num_moe_experts", "biases of experts and of the router are not modelled yet"])
+        self.fails(2, "import", "--flags", flags + " --num-experts 8 --moe-latent-size 8", says=["--moe-latent-size 8", "experts of another width than the model's are not modelled yet"])
         self.fails(2, "import", "--flags", flags, "--env", "X", says=["--env", "NAME=VALUE"])
         self.fails(2, "import", "--flags", flags, "--gpus", "-1", says=["--gpus"])
         self.fails(2, "import", self.write("c.yaml", "bucket_size: -3"), says=["bucket_size", "at least 1"])
