@@ -98,11 +98,14 @@ Table advice_of(const std::vector<predict::PredictedMode>& modes) {
   return advice_table(advice);
 }
 
-// Searches for changes with which the step fits, where it does not fit or the search was requested.
+// Searches for changes with which the step fits, if --fit requests the search.
 std::optional<predict::FitSearch> fit_search(const SimulateOptions& options, const Scenario& scenario,
                                              const sim::Platform& platform, const sim::SimOptions& sim_options,
                                              const predict::Fusions& fusions, const DeviceMemory& memory) {
-  if (memory.fits() && !options.fit) return std::nullopt;
+  if (!options.fit) {
+    if (!memory.fits()) std::cout << "\n--fit looks for changes with which it fits\n";
+    return std::nullopt;
+  }
   return predict::find_fitting(
       scenario, platform,
       [&](const std::vector<std::string>& set) {
@@ -263,7 +266,7 @@ void add_simulate(CLI::App& app) {
   command->add_flag("--limits", options->limits,
                     "also, on published GPUs: how the step changes with each number of the platform, on better "
                     "machines, and by single changes of the scenario");
-  command->add_flag("--fit", options->fit, "also where it fits: changes with which it would, and the steps they give");
+  command->add_flag("--fit", options->fit, "also: changes with which the step fits into memory, and the steps they give");
   command
       ->add_option(
           "--backbone-GBps", options->backbone_GBps,

@@ -62,7 +62,7 @@ class Json(ProgramTest):
                 value = self.json("simulate", str(model), *platform)
                 self.assertGreater(value["step_ms"], 0)
                 self.assertEqual(value["fits"], value["free_bytes"] >= 0)
-                self.assertEqual(value["fits"], value["fits_with"] is None)
+                self.assertIsNone(value["fits_with"])
 
     def test_simulate_on_published_gpus(self):
         self.write("cluster.toml", CLUSTER)
@@ -83,7 +83,7 @@ class Json(ProgramTest):
 
     def test_simulate_says_what_fits(self):
         self.write("cluster.toml", CLUSTER)
-        value = self.json("simulate", "cluster.toml", "--set", "training.micro_batch_size=16")
+        value = self.json("simulate", "cluster.toml", "--set", "training.micro_batch_size=16", "--fit")
         self.assertIs(value["fits"], False)
         self.assertLess(value["free_bytes"], 0)
         self.assertGreater(len(value["fits_with"]), 0)
