@@ -344,7 +344,7 @@ TEST_CASE("with padding no size depends on the router, and ranks exchange no cou
   const Schedule schedule = build_schedule(scenario);
   for (const Operation& operation : schedule.operations) {
     CHECK_FALSE(std::holds_alternative<CountRows>(operation.work));
-    // Of gathered tokens a rank sorts those of three experts, and both ranks' tokens for each.
+    // A rank sorts the gathered tokens of three experts, and for each the tokens of both ranks.
     if (const auto* sort = std::get_if<SortTokens>(&operation.work))
       CHECK(*sort ==
             (gathers ? SortTokens{2 * tokens, 2, 6, 2 * each, 3, 0, sort->first} : SortTokens{tokens, 2, 6, each}));
