@@ -27,7 +27,7 @@ const std::vector<Family>& families() {
         "cp.exchange.a2a.copy", "cp.exchange.a2a+p2p.copy"}},
       {295, 50, {"embedding"}},
       {110, 45, {"router", "router.loads"}},
-      {190, 70, {"ep", "ep.counts", "ep.copy", "etp", "etp.copy"}},
+      {190, 70, {"ep", "ep.counts", "ep.copy", "etp", "etp.copy", "ep.flash"}},
       {12, 30, {"edp", "edp.gather", "edp.copy", "edp.gather.copy"}},
       {70, 60, {"all"}},
       {48, 25, {"other"}},
