@@ -61,6 +61,7 @@ Meaning::Meaning(const Schedule& schedule, const BoundProgram& program, std::uin
       if (access.mode != AccessMode::read)
         for (const TensorPlace& place : schedule.tensors[access.view.tensor].places) is_updated_[place.storage] = true;
   }
+  is_handed_over_.assign(schedule.operations.size(), false);
   std::map<std::vector<StorageId>, std::uint32_t> numbers;
   for (const Tensor& tensor : schedule.tensors) {
     std::vector<StorageId> storages;
@@ -92,7 +93,7 @@ bool Meaning::visit(std::uint32_t op, std::uint32_t step, std::span<const CellUs
       std::uint64_t differences = 0;
       for (std::uint32_t c = use.first; c < use.last; ++c) differences |= stamps_[c] ^ (unit | use.instance);
       if (differences != 0 ? !is_of_unit(op, unit | use.instance, use)
-                           : !handed_over_.empty() && !is_same_way(op, use, 0))
+                           : is_handed_over_[at.op] && !is_same_way(op, use, {0, tensor_of(use.instance)}))
         return fails(use);
     } else if (rule == Rule::parameter) {
       if (!read_parameter(op, step, use)) return fails(use);
@@ -118,7 +119,7 @@ bool Meaning::is_of_unit(std::uint32_t op, Stamp own, const CellUse& use) {
     return static_cast<std::int64_t>((stamp >> kInstanceBits) % (std::uint64_t{1} << kChunkBits));
   };
   constexpr int kUnitBits = kChunkBits + kInstanceBits;
-  std::optional<std::int64_t> way;  // distance in chunks, equal for all cells
+  std::optional<HandOver> way;  // the distance in chunks is equal for all cells; the tensor is that of the first
   const auto end = std::upper_bound(first_instance_.begin(), first_instance_.end(), use.instance);
   for (std::uint32_t c = use.first; c < use.last; ++c) {
     const Stamp stamp = stamps_[c];
@@ -131,18 +132,20 @@ bool Meaning::is_of_unit(std::uint32_t op, Stamp own, const CellUse& use) {
     const bool is_other_layer =
         alike_[tensor] == alike_[other] && instance - first_instance_[other] != use.instance - first_instance_[tensor];
     const std::int64_t from = chunk_of(stamp) - chunk_of(own);
-    if (stamp >> kUnitBits == own >> kUnitBits && !is_of_tensor && !is_other_layer && way.value_or(from) == from) {
-      way = from;
+    if (stamp >> kUnitBits == own >> kUnitBits && !is_of_tensor && !is_other_layer && (!way || way->chunks == from)) {
+      if (!way) way = {from, other};
       continue;
     }
     wrong_.why = "which " + written_as(stamp) + " has overwritten";
     return false;
   }
-  return is_same_way(op, use, way.value_or(0));
+  return is_same_way(op, use, way.value_or(HandOver{0, tensor_of(use.instance)}));
 }
 
-// A chunk may hand over to the next chunk in memory. Then this operand must come from that chunk in every call.
-bool Meaning::is_same_way(std::uint32_t op, const CellUse& use, std::int64_t way) {
+// A chunk may hand over to the next chunk in memory, and an operation through one tensor to the reader of another. Then
+// this operand must come from that chunk, through that tensor, in every call: a slot that another tensor has
+// overwritten in the same micro-batch differs from the other slots.
+bool Meaning::is_same_way(std::uint32_t op, const CellUse& use, HandOver from) {
   const auto key_of = [&](const BoundOp& at) {
     return std::array<std::int64_t, 4>{at.op, at.layer, at.chunk, use.access};
   };
@@ -150,16 +153,16 @@ bool Meaning::is_same_way(std::uint32_t op, const CellUse& use, std::int64_t way
   const auto known = handed_over_.find(key);
   bool is_same = true;
   if (known != handed_over_.end()) {
-    is_same = known->second == way;
-  } else if (way != 0) {
+    is_same = known->second == from;
+  } else if (from != HandOver{0, tensor_of(use.instance)}) {
     const auto begin = program_.ops.begin();
     is_same = std::none_of(begin, begin + op, [&](const BoundOp& before) { return key_of(before) == key; });
-    handed_over_.emplace(key, way);
+    handed_over_.emplace(key, from);
+    is_handed_over_[program_.ops[op].op] = true;
   }
-  if (!is_same) {
-    const std::string from = way == 0 ? "its own chunk" : "another chunk";
-    wrong_.why = "which comes from " + from + ", but not in every micro-batch";
-  }
+  if (!is_same)
+    wrong_.why = "which comes from " + std::string(from.chunks == 0 ? "its own chunk" : "another chunk") + " through " +
+                 schedule_.tensors[from.tensor].name + ", but not in every micro-batch";
   return is_same;
 }
 

@@ -38,6 +38,12 @@ class Meaning {
   // Identity of an activation's or workspace's value: micro-batch and chunk of its writer, tensor and position in the
   // tensor. The identity is one number, so that the common case is one comparison for each cell.
   using Stamp = std::uint64_t;
+  // Where an operand comes from: how many chunks away it was written, and through which tensor.
+  struct HandOver {
+    std::int64_t chunks = 0;
+    std::size_t tensor = 0;
+    bool operator==(const HandOver&) const = default;
+  };
   // State of gradients and scalars, which accumulate during the step. Each field has an array of its own, so that loops
   // over cells are vectorised.
   struct Sums {
@@ -49,7 +55,7 @@ class Meaning {
 
   // Return false, and set wrong_, when the value is not the intended one.
   bool is_of_unit(std::uint32_t op, Stamp own, const CellUse& use);
-  bool is_same_way(std::uint32_t op, const CellUse& use, std::int64_t way);
+  bool is_same_way(std::uint32_t op, const CellUse& use, HandOver from);
   bool takes_sum(std::uint32_t op);
   bool read_sum(std::uint32_t op, const CellUse& use);
   bool read_parameter(std::uint32_t op, std::uint32_t step, const CellUse& use);
@@ -75,9 +81,9 @@ class Meaning {
   // [tensor]: equal for tensors whose instances lie in the same storages, one by one
   std::vector<std::uint32_t> alike_;
   std::vector<Stamp> stamps_;  // [cell]; 0: nobody has written
-  // Template, layer, chunk and access of a read whose value another chunk of the program wrote → distance of that
-  // chunk.
-  std::map<std::array<std::int64_t, 4>, std::int64_t> handed_over_;
+  // Template, layer, chunk and access of a read whose value was written through another tensor or by another chunk.
+  std::map<std::array<std::int64_t, 4>, HandOver> handed_over_;
+  std::vector<bool> is_handed_over_;             // [OpId]: some read of the operation is in handed_over_
   Sums sums_;                                    // [cell]
   std::vector<std::uint8_t> versions_;           // [cell] of a parameter: number of its updates
   std::optional<std::uint8_t> carried_version_;  // version of the parameter that the current operation has read
