@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/printable.hpp"
 #include "base/toml.hpp"
 #include "base/utf8.hpp"
 
@@ -115,9 +116,9 @@ TomlNode parse_toml_nodes(std::string_view text, const std::string& name) {
   const ::toml::parse_result result = ::toml::parse(text);
   if (result) return convert(result.table(), name);
   const int line = static_cast<int>(result.error().source().begin.line);
-  throw at_line(
-      name, line,
-      "expected valid TOML, got " + in_quotes(line_of(text, line)) + ": " + reason_of(result.error().description()));
+  throw at_line(name, line,
+                "expected valid TOML, got " + in_quotes(line_of(text, line)) + ": " +
+                    printable(reason_of(result.error().description())));
 }
 
 }  // namespace stretto

@@ -161,8 +161,10 @@ bool Meaning::is_same_way(std::uint32_t op, const CellUse& use, HandOver from) {
     is_handed_over_[program_.ops[op].op] = true;
   }
   if (!is_same)
-    wrong_.why = "which comes from " + std::string(from.chunks == 0 ? "its own chunk" : "another chunk") + " through " +
-                 schedule_.tensors[from.tensor].name + ", but not in every micro-batch";
+    wrong_.why =
+        "which comes " +
+        (from.chunks == 0 ? "through " + schedule_.tensors[from.tensor].name : std::string("from another chunk")) +
+        ", but not in every micro-batch";
   return is_same;
 }
 
