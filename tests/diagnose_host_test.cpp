@@ -83,6 +83,15 @@ Traced traced(const TempDir& folder, const Scenario& scenario, const Fault& faul
   return result;
 }
 
+// Traces a run in which no other process delayed the 12 sleeps of 25 ms: a machine that is busy makes them longer, on
+// one rank more than on the other.
+Traced undisturbed(const TempDir& folder, const Scenario& scenario, const Fault& fault, bool in_kernel = false) {
+  for (int attempt = 1;; ++attempt) {
+    const Traced run = traced(folder, scenario, fault, in_kernel);
+    if (run.most_ms < 1.05 * 12 * 25 || attempt == 8) return run;
+  }
+}
+
 diagnose::Diagnosis diagnosed(const Scenario& scenario, const std::string& trace, double issue_ms = 0) {
   sim::Platform platform =
       sim::read_platform((std::filesystem::path(__FILE__).parent_path() / "golden/host.toml").string());
@@ -112,14 +121,14 @@ TEST_CASE("a slowed kernel of a run on this machine is named first", "[diagnose]
   const TempDir folder;
   const Scenario scenario = scenario_with("plain");
   const auto fault = [](std::int64_t, const Operation& operation) { return operation.name == "fc1.fprop" ? 25 : 0; };
-  const Traced run = traced(folder, scenario, fault, true);
+  const Traced run = undisturbed(folder, scenario, fault, true);
   check_first(diagnosed(scenario, run.path), Cause::slower_kernel, "fc1.fprop", run.most_ms);
 }
 
 TEST_CASE("a late rank of a run on this machine is named first", "[diagnose][speed]") {
   const TempDir folder;
   const Scenario scenario = scenario_with("plain");
-  const Traced run = traced(folder, scenario, [](std::int64_t rank, const Operation& operation) {
+  const Traced run = undisturbed(folder, scenario, [](std::int64_t rank, const Operation& operation) {
     return rank == 1 && operation.name == "fc1.fprop" ? 25 : 0;
   });
   check_first(diagnosed(scenario, run.path), Cause::straggler, "rank 1", run.most_ms);
