@@ -1,6 +1,7 @@
 // Schedules in which everything is ordered, but something reads the wrong value.
 #include "model/verify/meaning.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "model/verify/verify.hpp"
@@ -47,6 +48,26 @@ TEST_CASE("a slot that another micro-batch has taken is a wrong value") {
   CHECK(wrong_value(TwoMicroBatches(2).schedule) == "");
   CHECK_THAT(wrong_value(TwoMicroBatches(1).schedule),
              Contains("backward mb 0 (lane compute) reads x[0,64), which x of micro-batch 1 has overwritten"));
+}
+
+TEST_CASE("a slot that another tensor has taken in one micro-batch is a wrong value") {
+  TwoMicroBatches t(2);
+  const TensorId z = t.tensor("z", 4, 16);
+  Tensor& family = t.schedule.tensors[z];
+  family.slots = 2;
+  family.places.push_back({static_cast<StorageId>(t.schedule.storages.size()), 0});
+  t.schedule.storages.push_back(t.schedule.storages[0]);
+  View of_z = t.whole(z);
+  of_z.slot = mod(Expr(Coord::micro_batch), 2);
+  const OpId other = t.fill("other", 0, of_z);
+  t.call(other, 1);
+  // Both calls come between the forward passes and the backward passes.
+  std::vector<Call>& order = t.schedule.programs[0].order;
+  std::rotate(order.end() - 4, order.end() - 2, order.end());
+  CHECK(wrong_value(t.schedule) == "");
+  t.schedule.tensors[z].places[1] = t.schedule.tensors[t.x].places[1];
+  CHECK_THAT(wrong_value(t.schedule), Contains("backward mb 1 (lane compute) reads x") &&
+                                          Contains("which comes through z, but not in every micro-batch"));
 }
 
 TEST_CASE("a chunk's activations are its own") {
