@@ -7,8 +7,8 @@
 namespace stretto::fuzz {
 
 // A bound on a reader's memory: no length that an input names may be trusted. While the object lives, an allocation
-// beyond 16 times the input's size (and 256 KiB, for messages, and tables of keys and gates) traps, and so do allocations whose live sum
-// exceeds `factor` times the size and 1 MiB. At most one object lives at a time.
+// beyond 16 times the input's size (and 256 KiB, for messages, and tables of keys and gates) traps, and so do
+// allocations whose live sum exceeds `factor` times the size and 1 MiB. At most one object lives at a time.
 class Bounded {
  public:
   Bounded(std::size_t size, std::size_t factor) {

@@ -33,8 +33,7 @@ class HeapLimit {
     std::abort();
   }
   static void freed(const volatile void* at) {
-    if (is_counting && at != nullptr)
-      live -= static_cast<std::ptrdiff_t>(__sanitizer_get_allocated_size(at));
+    if (is_counting && at != nullptr) live -= static_cast<std::ptrdiff_t>(__sanitizer_get_allocated_size(at));
   }
 
   // libFuzzer has threads of its own.
