@@ -35,9 +35,6 @@ std::vector<FlagRule> make_rules() {
       {"--retro-add-retriever", kRefused, "retrieval"},
       {"--model-provider", kRefused, "image encoders", "gpt"},
 
-      // Megatron-DeepSpeed places experts in every second layer (--expert-interval 2), and its products cut and pad
-      // rows.
-      {"--moe-expert-parallel-size", kRefused, "DeepSpeed's experts", "1"},
       {"--moe-latent-size", kRefused, "experts of another width than the model's", kOff},
 
       // ---- experts: flags without effect in a dense model ----
@@ -251,31 +248,6 @@ std::vector<FlagRule> make_rules() {
       {"--use-ring-attention", kNo},
       {"--DDP-impl", kNo},
       {"--use-contiguous-buffers-in-local-ddp", kNo},
-      {"--deepspeed", kNear, "the optimizer's step is Megatron-LM's"},
-      {"--deepspeed-", kNo},
-      {"--zero-", kNo},
-      {"--ds-", kNo},
-      {"--force-ds-sequence-parallel", kNo},
-      {"--ds-sequence-parallel-fpdt", kNear, "attention is over the whole sequence at once, without its chunks"},
-      {"--partition-activations", kNear, "saved activations are whole on each rank"},
-      {"--checkpoint-in-cpu", kNear, "activations stay on the GPU"},
-      {"--cpu-optimizer", kNear, "the optimizer runs on the GPU"},
-      {"--enable-zbh1-", kNear, "predicted as 1F1B"},
-      {"--embedding-weights-in-fp32", kNear, "the embedding's weights are in the precision of the others"},
-      {"--random-ltd", kNear, "all tokens pass through all layers"},
-      {"--mos", kNear, "the passes of a teacher are left out"},
-      {"--kd", kNear, "the passes of a teacher are left out"},
-      {"--kd-", kNo},
-      {"--create-moe-param-group", kNo},
-      {"--mlp-type", kNo},
-      {"--topk", kNo},
-      {"--train-tokens", kNo},
-      {"--train-data-exact-num-epochs", kNo},
-      {"--use-flash-attn-", kNo},
-      {"--rotary-position-embeddings-theta", kNo},
-      {"--universal-checkpoint", kNo},
-      {"--no-load-lr-state", kNo},
-      {"--kill-switch-", kNo},
       {"--no-pipeline-parallel", kNo},
 
       // ---- training ----
@@ -563,7 +535,11 @@ constexpr Program kPrograms[] = {
 }  // namespace
 
 const std::vector<FlagRule>& flag_rules() {
-  static const std::vector<FlagRule> rules = make_rules();
+  static const std::vector<FlagRule> rules = [] {
+    std::vector<FlagRule> all = make_rules(), others = deepspeed_flag_rules();
+    all.insert(all.end(), others.begin(), others.end());
+    return all;
+  }();
   return rules;
 }
 

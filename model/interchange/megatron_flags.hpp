@@ -20,6 +20,9 @@ struct FlagRule {
   std::string_view neutral = "";  // values without effect, between bars: "0|None"
 };
 const std::vector<FlagRule>& flag_rules();
+// Returns the rules of flags that only Megatron-DeepSpeed has (deepspeedai/Megatron-DeepSpeed, megatron/arguments.py).
+// They are a part of flag_rules().
+std::vector<FlagRule> deepspeed_flag_rules();
 // Returns the rule of a flag; null: no known Megatron-LM has the flag.
 const FlagRule* rule_of(std::string_view flag);
 bool is_neutral(const FlagRule& rule, const std::vector<std::string>& values);
