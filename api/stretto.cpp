@@ -96,16 +96,18 @@ std::string simulate(const Request& request, const SimulateOptions& options) {
     fusions.apply(scenario);
     const auto [sim_options, simulated] = predict::engine_of(options.engine, options.backbone_GBps, platform, scenario);
     const auto keys = predict::read_run_input(request.scenario, request.set, scenario, simulated);
+    const predict::QuickStep quick(scenario);
     predict::PredictedStep step;
-    if (options.limits || keys)
+    if (options.limits)
       step = predict::predict_step(scenario, simulated, sim_options);
     else
-      step.prediction = predict::predict_times(scenario, simulated, sim_options);
+      step.prediction = predict::predict_times(quick, simulated, sim_options);
     if (!fusions.note.empty()) step.prediction.notes.push_back(fusions.note);
     nlohmann::json json = prediction_json(step.prediction);
     for (const char* key : {"modes", "without", "recipes", "path", "numbers", "machines", "changes", "run"})
       json[key] = nullptr;
-    if (keys) json["run"] = predict::run_json(predict::predict_run(*keys, scenario, simulated, step, sim_options));
+    if (keys)
+      json["run"] = predict::run_json(predict::predict_run(*keys, quick, step.prediction, simulated, sim_options));
     if (options.limits) {
       const double step_ms = step.prediction.step_ms;
       json["path"] =

@@ -195,12 +195,13 @@ void simulate_command(const SimulateOptions& options) {
   const Patience patience(scenario);
   const auto keys = predict::read_run_input(options.scenario, options.set, scenario, simulated);
   // All else needs no timeline of the whole step.
-  const bool needs_whole = !options.trace.empty() || !options.html.empty() || options.limits || keys;
+  const bool needs_whole = !options.trace.empty() || !options.html.empty() || options.limits;
+  const predict::QuickStep quick(scenario);
   predict::PredictedStep step;
   if (needs_whole)
     step = predict::predict_step(scenario, simulated, sim_options);
   else
-    step.prediction = predict::predict_times(scenario, simulated, sim_options);
+    step.prediction = predict::predict_times(quick, simulated, sim_options);
   if (!fusions.note.empty()) step.prediction.notes.push_back(fusions.note);
   const Prediction& p = step.prediction;
   std::cout << about_text(p) << "\n\n"
@@ -224,7 +225,7 @@ void simulate_command(const SimulateOptions& options) {
   }
   std::optional<predict::Run> run;
   if (keys) {
-    run = predict::predict_run(*keys, scenario, simulated, step, sim_options);
+    run = predict::predict_run(*keys, quick, step.prediction, simulated, sim_options);
     std::cout << "\n" << predict::run_table(*run).text();
   }
   const std::optional<predict::FitSearch> search =
@@ -266,7 +267,8 @@ void add_simulate(CLI::App& app) {
   command->add_flag("--limits", options->limits,
                     "also, on published GPUs: how the step changes with each number of the platform, on better "
                     "machines, and by single changes of the scenario");
-  command->add_flag("--fit", options->fit, "also: changes with which the step fits into memory, and the steps they give");
+  command->add_flag("--fit", options->fit,
+                    "also: changes with which the step fits into memory, and the steps they give");
   command
       ->add_option(
           "--backbone-GBps", options->backbone_GBps,

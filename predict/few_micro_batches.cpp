@@ -10,9 +10,8 @@
 namespace stretto::predict {
 namespace {
 
-// With virtual stages: rounds in which every buffer is used again, and rounds of which two repeat each other behind
-// those that fill the pipeline.
-constexpr std::int64_t kProvingRounds = 3, kTellingRounds = 4;
+// With virtual stages: rounds of which two repeat each other behind those that fill the pipeline.
+constexpr std::int64_t kTellingRounds = 4;
 
 // Returns a number of micro-batches from `least` on that leaves the remainder of a round that the scenario's leaves.
 std::int64_t like_all(const Scenario& scenario, std::int64_t least) {
@@ -20,10 +19,10 @@ std::int64_t like_all(const Scenario& scenario, std::int64_t least) {
   return least >= all ? all : least + (all - least) % round;
 }
 
-// Returns the micro-batches that fill the pipeline, and more, by so many rounds of virtual stages.
-std::int64_t filling(const Scenario& scenario, std::int64_t rounds) {
+// Returns the micro-batches that fill the pipeline, and a few more.
+std::int64_t filling(const Scenario& scenario) {
   const std::int64_t round = round_of(scenario);
-  return round == 1 ? scenario.parallel.pipeline_model_parallel_size + 4 : rounds * round;
+  return round == 1 ? scenario.parallel.pipeline_model_parallel_size + 4 : kTellingRounds * round;
 }
 
 }  // namespace
@@ -44,17 +43,12 @@ std::int64_t round_of(const Scenario& scenario) {
                                                          : parallel.pipeline_model_parallel_size;
 }
 
-std::int64_t proving_micro_batches(const Scenario& scenario) {
-  if (lies_in_v(scenario.parallel.pipeline_schedule)) return scenario.num_microbatches();
-  return like_all(scenario, filling(scenario, kProvingRounds));
-}
-
 std::vector<std::int64_t> telling_micro_batches(const Scenario& scenario) {
   const std::int64_t all = scenario.num_microbatches();
   // Chunks in a V have orders that are no repetition of rounds for every number of micro-batches.
   if (lies_in_v(scenario.parallel.pipeline_schedule)) return {all};
   const std::int64_t deferred = deferred_head_gradients(scenario);
-  const std::int64_t least = filling(scenario, kTellingRounds);
+  const std::int64_t least = filling(scenario);
   std::vector<std::int64_t> counts;
   for (const std::int64_t few : {least, 2 * least})
     if (const std::int64_t count = like_all(scenario, deferred + few); count < all) counts.push_back(count);

@@ -1,4 +1,5 @@
 #pragma once
+#include <cassert>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -22,12 +23,10 @@ namespace stretto::predict {
 Scenario with_micro_batches(Scenario scenario, std::int64_t count);
 // Returns the micro-batches after which a pipeline may repeat itself: those of one group with virtual stages, else one.
 std::int64_t round_of(const Scenario& scenario);
-// Returns the number of micro-batches of the step that is verified for the scenario's: it fills the pipeline, and every
-// buffer is used again. A step with more repeats what this one does. Its plan has the same buffers, which may be placed
-// otherwise: peaks differ by less than 1 %.
-std::int64_t proving_micro_batches(const Scenario& scenario);
 // Returns numbers of micro-batches, ascending, whose steps may tell the time of the scenario's; the last is the
-// scenario's own. All leave the remainder of a round that the scenario's number leaves.
+// scenario's own. All leave the remainder of a round that the scenario's number leaves. Each of these steps fills the
+// pipeline and uses every buffer again, so the first one's plan has the buffers of all, which may be placed otherwise:
+// peaks differ by less than 1 %.
 std::vector<std::int64_t> telling_micro_batches(const Scenario& scenario);
 // Returns why only the whole step tells the time, where telling_micro_batches() has no other; else "".
 std::string why_only_whole(const Scenario& scenario);
@@ -39,8 +38,11 @@ struct ToldStep {
   sim::SimResult result;               // the simulated step
   Repeated rounds;                     // left out
   Picoseconds step() const { return result.step + rounds.longer(); }
-  // Returns the breakdown of the scenario's step.
-  Breakdown mean() const { return mean_breakdown(*schedule, result.programs, result.timeline, rounds); }
+  // Returns the breakdown of the scenario's step, which must not have been told by a round of some ranks alone.
+  Breakdown mean() const {
+    assert(rounds.times == 0 || result.round->is_of_all);
+    return mean_breakdown(*schedule, result.programs, result.timeline, rounds);
+  }
 };
 
 // Returns the scenario's step as told by `schedule`, the scenario's with `micro_batches`, and its bound step. Times are

@@ -225,11 +225,11 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
   return step;
 }
 
-Prediction predict_times(const Scenario& scenario, const sim::Platform& platform, const sim::SimOptions& options) {
+Prediction predict_times(const QuickStep& step, const sim::Platform& platform, const sim::SimOptions& options) {
+  const Scenario& scenario = step.scenario();
   // A step that runs on this machine is built and planned whole.
   if (!platform.accelerator) return predict_step(scenario, platform, options).prediction;
   const auto begin = std::chrono::steady_clock::now();
-  const QuickStep step(scenario);
   std::string why;
   const ToldStep told = step.tell(platform, scenario.framework, options, &why);
   const double whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

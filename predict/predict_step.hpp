@@ -3,6 +3,7 @@
 
 #include "model/scenario.hpp"
 #include "model/verify/verify.hpp"
+#include "predict/quick_step.hpp"
 #include "report/prediction.hpp"
 #include "sim/engine.hpp"
 #include "sim/platform.hpp"
@@ -36,7 +37,7 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
 // Predicts the same step for callers that need no timeline; on a published GPU from as few micro-batches as tell it
 // (predict/quick_step.hpp). Times are those of predict_step(), memory is that of few micro-batches. Throws as
 // predict_step() does.
-Prediction predict_times(const Scenario& scenario, const sim::Platform& platform, const sim::SimOptions& options = {});
+Prediction predict_times(const QuickStep& step, const sim::Platform& platform, const sim::SimOptions& options = {});
 
 // Returns the peak (docs/mfu.md): the data sheet's figure for a GPU; a large GEMM, where there is none or the device is
 // a host. It is for the type in which the schedule multiplies, or absent.

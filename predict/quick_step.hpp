@@ -9,6 +9,7 @@
 #include "model/scenario.hpp"
 #include "model/verify/verify.hpp"
 #include "predict/few_micro_batches.hpp"
+#include "predict/stragglers.hpp"
 #include "report/memory.hpp"
 #include "sim/cost/cost.hpp"
 #include "sim/options.hpp"
@@ -22,18 +23,21 @@ namespace stretto::predict {
 // scenario. Thread-safe.
 class QuickStep {
  public:
-  // Throws Error(input) when the scenario cannot be built or its schedule is not correct.
+  // Builds nothing yet. Whatever builds throws Error(input) when the scenario cannot be built or its schedule is not
+  // correct.
   explicit QuickStep(const Scenario& scenario);
 
   const Scenario& scenario() const { return scenario_; }
-  const Schedule& schedule() const { return proof_.schedule; }  // with few micro-batches
+  const Schedule& schedule() const { return first().schedule; }  // with few micro-batches
   // Returns the costs of that schedule. Equal costs give equal steps. Throws Error(input) naming the cost key that the
   // platform file lacks.
   sim::Costs costs(const sim::Platform& platform, const Framework& framework) const;
 
   // Returns the step, and in `why_more` for each number of micro-batches that did not tell it why.
+  // `stragglers`: places that are slower than others; then the step is told, but no breakdown where it is told by few
+  // micro-batches.
   ToldStep tell(const sim::Platform& platform, const Framework& framework, const sim::SimOptions& options = {},
-                std::string* why_more = nullptr) const;
+                std::string* why_more = nullptr, const Stragglers& stragglers = {}) const;
   // Returns the duration of a step in seconds.
   double step_s(const sim::Platform& platform, const Framework& framework, const sim::SimOptions& options = {}) const;
   // Returns the use of a device's memory (memory_of()), which does not depend on the number of micro-batches unless a
@@ -42,12 +46,12 @@ class QuickStep {
 
  private:
   const VerifiedSchedule& built(std::int64_t micro_batches) const;
+  const VerifiedSchedule& first() const;  // its plan counts for all
   sim::Costs costs_of(const Schedule& schedule, const sim::Platform& platform, const Framework& framework) const;
 
   const Scenario scenario_;
   mutable std::mutex mutex_;
   mutable std::map<std::int64_t, std::unique_ptr<const VerifiedSchedule>> built_;  // [micro-batches]
-  const VerifiedSchedule& proof_;  // one of built_, whose plan counts for all
 };
 
 }  // namespace stretto::predict

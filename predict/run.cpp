@@ -11,8 +11,6 @@
 #include "predict/inputs.hpp"
 #include "report/data_sheet.hpp"
 #include "report/units.hpp"
-#include "sim/cost/cost_schedule.hpp"
-#include "sim/engine.hpp"
 
 namespace stretto::predict {
 namespace {
@@ -97,14 +95,11 @@ nlohmann::json json_of(const std::optional<double>& value) {
   return value ? nlohmann::json(*value) : nlohmann::json(nullptr);
 }
 
-double straggling_step_ms(const Stragglers& stragglers, const Scenario& scenario, const sim::Platform& platform,
-                          const PredictedStep& step, const sim::SimOptions& options) {
+double straggling_step_ms(const Stragglers& stragglers, const QuickStep& step, const sim::Platform& platform,
+                          const sim::SimOptions& options) {
   if (options.network == sim::NetworkKind::simgrid && stragglers.link != 1 && !stragglers.links.empty())
     throw input_error("[run] slow_links: expected --engine fluid, got simgrid, whose links are those of its fabric");
-  sim::Costs costs =
-      sim::cost_schedule(step.schedule, platform, scenario.cluster, 1, scenario.framework, scenario.training);
-  set_apart(costs, step.schedule, stragglers);
-  return to_ms(sim::simulate(step.schedule, BoundStep(step.result), costs, options).step);
+  return to_ms(step.tell(platform, step.scenario().framework, options, nullptr, stragglers).step());
 }
 
 void add_checkpoints(const RunKeys& keys, Run& run) {
@@ -112,8 +107,8 @@ void add_checkpoints(const RunKeys& keys, Run& run) {
   if (keys.storage_GBps) run.checkpoint_write_s = bytes / (*keys.storage_GBps * kBillion);
   const double write_s = run.checkpoint_write_s.value_or(0);
   const double stall_s = keys.checkpoint_stall_s.value_or(write_s);
-  // The work that an asynchronous checkpoint saves counts from the moment at which it is written: with the interval τ, a failure
-  // costs τ / 2 and that time on average.
+  // The work that an asynchronous checkpoint saves counts from the moment at which it is written: with the interval τ,
+  // a failure costs τ / 2 and that time on average.
   const double restart_s = keys.restart_s.value_or(0) + (keys.checkpoint_async ? write_s : 0);
   run.checkpoint_interval_s = keys.checkpoint_interval_s;
   if (!run.checkpoint_interval_s && run.mtbf_s) {
@@ -201,13 +196,13 @@ double checkpoint_bytes(const Scenario& scenario) {
   return elements * (each < 4 ? each + 4 + 2 * 4 : each + 2 * each);
 }
 
-Run predict_run(const RunKeys& keys, const Scenario& scenario, const sim::Platform& platform, const PredictedStep& step,
+Run predict_run(const RunKeys& keys, const QuickStep& step, const Prediction& p, const sim::Platform& platform,
                 const sim::SimOptions& options) {
-  const Prediction& p = step.prediction;
+  const Scenario& scenario = step.scenario();
   Run run;
   run.gpus = p.devices;
   if (keys.stragglers.any())
-    run.straggler_ms = straggling_step_ms(keys.stragglers, scenario, platform, step, options) - p.step_ms;
+    run.straggler_ms = straggling_step_ms(keys.stragglers, step, platform, options) - p.step_ms;
   if (keys.jitter_pct) run.jitter_ms = *keys.jitter_pct / 100 * expected_largest(p.devices) * p.breakdown.compute;
   run.step_ms = p.step_ms + run.straggler_ms + run.jitter_ms;
   run.checkpoint_bytes = checkpoint_bytes(scenario);

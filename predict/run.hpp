@@ -76,9 +76,8 @@ double elapsed_for_work(double interval_s, double stall_s, double restart_s, dou
 // holds them (bf16: two bytes, and f32 master, moment and second moment). Of a frozen base nothing is saved.
 double checkpoint_bytes(const Scenario& scenario);
 
-// Returns the run. The straggling step is simulated with the schedule of `step`, which was verified; all else is closed
-// form.
-Run predict_run(const RunKeys& keys, const Scenario& scenario, const sim::Platform& platform, const PredictedStep& step,
+// Returns the run whose steps are predicted as `p`. The straggling step is that of `step`; all else is closed form.
+Run predict_run(const RunKeys& keys, const QuickStep& step, const Prediction& p, const sim::Platform& platform,
                 const sim::SimOptions& options);
 
 // The keys of [run]: tables of docs/runs.md and of `stretto show --keys`.

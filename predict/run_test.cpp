@@ -6,7 +6,11 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "base/memory.hpp"
+#include "model/build_schedule.hpp"
 #include "report/data_sheet.hpp"
+#include "sim/cost/cost_schedule.hpp"
+#include "sim/engine.hpp"
 #include "tests/message_of.hpp"
 
 namespace stretto::predict {
@@ -26,8 +30,9 @@ std::optional<RunKeys> keys_of(const std::string& table, std::int64_t ranks = 16
 struct Predicted {
   Scenario scenario = parse_scenario(kScenario, "s.toml");
   sim::Platform platform = sim::read_platform(scenario.platform);
+  QuickStep quick{scenario};
   PredictedStep step = predict_step(scenario, platform);
-  Run run(const std::string& table) const { return predict_run(*keys_of(table), scenario, platform, step, {}); }
+  Run run(const std::string& table) const { return predict_run(*keys_of(table), quick, step.prediction, platform, {}); }
 };
 
 }  // namespace
@@ -163,6 +168,48 @@ TEST_CASE("keys of [run] that lack another, or name a place that is not there, a
   CHECK(data_sheet_watts("NVIDIA H100-SXM5-96GB, 500 W") == 500);
   CHECK(data_sheet_watts("NVIDIA H100-SXM5-80GB") == 700);
   CHECK_FALSE(data_sheet_watts("a host"));
+}
+
+TEST_CASE("few micro-batches tell a step with stragglers to the picosecond") {
+  std::mt19937_64 random(11);
+  const auto one_of = [&](std::initializer_list<const char*> texts) { return texts.begin()[random() % texts.size()]; };
+  int told_by_few = 0;
+  for (int i = 0; i < 24; ++i) {
+    const std::string model = one_of({"llama3-8b", "llama3-8b", "qwen3-30b-a3b"});
+    const bool has_experts = model != "llama3-8b";
+    const int pp = 1 << random() % 3, tp = 1 << random() % 2, dp = 2 << random() % 2,
+              chunks = pp > 2 ? 1 + static_cast<int>(random() % 2) : 1;
+    std::string text = "platform = \"h100-sxm\"\nprofile = \"" +
+                       std::string(one_of({"nemo-dgxc", "megatron-core-te", "megatron-2022"})) +
+                       "\"\n[model]\npreset = \"" + model + "\"\nnum_layers = 8\nseq_length = 4096\n" +
+                       "[parallel]\nsequence_parallel = true\ntensor_model_parallel_size = " + std::to_string(tp) +
+                       "\npipeline_model_parallel_size = " + std::to_string(pp) +
+                       "\nvirtual_pipeline_model_parallel_size = " + std::to_string(chunks) +
+                       "\ndata_parallel_size = " + std::to_string(dp);
+    if (has_experts) text += "\nexpert_model_parallel_size = " + std::to_string(dp);
+    text += "\n[overlap]\noverlap_grad_reduce = " + std::string(one_of({"true", "false"})) +
+            "\n[training]\nglobal_batch_size = " + std::to_string(dp * (40 + 4 * static_cast<int>(random() % 3))) +
+            "\n";
+    if (tp == 1) text.replace(text.find("sequence_parallel = true"), 24, "sequence_parallel = false");
+    CAPTURE(text);
+    const Scenario scenario = parse_scenario(text, "s.toml");
+    const sim::Platform platform = sim::read_platform(scenario.platform);
+    Stragglers slow;
+    slow.ranks = {static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(scenario.parallel.ranks()))};
+    slow.compute = 1 + 0.1 * static_cast<double>(random() % 5);
+    if (random() % 3 == 0) {
+      slow.links = {static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(scenario.parallel.ranks()))};
+      slow.link = 1.5;
+    }
+    const ToldStep told = QuickStep(scenario).tell(platform, scenario.framework, {}, nullptr, slow);
+    const VerifiedSchedule whole = plan_and_verify(build_schedule(scenario, free_memory_bytes()));
+    sim::Costs costs =
+        sim::cost_schedule(whole.schedule, platform, scenario.cluster, 1, scenario.framework, scenario.training);
+    set_apart(costs, whole.schedule, slow);
+    CHECK(told.step() == sim::simulate(whole.schedule, whole, costs).step);
+    told_by_few += told.micro_batches < scenario.num_microbatches();
+  }
+  CHECK(told_by_few > 12);
 }
 
 }  // namespace stretto::predict

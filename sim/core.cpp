@@ -49,9 +49,9 @@ Core::Core(const SimInputs& inputs, NetworkModel& network, int max_steps, const 
       solo_player_(inputs, lanes_, devices_, events_,
                    options.plays_solo_calls && network.is_closed_form() && inputs.costs.disturbance.share == 0),
       recorder_(max_steps, inputs, inputs.costs.disturbance.share > 0, options.stops_when_steady),
-      first_step_(inputs, lanes_, solo_player_, recorder_,
-                  options.knows_first_step && options.stops_when_steady && max_steps > 1 && network.is_closed_form() &&
-                      inputs.costs.disturbance.share == 0) {}
+      repeated_step_(inputs, lanes_, solo_player_, recorder_,
+                     options.knows_repeated_step && options.stops_when_steady && max_steps > 1 &&
+                         network.is_closed_form() && inputs.costs.disturbance.share == 0) {}
 
 void Core::run() {
   bool any = false;
@@ -85,8 +85,8 @@ void Core::advance(Picoseconds until) {
     }
     events_.settle();
     latest_ = std::max(latest_, event.time);
-    if (first_step_.is_due() && !finished_ && events_.next_time() > latest_)
-      finished_ = repeats_first_ = first_step_.is_repeated(latest_);
+    if (repeated_step_.is_due() && !finished_ && events_.next_time() > latest_)
+      finished_ = repeats_ = repeated_step_.is_repeated(latest_);
   }
 }
 
@@ -229,7 +229,7 @@ void Core::write_rows(std::uint32_t number, Picoseconds end) {
 // Advances the lane by `operations`. Returns true when that ends the simulation.
 bool Core::leave(std::uint32_t number, std::uint32_t operations, Picoseconds end) {
   const bool ends_step = lanes_.leave(number, operations, end);
-  first_step_.left(number);
+  repeated_step_.left(number);
   if (!ends_step) return false;
   Cursor& lane = lanes_[number];
   if (lane.step == max_steps_) lane.stage = LaneStage::done;

@@ -6,7 +6,7 @@
 #include "sim/device.hpp"
 #include "sim/event_heap.hpp"
 #include "sim/exchanges.hpp"
-#include "sim/first_step.hpp"
+#include "sim/repeated_step.hpp"
 #include "sim/inputs.hpp"
 #include "sim/lanes.hpp"
 #include "sim/network/network.hpp"
@@ -26,7 +26,7 @@ namespace stretto::sim {
 //   Exchanges     sends and receives
 //   SoloPlayer    recordings of solo calls
 //   StepRecorder  rows, ends of steps, the steady period
-//   FirstStep     whether the second step goes on as the first did
+//   RepeatedStep  whether a step goes on as the one before did
 //
 // A component never calls the core or a component further down in this list. It changes the stage of a lane and
 // schedules the lane's next event; the core passes the event to the component that has the lane. docs/simulation.md
@@ -41,8 +41,8 @@ class Core : public TimedCore {
   void run();
 
   StepRecorder& recorder() { return recorder_; }
-  // number of finished operations; both steps', where the second goes on as the first did
-  std::int64_t operations() const { return repeats_first_ ? 2 * lanes_.per_step() : lanes_.finished() + played_; }
+  // number of finished operations; those of all whole steps, where the last one goes on as the one before did
+  std::int64_t operations() const { return repeats_ ? recorder_.steps() * lanes_.per_step() : lanes_.finished() + played_; }
 
   Picoseconds next_event() const override { return events_.next_time(); }
   void advance(Picoseconds until) override;
@@ -78,11 +78,11 @@ class Core : public TimedCore {
   Exchanges exchanges_;
   SoloPlayer solo_player_;
   StepRecorder recorder_;
-  FirstStep first_step_;
+  RepeatedStep repeated_step_;
   Picoseconds latest_ = 0;   // time of the latest event
   std::int64_t played_ = 0;  // finished operations of solo calls that were still being replayed at the end
   bool finished_ = false;
-  bool repeats_first_ = false;
+  bool repeats_ = false;
 };
 
 }  // namespace stretto::sim

@@ -20,8 +20,8 @@ struct SimOptions {
   // Simulates solo calls once and then replays them (sim/solo_player.hpp), which saves most of the time. Results are
   // byte-identical either way.
   bool plays_solo_calls = true;
-  // Ends in the second step where it goes on as the first did (sim/first_step.hpp). Results are the same either way.
-  bool knows_first_step = true;
+  // Ends in a step that goes on as the one before did (sim/repeated_step.hpp). Results are the same either way.
+  bool knows_repeated_step = true;
   // Ends with the first step that the next one would repeat (sim/recorder.hpp); false simulates max_steps.
   bool stops_when_steady = true;
   // Number of micro-batches of a round, for which SimResult::round is looked for; 0: it is not.

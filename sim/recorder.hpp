@@ -62,15 +62,16 @@ class StepRecorder {
     return false;
   }
 
+  std::int64_t steps() const { return last_ + 1; }
   Picoseconds end(int step) const { return steps_[step].end; }
-  // Ends with the second step, whose rows are complete, and which ends so much later than the first.
-  void repeat_first(Picoseconds shift) {
-    steps_[1].end = steps_[0].end + shift;
-    last_ = 1;
+  // Ends with the step, whose rows are complete, and which ends so much later than the one before.
+  void end_by_repeating(int step, Picoseconds shift) {
+    steps_[step].end = steps_[step - 1].end + shift;
+    last_ = step;
     steady_ = true;
   }
 
-  // Valid once lane_done has returned true, or behind repeat_first().
+  // Valid once lane_done has returned true, or behind end_by_repeating().
   bool steady() const { return steady_; }
   Timeline take_timeline() {
     return {last_ == 0 ? 0 : steps_[last_ - 1].end, steps_[last_].end, std::move(steps_[last_].rows)};

@@ -8,24 +8,15 @@
 #include <utility>
 #include <vector>
 
+#include "sim/components.hpp"
+
 namespace stretto::sim {
 namespace {
-
-constexpr std::uint32_t kNoTwin = ~std::uint32_t{0};
-
-// One program with its rows, which have the index of their operation.
-struct Part {
-  const BoundProgram* program = nullptr;
-  std::span<const TimelineRow> rows;
-  std::vector<std::uint32_t> twin;  // [operation] the operation of a later micro-batch, or kNoTwin
-  std::vector<std::size_t> apart;   // [lane] positions between twins; 0: the lane has none
-  std::vector<Picoseconds> issued;  // [operation] when the host issued it; empty without a host
-};
 
 // Finds the twins, which are equally far apart on a lane in a full pipeline: as far as two micro-batches in the middle
 // of the lane are. Returns false where a lane has operations of micro-batches besides those of its rounds, as weight
 // gradients that are put off to the end: a longer step would have more of them there.
-bool find_twins(Part& part, std::int64_t micro_batches, std::int64_t from, std::string& why_not,
+bool find_twins(RankRows& part, std::int64_t micro_batches, std::int64_t from, std::string& why_not,
                 const Schedule& schedule) {
   const BoundProgram& program = *part.program;
   part.twin.assign(program.ops.size(), kNoTwin);
@@ -61,34 +52,38 @@ bool find_twins(Part& part, std::int64_t micro_batches, std::int64_t from, std::
 
 // Returns when the host issued each operation (HostClock). The host begins with the step; its first operation tells
 // when that was.
-std::vector<Picoseconds> issue_times(const FlatProgram& flat, std::span<const TimelineRow> rows) {
+IssueTimes issue_times(const FlatProgram& flat, std::span<const TimelineRow> rows) {
   std::vector<const FlatOp*> in_order(rows.size());
   Picoseconds begin = kHorizon;
   for (const FlatOp& op : flat.ops) {
     in_order[op.op] = &op;
     if (op.segment == 0) begin = std::min(begin, rows[op.op].ready - op.issued);
   }
-  std::vector<Picoseconds> begins = {begin}, issued(rows.size());
+  IssueTimes times{std::vector<Picoseconds>(rows.size()), {{begin, begin}}, std::vector<std::uint32_t>(rows.size())};
   for (std::uint32_t i = 0; i < rows.size(); ++i) {
     const FlatOp& op = *in_order[i];
-    issued[i] = begins.at(op.segment) + op.issued;
-    if (op.ends_segment) begins.push_back(std::max(begins.back() + op.awaited, rows[i].end));
+    const Picoseconds segment = times.segments.at(op.segment).begin;
+    times.issued[i] = segment + op.issued;
+    times.segment_of[i] = op.segment;
+    if (!op.ends_segment) continue;
+    const Picoseconds waits_from = times.segments.back().begin + op.awaited;
+    times.segments.push_back({std::max(waits_from, rows[i].end), waits_from});
   }
-  return issued;
+  return times;
 }
 
-bool repeats(const Part& part, std::uint32_t i, Picoseconds period) {
+bool repeats(const RankRows& part, std::uint32_t i, Picoseconds period) {
   const std::uint32_t twin = part.twin[i];
   if (twin == kNoTwin) return false;
   const TimelineRow &now = part.rows[i], &then = part.rows[twin];
   return then.ready - now.ready == period && then.start - now.start == period &&
          then.transfer - now.transfer == period && then.end - now.end == period && then.waited == now.waited &&
-         (part.issued.empty() || part.issued[twin] - part.issued[i] <= period);
+         (part.host.issued.empty() || part.host.issued[twin] - part.host.issued[i] <= period);
 }
 
 // Returns the times at which operations of a lane are active that have no twin or one that does not repeat. Times that
 // are less than a period apart are one.
-void add_others(const Part& part, const std::vector<std::uint32_t>& lane, Picoseconds period,
+void add_others(const RankRows& part, const std::vector<std::uint32_t>& lane, Picoseconds period,
                 std::vector<std::pair<Picoseconds, Picoseconds>>& others) {
   std::pair<Picoseconds, Picoseconds> last{0, -1};
   for (const std::uint32_t i : lane) {
@@ -106,8 +101,8 @@ void add_others(const Part& part, const std::vector<std::uint32_t>& lane, Picose
 
 // Returns whether every lane with twins goes on by one round of them in the window: a lane that stands still there, or
 // ran ahead, is in another state at its end.
-bool all_advance(const std::vector<Part>& parts, Picoseconds begin, Picoseconds end) {
-  for (const Part& part : parts)
+bool all_advance(const std::vector<RankRows>& parts, Picoseconds begin, Picoseconds end) {
+  for (const RankRows& part : parts)
     for (std::size_t l = 0; l < part.apart.size(); ++l) {
       const std::vector<std::uint32_t>& lane = part.program->lanes[l];
       const auto ended_by = [&](Picoseconds time) {
@@ -123,10 +118,11 @@ bool all_advance(const std::vector<Part>& parts, Picoseconds begin, Picoseconds 
 
 // Looks for a window in which only this step is active: behind the end of the step before, and before the next begins.
 // Returns its begin.
-std::optional<Picoseconds> find_window(const std::vector<Part>& parts, const Timeline& timeline, Picoseconds period) {
+std::optional<Picoseconds> find_window(const std::vector<RankRows>& parts, const Timeline& timeline,
+                                       Picoseconds period) {
   std::vector<std::pair<Picoseconds, Picoseconds>> others;
   Picoseconds first = kHorizon;
-  for (const Part& part : parts) {
+  for (const RankRows& part : parts) {
     for (const std::vector<std::uint32_t>& lane : part.program->lanes) add_others(part, lane, period, others);
     for (const TimelineRow& row : part.rows) first = std::min(first, row.ready);
   }
@@ -142,28 +138,14 @@ std::optional<Picoseconds> find_window(const std::vector<Part>& parts, const Tim
   return std::nullopt;
 }
 
-}  // namespace
-
-std::optional<Round> find_round(const SimInputs& inputs, const Timeline& timeline, std::int64_t micro_batches,
-                                std::int64_t from, std::string& why_not) {
-  std::vector<Part> parts;
-  std::size_t first = 0;
-  for (std::size_t p = 0; p < inputs.programs.size(); ++p) {
-    const BoundProgram& program = inputs.programs[p];
-    Part part{&program, std::span(timeline.rows).subspan(first, program.ops.size()), {}, {}, {}};
-    if (!find_twins(part, micro_batches, from, why_not, inputs.schedule)) return std::nullopt;
-    if (!inputs.costs.host.issue.empty()) part.issued = issue_times(*inputs.flat[p], part.rows);
-    first += program.ops.size();
-    parts.push_back(std::move(part));
-  }
+// Returns the round of ranks that come to all communication of a round together.
+std::optional<Round> round_of(const std::vector<RankRows>& parts, const SimInputs& inputs, const Timeline& timeline) {
   // Every distance of the operations that the first rank issues most often may be the period. Late ones come first,
   // because the pipeline is full then.
-  const Part& of = parts.front();
+  const RankRows& of = parts.front();
   std::vector<std::uint32_t> count(inputs.schedule.operations.size());
   for (std::uint32_t i = 0; i < of.rows.size(); ++i)
     if (of.twin[i] != kNoTwin) ++count[of.program->ops[i].op];
-  why_not =
-      fmt::format("no round of {} micro-batches is followed by one at equal distances on all lanes", micro_batches);
   if (count.empty()) return std::nullopt;
   const auto most = static_cast<OpId>(std::max_element(count.begin(), count.end()) - count.begin());
   std::set<Picoseconds> tried;
@@ -171,12 +153,51 @@ std::optional<Round> find_round(const SimInputs& inputs, const Timeline& timelin
     if (of.program->ops[i].op != most || of.twin[i] == kNoTwin) continue;
     const Picoseconds period = of.rows[of.twin[i]].end - of.rows[i].end;
     if (period <= 0 || !tried.insert(period).second) continue;
-    if (const std::optional<Picoseconds> begin = find_window(parts, timeline, period)) {
-      why_not.clear();
-      return Round{*begin, period};
-    }
+    if (const std::optional<Picoseconds> begin = find_window(parts, timeline, period)) return Round{*begin, period};
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Round> find_round(const SimInputs& inputs, const Timeline& timeline, std::int64_t micro_batches,
+                                std::int64_t from, std::string& why_not) {
+  std::vector<RankRows> parts;
+  std::size_t first = 0;
+  for (std::uint32_t p = 0; p < inputs.programs.size(); ++p) {
+    const BoundProgram& program = inputs.programs[p];
+    RankRows part{p, &program, std::span(timeline.rows).subspan(first, program.ops.size()), {}, {}, {}};
+    if (!find_twins(part, micro_batches, from, why_not, inputs.schedule)) return std::nullopt;
+    if (!inputs.costs.host.issue.empty()) part.host = issue_times(*inputs.flat[p], part.rows);
+    first += program.ops.size();
+    parts.push_back(std::move(part));
+  }
+  why_not.clear();
+  if (inputs.costs.of_rank.empty()) {
+    const std::optional<Round> round = round_of(parts, inputs, timeline);
+    if (!round)
+      why_not =
+          fmt::format("no round of {} micro-batches is followed by one at equal distances on all lanes", micro_batches);
+    return round;
+  }
+  std::vector<Component> components = components_of(inputs, std::move(parts));
+  for (Component& component : components) {
+    const std::optional<Round> round = round_of(component.parts, inputs, timeline);
+    if (!round) {
+      why_not = fmt::format("the ranks that communicate with rank {} have no round of {} micro-batches",
+                            component.parts.front().program->rank, micro_batches);
+      return std::nullopt;
+    }
+    component.round = *round;
+  }
+  const auto slowest = std::max_element(components.begin(), components.end(),
+                                        [](const auto& a, const auto& b) { return a.round.period < b.round.period; });
+  if (components.size() == 1) return slowest->round;
+  if (!others_wait(inputs, components, slowest->round.period)) {
+    why_not = "faster ranks are still at work when the slowest come to the first communication that they share";
+    return std::nullopt;
+  }
+  return Round{slowest->round.begin, slowest->round.period, false};
 }
 
 }  // namespace stretto::sim

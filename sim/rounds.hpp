@@ -11,6 +11,9 @@ namespace stretto::sim {
 // A part [begin, begin + period) of a simulated step, after which the step is in the state in which it was before.
 struct Round {
   Picoseconds begin = 0, period = 0;
+  // false: of the slowest ranks alone. Others have shorter rounds and wait for them; a longer step takes a period
+  // longer, but its breakdown is not told.
+  bool is_of_all = true;
 };
 
 // Looks for a moment t from which a simulated step repeats itself: every operation that is active in [t, t + T), on
@@ -18,6 +21,11 @@ struct Round {
 // issued it at most T later; every lane that has such twins goes on by one round of them, and neither the step before
 // nor the next is active. Then the state at t + T is the state at t, so a step with `micro_batches` more has this part
 // once more, and takes T longer. Returns the part; nullopt where the step has none, with the reason in `why_not`.
+//
+// With stragglers (Costs::of_rank) ranks that communicate within a micro-batch make a component, and each component has
+// a round of its own. The longest counts: when the slowest component comes to the first communication that it shares
+// with others, all faster ones have come to rest before, and wait. With more rounds they come to the same rest earlier,
+// so all that follows is as it was, later by the rounds of the slowest (sim/components.hpp).
 //
 // `timeline` has the rows of all of `inputs.programs`, in order. The caller guarantees that the programs of the longer
 // step begin and end like these and have further rounds like those behind micro-batch `from` between: orders of

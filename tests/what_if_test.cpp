@@ -228,7 +228,7 @@ int check_few(std::uint64_t seed) {
     whole = build_schedule(of.scenario);
     result = sim::simulate(whole, bind_step(whole), costs_of(whole));
     sim::SimOptions to_the_end;
-    to_the_end.knows_first_step = false;
+    to_the_end.knows_repeated_step = false;
     INFO("seed " << seed << "\n" << of.text);
     check_rows(result, sim::simulate(whole, bind_step(whole), costs_of(whole), to_the_end));
     if (!result.steady) return 0;

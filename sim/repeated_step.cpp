@@ -1,4 +1,4 @@
-#include "sim/first_step.hpp"
+#include "sim/repeated_step.hpp"
 
 #include <algorithm>
 
@@ -20,36 +20,36 @@ bool are_equal(const TimelineRow& a, const TimelineRow& b) {
 
 }  // namespace
 
-FirstStep::FirstStep(const SimInputs& inputs, const Lanes& lanes, const SoloPlayer& player, StepRecorder& recorder,
-                     bool is_open)
+RepeatedStep::RepeatedStep(const SimInputs& inputs, const Lanes& lanes, const SoloPlayer& player,
+                           StepRecorder& recorder, bool is_open)
     : inputs_(inputs), lanes_(lanes), player_(player), recorder_(recorder) {
   if (!is_open || lanes.has_host()) return;
   watched_ = 0;
   for (std::uint32_t lane = 1; lane < std::min(lanes.size(), lanes.per_rank()); ++lane)
     if (lanes[lane].length > lanes[watched_].length) watched_ = lane;
-  next_ = lanes[watched_].length / kFirstAsked;
+  first_asked_ = lanes[watched_].length / kFirstAsked;
   if (lanes[watched_].length <= kShort) watched_ = kNone;
 }
 
-bool FirstStep::is_repeated(Picoseconds now) {
+bool RepeatedStep::is_repeated(Picoseconds now) {
   is_due_ = false;
   const Cursor& lane = lanes_[watched_];
-  if (lane.step != 1 || lane.position == 0) return false;  // it has gone on
+  if (lane.step != step_ || lane.position == 0) return false;  // it has gone on
   while (next_ <= lane.position) next_ *= 2;
   const std::uint32_t last = lane.ops[lane.position - 1].op, rank = lanes_.rank_of(watched_);
-  const Picoseconds shift = recorder_.rows_of(1, rank)[last].end - recorder_.rows_of(0, rank)[last].end;
+  const Picoseconds shift = recorder_.rows_of(step_, rank)[last].end - recorder_.rows_of(step_ - 1, rank)[last].end;
   if (!is_like_then(now, shift)) return false;
   for (std::uint32_t number = 0; number < lanes_.size(); ++number) {
     const Cursor& at = lanes_[number];
-    TimelineRow* rows = recorder_.rows_of(1, lanes_.rank_of(number));
-    const TimelineRow* first = recorder_.rows_of(0, lanes_.rank_of(number));
-    for (std::uint32_t i = at.position; i < at.length; ++i) rows[at.ops[i].op] = later(first[at.ops[i].op], shift);
+    TimelineRow* rows = recorder_.rows_of(step_, lanes_.rank_of(number));
+    const TimelineRow* before = recorder_.rows_of(step_ - 1, lanes_.rank_of(number));
+    for (std::uint32_t i = at.position; i < at.length; ++i) rows[at.ops[i].op] = later(before[at.ops[i].op], shift);
   }
-  recorder_.repeat_first(shift);
+  recorder_.end_by_repeating(step_, shift);
   return true;
 }
 
-bool FirstStep::is_like_then(Picoseconds now, Picoseconds shift) {
+bool RepeatedStep::is_like_then(Picoseconds now, Picoseconds shift) {
   const Picoseconds then = now - shift;
   // A lane may begin so much later than what it waited for.
   const Picoseconds delay = inputs_.costs.wake + inputs_.costs.op_overhead;
@@ -57,15 +57,15 @@ bool FirstStep::is_like_then(Picoseconds now, Picoseconds shift) {
   for (std::uint32_t number = 0; number < lanes_.size(); ++number) {
     const Cursor& lane = lanes_[number];
     if (lane.length == 0) continue;
-    if (lane.step != 1) return false;
-    const TimelineRow* first = recorder_.rows_of(0, lanes_.rank_of(number));
+    if (lane.step != step_) return false;
+    const TimelineRow* before = recorder_.rows_of(step_ - 1, lanes_.rank_of(number));
     if (lane.stage == LaneStage::playing) {
       const SoloRun& run = player_.run(lanes_.rank_of(number));
-      if (run.begin != first[run.first_op].ready + shift) return false;
+      if (run.begin != before[run.first_op].ready + shift) return false;
       since = std::min(since, run.begin);
       continue;
     }
-    const Picoseconds ready = first[lane.current().op].ready;
+    const Picoseconds ready = before[lane.current().op].ready;
     if (lane.stage == LaneStage::blocked) {
       if (ready <= then + delay) return false;
       continue;
@@ -74,17 +74,18 @@ bool FirstStep::is_like_then(Picoseconds now, Picoseconds shift) {
     since = std::min(since, lane.ready);
   }
   since -= delay;
-  // No other step is active since then: neither the first in the second, nor one before the first.
-  if (recorder_.end(0) > since || since < shift) return false;
+  // No other step is active since then: neither the one before in this one, nor an earlier one in the one before.
+  const Picoseconds earlier_end = step_ == 1 ? 0 : recorder_.end(step_ - 2);
+  if (recorder_.end(step_ - 1) > since || earlier_end > since - shift) return false;
   for (std::uint32_t number = 0; number < lanes_.size(); ++number) {
     const Cursor& lane = lanes_[number];
-    const TimelineRow* rows = recorder_.rows_of(1, lanes_.rank_of(number));
-    const TimelineRow* first = recorder_.rows_of(0, lanes_.rank_of(number));
+    const TimelineRow* rows = recorder_.rows_of(step_, lanes_.rank_of(number));
+    const TimelineRow* before = recorder_.rows_of(step_ - 1, lanes_.rank_of(number));
     for (std::uint32_t i = lane.position; i-- > 0;) {
       const std::uint32_t op = lane.ops[i].op;
       // An operation that has ended before had ended before then, too, with those before it.
-      if (rows[op].end <= since && first[op].end <= since - shift) break;
-      if (!are_equal(rows[op], later(first[op], shift))) return false;
+      if (rows[op].end <= since && before[op].end <= since - shift) break;
+      if (!are_equal(rows[op], later(before[op], shift))) return false;
     }
   }
   return true;

@@ -1,0 +1,51 @@
+#pragma once
+#include <cstdint>
+
+#include "sim/lanes.hpp"
+#include "sim/recorder.hpp"
+#include "sim/solo_player.hpp"
+
+namespace stretto::sim {
+
+// Ends a simulation early in a step: mostly the state at some moment of the second step is that of the first, a time D
+// before, and with a straggler that of the third step is that of the second. All that follows is then what followed
+// there, D later, in this step and in all further ones, and D is the steady period. As no step is active but these two,
+// the state at a moment t is what lanes are at and since when, and the work left of operations that are active. The
+// latter follows from the times of all operations that were active since the first of those began. So this part
+// compares rows of both steps and no other state.
+//
+// It is asked a few times in a step, when one lane has come a certain part of its way. An optimisation, and no part of
+// the model: results are those of steps that are simulated to their ends.
+class RepeatedStep {
+ public:
+  // With a host, lanes of the first step begin together and those of later steps do not, so it is not asked. Neither is
+  // it where `is_open` is false.
+  RepeatedStep(const SimInputs& inputs, const Lanes& lanes, const SoloPlayer& player, StepRecorder& recorder,
+               bool is_open);
+
+  // Called when a lane has left operations.
+  void left(std::uint32_t lane) {
+    if (lane != watched_ || lanes_[lane].step == 0) return;
+    if (lanes_[lane].step != step_) step_ = lanes_[lane].step, next_ = first_asked_;
+    if (lanes_[lane].position >= next_) is_due_ = true;
+  }
+  bool is_due() const { return is_due_; }
+  // Returns whether all that follows `now` repeats the step before; then the recorder has the latest step whole. All
+  // events at or before `now` must have been handled.
+  bool is_repeated(Picoseconds now);
+
+ private:
+  bool is_like_then(Picoseconds now, Picoseconds shift);
+
+  const SimInputs& inputs_;
+  const Lanes& lanes_;
+  const SoloPlayer& player_;
+  StepRecorder& recorder_;
+  std::uint32_t watched_ = kNone;  // the lane that says when to ask
+  std::uint32_t first_asked_ = 0;  // its position at which to ask first in a step
+  std::uint32_t next_ = 0;         // its position at which to ask next
+  std::int32_t step_ = 0;          // its step
+  bool is_due_ = false;
+};
+
+}  // namespace stretto::sim
