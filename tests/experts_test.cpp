@@ -251,6 +251,41 @@ TEST_CASE("pairs of passes equal the single rank, alone and with other overlap",
   }
 }
 
+TEST_CASE("of two passes at once one computes modules again in places of its own", "[serial][experts]") {
+  using Module = Recompute::Module;
+  struct Case {
+    Layout layout;
+    bool delays, gated;
+  };
+  // Without a gate the backward pass repeats the second product into a workspace; chunks of a stage use equal slots.
+  const Case cases[] = {{{2, 1}, false, false},
+                        {{2, 2, true}, true, true},
+                        {{2, 1, false, 2, 2}, false, true},
+                        {{2, 1, false, 2, 2}, true, false}};
+  for (const bool gated : {false, true}) {
+    SingleRank single(2, change);
+    for (const Case& c : cases) {
+      if (c.gated != gated) continue;
+      Scenario scenario = in_layout(c.layout, "plain", 1);
+      scenario.model.num_layers = 4;
+      scenario.model.experts.moe_layer_freq = {1};
+      scenario.model.experts.moe_shared_expert_gate = gated;
+      scenario.parallel.expert_model_parallel_size = 2;
+      scenario.parallel.expert_tensor_parallel_size = 1;
+      scenario.overlap.overlap_moe_expert_parallel_comm = true;
+      scenario.overlap.delay_wgrad_compute = c.delays;
+      scenario.overlap.overlap_p2p_comm = c.layout.pp > 1;
+      scenario.training.recompute = {Recompute::Granularity::selective,
+                                     Recompute::Method::uniform,
+                                     1,
+                                     true,
+                                     {Module::layernorm, Module::moe_act, Module::shared_experts}};
+      INFO(c.layout.text() << (c.delays ? ", weight gradients apart" : "") << (gated ? ", a gate" : ""));
+      single.check(scenario);
+    }
+  }
+}
+
 TEST_CASE("experts in shards of ranks equal the single rank, however many shards", "[serial][experts][epflash]") {
   struct Case {
     Layout layout;

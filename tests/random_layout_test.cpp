@@ -46,6 +46,16 @@ TEST_CASE("many random layouts equal the single rank", "[.][soak]") {
   check_layouts(seed, static_cast<int>(from_environment("STRETTO_THREADED_LAYOUTS", 60)), true);
 }
 
+TEST_CASE("many random layouts verify", "[.][soak]") {
+  const std::uint64_t first = from_environment("STRETTO_LAYOUT_SEED", 10'000),
+                      count = from_environment("STRETTO_VERIFIED_LAYOUTS", 2000);
+  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+    const RandomLayout layout = random_layout(seed);
+    INFO("seed " << seed << "\n" << layout.toml);
+    CHECK_NOTHROW(plan_and_verify(build_schedule(layout.scenario)));
+  }
+}
+
 TEST_CASE("random layouts are everywhere", "[serial]") {
   if (is_fast_suite() || kCaseStride > 1) return;  // the generator itself: once is enough
   std::set<std::string> seen, drawn;

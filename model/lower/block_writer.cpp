@@ -40,6 +40,12 @@ void BlockWriter::begin(const std::string& name, bool weights_apart, const std::
   suffix_ = suffix;
   is_beside_.clear();
   weights_apart_ = weights_apart;
+  is_backward_ = false;
+}
+
+void BlockWriter::begin_backward(const std::string& name, bool weights_apart) {
+  begin(name, weights_apart);
+  is_backward_ = true;
 }
 
 BlockId BlockWriter::end() {
@@ -56,13 +62,15 @@ BlockId BlockWriter::end() {
 }
 
 BlockId BlockWriter::end_weights(const std::string& name) {
-  begin(name);
+  begin_backward(name);
   for (const std::function<void()>& write : put_off_) write();
   put_off_.clear();
   return end();
 }
 
 void BlockWriter::add(Block& block, Operation operation) {
+  if (is_backward_)
+    for (Access& access : operation.accesses) access.view.tensor = in_backward(access.view.tensor);
   const auto known = written_.find(operation.name);
   if (known == written_.end()) {
     const std::string name = operation.name;
@@ -142,27 +150,13 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
   places.reserve(static_cast<std::size_t>(layers * slots));
   std::optional<StorageId> passed;
   std::vector<std::optional<StorageId>> recomputed(static_cast<std::size_t>(recompute.group()));  // [layer of a group]
-  // Two passes that are concurrent use different slots. Where weight gradients come behind the next layer's passes, two
-  // layers that follow each other may not share either.
-  const bool pairs = shape_.pairs_passes;
-  const std::int64_t layers_apart = pairs && shape_.weights_apart ? 2 : 1;
-  std::vector<std::optional<StorageId>> again(static_cast<std::size_t>(pairs ? layers_apart * slots : 1));
-  const auto compute_again = [&](std::int64_t in_chunk) {
-    for (std::int64_t slot = 0; slot < slots; ++slot) {
-      const std::int64_t at = pairs ? in_chunk % layers_apart * slots + slot : 0;
-      std::optional<StorageId>& storage = again[static_cast<std::size_t>(at)];
-      const std::string number = again.size() > 1 ? std::to_string(at) : "";
-      if (!storage)
-        storage = add_storage(schedule_, name + ".recomputed" + number, dtype, BufferKind::activation, rows * cols);
-      places.push_back({*storage, 0});
-    }
-  };
   const auto share = [&](std::optional<StorageId>& storage, const std::string& suffix, BufferKind kind) {
     if (!storage) storage = add_storage(schedule_, name + suffix, dtype, kind, rows * cols);
     places.insert(places.end(), static_cast<std::size_t>(slots), {*storage, 0});
   };
   HomeStorages storages;
-  std::vector<std::int64_t> without;
+  std::optional<StorageId> again;
+  std::vector<std::int64_t> without, repeated;
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     const bool is_head_input = layer >= shape_.model.num_layers;
     const std::int64_t in_chunk = is_head_input ? 0 : shape_.layer_in_chunk[static_cast<std::size_t>(layer)];
@@ -175,7 +169,8 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
       share(passed, "", BufferKind::workspace);
     } else if (is_again) {
       // A recomputed activation is used up before the next one is made, whatever the micro-batch.
-      compute_again(in_chunk);
+      share(again, ".recomputed", BufferKind::activation);
+      repeated.push_back(layer);
     } else if (!is_head_input && recompute.is_full(in_chunk) && !(role.is_input && in_group == 0)) {
       share(recomputed[static_cast<std::size_t>(in_group)], ".recomputed" + std::to_string(in_group),
             BufferKind::activation);
@@ -189,7 +184,22 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
     for (const std::int64_t layer : without)
       std::copy_n(places.begin() + first * slots, slots, places.begin() + layer * slots);
   }
-  return family(name, rows, cols, layers, slots, std::move(places));
+  std::vector<TensorPlace> of_backward = places;
+  const TensorId id = family(name, rows, cols, layers, slots, std::move(places));
+  if (!shape_.pairs_passes || repeated.empty()) return id;
+  // Of two concurrent passes one is a forward and one a backward pass. Where weight gradients come behind the next
+  // layer's backward pass, two layers that follow each other may not share a place.
+  std::vector<std::optional<StorageId>> backward(shape_.weights_apart ? 2 : 1);
+  for (const std::int64_t layer : repeated) {
+    const auto turn =
+        static_cast<std::size_t>(shape_.layer_in_chunk[static_cast<std::size_t>(layer)]) % backward.size();
+    if (!backward[turn])
+      backward[turn] = add_storage(schedule_, name + ".recomputed.backward" + std::to_string(turn), dtype,
+                                   BufferKind::activation, rows * cols);
+    std::fill_n(of_backward.begin() + layer * slots, slots, TensorPlace{*backward[turn], 0});
+  }
+  of_backward_[id] = family(name + ".backward", rows, cols, layers, slots, std::move(of_backward));
+  return id;
 }
 
 TensorId BlockWriter::kept_gradient(const std::string& name, TensorId activation) {

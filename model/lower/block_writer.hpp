@@ -27,6 +27,9 @@ class BlockWriter {
   // end_weights() makes after end(). The caller must keep the operands of deferred gradients, output gradients
   // included, until that block has run. `suffix` is added to the names of operations.
   void begin(const std::string& name, bool weights_apart = false, const std::string& suffix = "");
+  // Begins a block of a backward pass of layers, which reads what it computes again in places of its own where a forward
+  // pass may be concurrent.
+  void begin_backward(const std::string& name, bool weights_apart = false);
   BlockId end();
   BlockId end_weights(const std::string& name);
   // Writes operations of the forward pass into a block of the backward pass, with ".recompute" behind their names.
@@ -64,6 +67,12 @@ class BlockWriter {
     std::vector<bool> passing = {};
   };
   TensorId recomputable(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers, Role role);
+  // Returns the activation in the places that it has in a backward pass: `activation` itself, unless begin_backward() says
+  // otherwise.
+  TensorId in_backward(TensorId activation) const {
+    const auto own = of_backward_.find(activation);
+    return own == of_backward_.end() ? activation : own->second;
+  }
   // Copies a block and adds `suffix` to the names of its operations. Waits are copied too.
   BlockId copy(BlockId block, const std::string& name, const std::string& suffix);
   // With weights apart: adds an output gradient that B makes and W reads, in the shape of `activation`, for each layer
@@ -202,6 +211,8 @@ class BlockWriter {
   std::map<std::string, OpId> written_;  // name → operation
   std::vector<bool> is_beside_;          // [operation of the block] is concurrent with the previous one
   bool weights_apart_ = false;
+  bool is_backward_ = false;
+  std::map<TensorId, TensorId> of_backward_;  // activation → where a concurrent backward pass computes it again
   QuantisedLinears* codes_ = nullptr;
   bool in_codes_ = false;
   std::vector<std::function<void()>> put_off_;

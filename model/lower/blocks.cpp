@@ -142,7 +142,7 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
     const std::vector<Section> parts = sections_of(shape.kinds[k].spec);
     const std::vector<View> stream = stream_of(parts);
     sections.set_kind(shape.kinds[k]);
-    w.begin("layer.backward" + suffix, shape.weights_apart);
+    w.begin_backward("layer.backward" + suffix, shape.weights_apart);
     if (shape.kinds[k].in_codes && shape.codes_in_passes) sections.quantise_weights(Phase::dgrad);
     for (std::size_t s = parts.size(); s-- > 0;) (sections.*parts[s].backward)(stream[s]);
     blocks.layers[k].backward = w.end();

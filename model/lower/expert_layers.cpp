@@ -60,8 +60,9 @@ std::int64_t ExpertLayers::room() const {
 // The rank's experts get rows_ of the capacity_ rows when all experts have equally many.
 void ExpertLayers::leave_room(TensorId tensor) {
   if (!varies()) return;
-  for (const TensorPlace& place : schedule_.tensors[tensor].places)
-    schedule_.storages[place.storage].filled = rows_ * schedule_.tensors[tensor].cols;
+  for (const TensorId of_pass : {tensor, w_.in_backward(tensor)})
+    for (const TensorPlace& place : schedule_.tensors[of_pass].places)
+      schedule_.storages[place.storage].filled = rows_ * schedule_.tensors[tensor].cols;
 }
 
 void ExpertLayers::add_experts() {
@@ -398,8 +399,9 @@ void ExpertLayers::shared_down(const View& x, bool is_again) {
   const bool is_gated = model_.moe_shared_expert_gate;
   if (is_again && !is_gated && !shape_.recompute.whole_layers) return;
   const LaneId lane = w_.set_lane(shape_.shared_expert);
-  const View out = is_gated ? of_layer(shared_out_) : w_.work(shared_out_);
-  const View sum = cuts_tokens() ? w_.work(shared_sum_) : out;
+  // A backward pass, which may be concurrent with a forward pass, has places of its own, which it has not filled yet.
+  const View out = is_gated ? of_layer(shared_out_) : w_.work(is_again ? d_shared_part_ : shared_out_);
+  const View sum = cuts_tokens() ? w_.work(is_again ? d_shared_all_ : shared_sum_) : out;
   w_.row_forward("shared.fc2", shared_.width, hidden_, of_layer(shared_.act), sum);
   w_.summed("shared.fc2", Phase::forward, sum, out);
   if (is_gated) {
