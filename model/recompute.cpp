@@ -10,7 +10,7 @@ const char* name_of(Recompute::Granularity granularity) {
 }
 const char* name_of(Recompute::Method method) { return name_in({"uniform", "block"}, method); }
 const char* name_of(Recompute::Module module) {
-  return name_in({"core_attn", "mla_up_proj", "layernorm", "moe_act", "mlp", "shared_experts"}, module);
+  return name_in({"core_attn", "mla_up_proj", "layernorm", "moe_act", "mlp", "shared_experts", "moe"}, module);
 }
 
 namespace {
@@ -26,7 +26,11 @@ double product_flops_of_modules(const Transformer& model, const Recompute& recom
                 double(latent.kv_lora_rank * model.kv_up_size());
   if (spec.mlp == MlpKind::dense && recompute.repeats(Module::mlp))
     products += weights.fc1 + (recompute.whole_layers ? weights.fc2 : 0);
-  if (spec.has_experts() && recompute.repeats(Module::shared_experts)) {
+  const bool all = spec.has_experts() && recompute.repeats(Module::moe);
+  if (all)
+    products += weights.fc1 + (recompute.whole_layers ? weights.fc2 : 0) +
+                double(model.hidden_size * model.experts.num_moe_experts);
+  if (all || (spec.has_experts() && recompute.repeats(Module::shared_experts))) {
     const std::int64_t shared = model.experts.moe_shared_expert_intermediate_size;
     const bool is_gated = model.experts.moe_shared_expert_gate;
     products += double(model.hidden_size * (model.rows_of_fc1(shared) +

@@ -28,12 +28,14 @@ struct Recompute {
     moe_act,         // experts' activation
     mlp,             // a dense MLP but its input
     shared_experts,  // a shared expert but its input
+    moe,             // experts but their input: router, exchanges of rows, experts and the shared one
   };
   Granularity granularity = Granularity::none;
   Method method = Method::uniform;
   std::int64_t num_layers = 1;
-  // A recomputed layer, `mlp` or `shared_experts` repeats its whole forward pass except the addition that writes its
-  // output, even where the backward pass does not need the result, as frameworks do that checkpoint it as a function.
+  // A recomputed layer, `mlp`, `shared_experts` or `moe` repeats its whole forward pass except the addition that writes
+  // its output, even where the backward pass does not need the result, as frameworks do that checkpoint it as a
+  // function.
   bool whole_layers = false;
   std::vector<Module> modules = {Module::core_attn};
 

@@ -126,7 +126,8 @@ StepSize step_size_of(const Scenario& scenario) {
                chunks = stages * double(parallel.virtual_pipeline_model_parallel_size),
                layers = layers_of(scenario.model), micro_batches = double(scenario.num_microbatches()),
                kept = ranks_of_stage(scenario), buckets = buckets_of(scenario, chunks);
-  const bool recomputes = scenario.training.recompute.repeats_layers();
+  const Recompute& recompute = scenario.training.recompute;
+  const bool recomputes = recompute.repeats_layers();
   // Ring exchange adds chunks, with a send and a receive each, to four to eight products of a layer. Flash-Overlap adds
   // slices too, with an addition where results are scattered.
   double slices = 0;
@@ -145,8 +146,8 @@ StepSize step_size_of(const Scenario& scenario) {
   // pass.
   const bool is_unfused = scenario.training.attention_backend == AttentionBackend::unfused;
   const double of_layer =
-      kLayer_operations + (is_unfused ? recomputes ? 10 : 7 : 0) +
-      (recomputes ? scenario.training.recompute.whole_layers ? 14 : 12 : 0) + (tp > 1 ? 6 : 0) +
+      kLayer_operations + (is_unfused ? recomputes ? 10 : 7 : 0) + (recomputes ? recompute.whole_layers ? 14 : 12 : 0) +
+      (recompute.repeats(Recompute::Module::moe) ? recompute.whole_layers ? 22 : 15 : 0) + (tp > 1 ? 6 : 0) +
       (parallel.context_parallel_size > 1 ? 10 + 7 * ring : 0) + 7 * units_of_layer(scenario) +
       (cuts_exchanges(scenario) ? 12 * ep + 12 * std::min(ep, double(overlap.ep_flash_shards)) : 0) +
       (exchanges ? tp * (overlap.tp_comm_overlap_cfg.empty() ? 12 : std::max(18.0, slices)) : 0);

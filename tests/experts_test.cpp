@@ -129,10 +129,62 @@ TEST_CASE("experts: modules that are computed again give what a single rank trai
   SingleRank single(2, change);
   INFO("kind " << kind);
   // One layer of kind 1 has experts, whose activations have one buffer in any case.
-  check_recomputed(
-      single, of_kind(kind),
-      {{Module::moe_act}, {Module::layernorm, Module::core_attn}, {Module::moe_act, Module::shared_experts}},
-      kind == 0);
+  check_recomputed(single, of_kind(kind),
+                   {{Module::moe_act},
+                    {Module::layernorm, Module::core_attn},
+                    {Module::moe_act, Module::shared_experts},
+                    {Module::moe, Module::layernorm}},
+                   kind == 0);
+}
+
+TEST_CASE("experts that are computed again, with their exchanges of rows, equal the single rank",
+          "[serial][experts][moepredict]") {
+  struct Case {
+    Layout layout;
+    std::int64_t ep;
+    const char* mode = "plain";
+    bool pads = false, gathers = false;
+    std::int64_t etp = 1;
+    Sharding sharding = Sharding::optim;
+  };
+  const Case cases[] = {{{2, 1}, 2},
+                        {{3, 1}, 3, "overlap_param_gather", true},
+                        {{2, 3, true}, 6, "tp_comm_overlap"},
+                        {{2, 1}, 2, "moe_shared_expert_overlap"},
+                        {{2, 2, true}, 2, "moe_shared_expert_overlap", true},
+                        {{2, 1}, 2, "overlap_dispatch_backward_with_experts_wgrad"},
+                        {{3, 1}, 3, "ep_flash_overlap", true},
+                        {{2, 1}, 2, "plain", false, true},
+                        {{4, 1}, 2, "plain", false, false, 2},
+                        {{2, 2, true}, 2, "plain", false, false, 0},
+                        {{4, 1}, 2, "fsdp_comm_overlap", false, false, 1, Sharding::optim_grads_params},
+                        {{2, 1, false, 2, 3}, 2, "overlap_p2p_comm"}};
+  Cases taken, threaded(kThreadedStride);
+  for (const int kind : {0, 1}) {
+    SingleRank single(2, change);
+    for (const Case& c : cases)
+      for (const bool whole : {false, true}) {
+        if (!taken.takes_next()) continue;
+        Scenario scenario = in_layout(c.layout, c.mode, kind);
+        scenario.parallel.expert_model_parallel_size = c.ep;
+        scenario.parallel.expert_tensor_parallel_size = c.etp;
+        scenario.parallel.data_parallel_sharding_strategy = c.sharding;
+        if (c.gathers) scenario.parallel.moe_token_dispatcher_type = TokenDispatcher::allgather;
+        if (c.pads) pad(scenario);
+        const std::int64_t kept = plan_memory(build_schedule(scenario)).peak_bytes();
+        scenario.training.recompute = {
+            Recompute::Granularity::selective, Recompute::Method::uniform, 1, whole, {Recompute::Module::moe}};
+        INFO(c.layout.text() << ", ep " << c.ep << ", etp " << c.etp << ", " << c.mode << ", kind " << kind
+                             << (whole ? ", whole" : "") << (c.gathers ? ", gathers" : "")
+                             << (c.pads ? ", padded" : ""));
+        single.check(scenario, threaded.takes_next());
+        const Schedule schedule = build_schedule(scenario);
+        CHECK(schedule.find_operation("experts.unpermute.fprop.recompute").has_value() == whole);
+        // The only layer with experts of kind 1 has one buffer in any case.
+        const std::int64_t needed = plan_memory(schedule).peak_bytes();
+        CHECK((kind == 0 ? needed < kept : needed <= kept));
+      }
+  }
 }
 
 TEST_CASE("experts that ranks share, and whole experts beside cut layers, equal the single rank", "[serial][experts]") {
@@ -257,11 +309,12 @@ TEST_CASE("of two passes at once one computes modules again in places of its own
     Layout layout;
     bool delays, gated;
   };
-  // Without a gate the backward pass repeats the second product into a workspace; chunks of a stage use equal slots.
+  // Without a gate the backward pass repeats the second product into a workspace. In groups of 4 micro-batches two
+  // chunks of a stage use equal slots at once.
   const Case cases[] = {{{2, 1}, false, false},
                         {{2, 2, true}, true, true},
-                        {{2, 1, false, 2, 2}, false, true},
-                        {{2, 1, false, 2, 2}, true, false}};
+                        {{2, 1, false, 2, 2, "", 4}, false, true},
+                        {{2, 1, false, 2, 2, "", 4}, true, false}};
   for (const bool gated : {false, true}) {
     SingleRank single(2, change);
     for (const Case& c : cases) {
@@ -446,8 +499,29 @@ TEST_CASE("the rank with most rows has as many of gathered tokens as of exchange
   CHECK(sim::most_rows(build_schedule(scenario), loads) == 1);
 }
 
-TEST_CASE("FLOPs of a step with experts are those of its products", "[experts]") {
-  for (const int kind : {0, 1}) check_flops(in_layout({}, "plain", kind));
+TEST_CASE("FLOPs of a step with experts are those of its products, and of those computed again", "[experts]") {
+  using Module = Recompute::Module;
+  for (const int kind : {0, 1}) {
+    const Scenario kept = in_layout({}, "plain", kind);
+    check_flops(kept);
+    const auto flops_of = [](const Scenario& scenario) {
+      double flops = 0;
+      for (const BoundProgram& program : bind_step(build_schedule(scenario)).programs)
+        for (std::uint32_t op = 0; op < program.ops.size(); ++op) flops += model_flops(program.work_of(op));
+      return flops;
+    };
+    for (const Module module : {Module::moe, Module::shared_experts})
+      for (const bool whole : {false, true}) {
+        INFO("kind " << kind << ", " << name_of(module) << (whole ? ", whole" : ""));
+        Scenario scenario = kept;
+        scenario.training.recompute = {
+            Recompute::Granularity::selective, Recompute::Method::uniform, 1, whole, {module}};
+        const double expected = recompute_flops_per_sequence(kept.model, scenario.training.recompute,
+                                                             scenario.training.attention_backend, 1) *
+                                double(kept.training.global_batch_size);
+        CHECK(flops_of(scenario) - flops_of(kept) == Approx(expected).epsilon(1e-9));
+      }
+  }
 }
 
 TEST_CASE("keys of experts are checked, and what is not modelled is refused by its name", "[experts]") {
@@ -486,8 +560,12 @@ TEST_CASE("keys of experts are checked, and what is not modelled is refused by i
     CHECK_THAT(refusal(text), Contains(says));
   CHECK_THAT(refusal("num_moe_experts = 4\n", {"model.add_bias_linear=true"}), Contains("biases of experts"));
   const std::string selective = "training.recompute_granularity=selective";
-  CHECK_THAT(refusal("num_moe_experts = 4\n", {selective, "training.recompute_modules=[\"moe\"]"}),
-             Contains("sends the rows of experts again"));
+  CHECK_THAT(refusal("num_moe_experts = 4\n", {selective, "training.recompute_modules=[\"moe\", \"moe_act\"]"}),
+             Contains("no \"moe_act\" beside \"moe\""));
+  CHECK_THAT(refusal("", {selective, "training.recompute_modules=moe"}), Contains("num_moe_experts with"));
+  CHECK_THAT(refusal("num_moe_experts = 4\n",
+                     {selective, "training.recompute_modules=moe", "training.cuda_graph_modules=moe_router"}),
+             Contains("no \"moe_router\" with"));
   CHECK_THAT(refusal("num_moe_experts = 4\n", {selective, "training.recompute_modules=mla_up_proj"}),
              Contains("multi_latent_attention = true"));
   CHECK_THAT(refusal("", {selective, "training.recompute_modules=moe_act"}), Contains("num_moe_experts with"));

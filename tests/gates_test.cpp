@@ -163,6 +163,7 @@ Keys closing(const Gate& gate) {
       {"data_parallel_sharding_strategy from optim_grads on", {"parallel.data_parallel_sharding_strategy=optim"}},
       {"precision = bf16", {"training.precision=fp32"}},
       {"recompute_granularity none", {"training.recompute_granularity=full"}},
+      {"recompute_modules without moe", {"training.recompute_granularity=selective", "training.recompute_modules=moe"}},
       {"recompute_modules without shared_experts",
        {"training.recompute_granularity=selective", "training.recompute_modules=shared_experts"}},
       {"moe_token_dispatcher_type alltoall or flex", {"parallel.moe_token_dispatcher_type=allgather"}},

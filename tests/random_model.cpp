@@ -140,8 +140,10 @@ void RandomScenario::recompute_modules() {
   add("mlp", true);
   add("layernorm", true);
   add("mla_up_proj", is_latent_);
-  add("moe_act", has_experts_);
-  add("shared_experts", has_experts_);
+  const bool repeats_experts = has_experts_ && !pairs_ && others_.coin();
+  if (repeats_experts) modules.emplace_back("moe");
+  add("moe_act", has_experts_ && !repeats_experts);
+  add("shared_experts", has_experts_ && !repeats_experts);
   training_.set("recompute_modules", modules);
   training_.set("recompute_whole_layers", others_.coin());
 }

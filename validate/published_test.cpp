@@ -138,7 +138,7 @@ TEST_CASE("words of published rows are understood in any case, and a row with ot
       {{{"recompute", "full+selective"}}, "", "recompute: expected one kind of recomputation"},
       {{{"recompute", "mlp+core_attn"}}, "recompute_modules = [\"core_attn\", \"mlp\"]", ""},
       {{{"recompute", "full+mlp"}}, "", "recompute: expected one kind of recomputation"},
-      {{{"recompute", "moe"}}, "", "all of a layer's experts"},
+      {{{"recompute", "moe"}, {"model", "mixtral-8x7b"}}, "recompute_modules = [\"moe\"]", ""},
       {{{"precision", "BF16-mixed"}}, "[training]", ""},
       {{{"precision", "N/A"}, {"mbs", "n/a"}, {"cp", "-"}, {"kv_heads", "NA"}}, "micro_batch_size = 1", ""},
       {{{"precision", "fp32"}}, "", "fp32 compute"},

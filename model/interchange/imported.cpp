@@ -245,7 +245,13 @@ std::vector<std::pair<std::string, std::string>> Settings::take_recompute_module
   const auto take = [&](const char* name) {
     if (std::find(taken.begin(), taken.end(), name) == taken.end()) taken.push_back(name);
   };
+  const bool all_of_experts = std::find(modules.begin(), modules.end(), "moe") != modules.end();
   for (const std::string& module : modules) {
+    // Megatron-LM would repeat a part once for itself and once with all of it.
+    if (all_of_experts && (module == "moe_act" || module == "shared_experts")) {
+      others.emplace_back(module, "it is a part of \"moe\", and computed again once");
+      continue;
+    }
     bool is_known = false;
     for (const auto known : values_of<Recompute::Module>())
       if (module == name_of(known)) {
@@ -253,10 +259,7 @@ std::vector<std::pair<std::string, std::string>> Settings::take_recompute_module
         take(name_of(known));
       }
     if (is_known || module.empty()) continue;
-    if (module == "moe") take(name_of(Recompute::Module::moe_act));
-    others.emplace_back(module, module == "moe"
-                                    ? "of experts their activation alone is computed again, and no rows are sent again"
-                                    : "it is kept, and not computed again");
+    others.emplace_back(module, "it is kept, and not computed again");
   }
   values["training.recompute_modules"] = std::move(taken);
   return others;

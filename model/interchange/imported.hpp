@@ -54,8 +54,8 @@ struct Settings {
   std::string vocabulary_hints;  // names of tokenizer, model and file, the best first, one a line
   std::string vocabulary_key;    // the program's name for it: "--vocab-size"
 
-  // Takes Megatron-LM's recompute_modules: those that a scenario has, and "moe" as experts' activation. Returns the
-  // others, and "moe", each with the effect of the approximation.
+  // Takes Megatron-LM's recompute_modules: those that a scenario has, and "moe" without its parts. Returns the others,
+  // each with the effect of the approximation.
   std::vector<std::pair<std::string, std::string>> take_recompute_modules(const std::vector<std::string>& modules);
   // Removes what does not act without the granularity; all is read.
   void finish_recompute();

@@ -39,7 +39,6 @@ std::vector<FlagRule> make_rules() {
 
       // ---- experts: flags without effect in a dense model ----
       {"--moe-", kNo},
-      {"--moe-layer-recompute", kNear, "experts' activations are kept, and not computed again"},
       {"--moe-router-fusion", kNear, "the router is priced as unfused kernels"},
       {"--expert-", kNo},
       {"--use-grouped-gemm-for-", kNo},

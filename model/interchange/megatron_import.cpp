@@ -187,6 +187,8 @@ class Import {
       if (const auto method = value(flag)) values["training.recompute_method"] = *method;
     } else if (is({"--activations-checkpoint-num-layers"})) {
       if (const auto layers = count(flag)) values["training.recompute_num_layers"] = *layers;
+    } else if (name == "--moe-layer-recompute") {
+      repeats_experts_ = true;
     } else if (name == "--recompute-modules") {
       for (const auto& [module, effect] : settings_.take_recompute_modules(flag.values))
         near({flag.name, {module}, flag.line, {}}, effect);
@@ -457,11 +459,23 @@ class Import {
       for (const char* key : {"rotary_base", "rotary_seq_len_interpolation_factor", "use_rope_scaling"})
         values.erase(std::string("model.") + key);
     if (!settings_.is("model.use_rope_scaling", true)) values.erase("model.rope_scaling_factor");
+    if (repeats_experts_) add_experts_to_recompute_modules();
     settings_.finish_recompute();
     if (settings_.whole("parallel.tensor_model_parallel_size", 1) <= 1) values["parallel.sequence_parallel"] = false;
     if (settings_.whole("parallel.context_parallel_size", 1) <= 1)
       for (const char* key : {"parallel.cp_comm_type", "parallel.hierarchical_context_parallel_sizes"})
         values.erase(key);
+  }
+
+  // --moe-layer-recompute is an old spelling (transformer_config.py:2014 of Megatron-LM d98e8a64).
+  void add_experts_to_recompute_modules() {
+    auto& values = settings_.values;
+    std::vector<std::string> modules = {"core_attn"};
+    if (const Json* given = settings_.find("training.recompute_modules"))
+      modules = given->get<std::vector<std::string>>();
+    if (std::find(modules.begin(), modules.end(), "moe") == modules.end()) modules.emplace_back("moe");
+    settings_.take_recompute_modules(modules);
+    values["training.recompute_granularity"] = "selective";
   }
 
   void complete_model() {
@@ -522,6 +536,7 @@ class Import {
   Settings settings_;
   std::map<std::string, const Flag*> given_;
   std::optional<std::int64_t> chunk_layers_, samples_;
+  bool repeats_experts_ = false;
   bool is_flash_ = false;
 };
 

@@ -189,6 +189,12 @@ TEST_CASE("experts come from their flags and go back", "[megatron]") {
   CHECK(biased.model.experts.moe_router_enable_expert_bias);
   CHECK(biased.model.experts.moe_router_bias_update_rate == 0.01);
   CHECK(biased.parallel.moe_expert_capacity_factor == 0);
+  using Module = Recompute::Module;
+  CHECK(imported(shared + "--moe-layer-recompute").training.recompute.modules ==
+        std::vector{Module::core_attn, Module::moe});
+  const Scenario again =
+      imported(shared + "--recompute-granularity selective --recompute-modules moe shared_experts layernorm");
+  CHECK(again.training.recompute.modules == std::vector{Module::moe, Module::layernorm});
   // Without experts their flags say nothing.
   CHECK(imported(kModel + "--moe-router-topk 4 --moe-grouped-gemm").model.experts == Experts{});
 }

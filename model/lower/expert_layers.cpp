@@ -41,6 +41,7 @@ ExpertLayers::ExpertLayers(Schedule& schedule, BlockWriter& writer, const BlockS
 TensorId ExpertLayers::kept(const std::string& name, std::int64_t rows, std::int64_t cols,
                             BlockWriter::Role role) const {
   role.layers = layers_;
+  role.is_again = role.is_again || repeats_all();
   return w_.recomputable(name, rows, cols, shape_.model.num_layers, std::move(role));
 }
 
@@ -203,10 +204,11 @@ View ExpertLayers::summed(const std::string& name, Phase phase, const View& all,
   return part;
 }
 
-View ExpertLayers::forward(const View& x) {
+View ExpertLayers::pass_forward(const View& x, bool is_again) {
+  View shared = x;
   if (model_.has_shared() && !shared_is_beside()) {
     shared_up(x);
-    shared_down(x);
+    shared = shared_down(x, is_again);
   }
   const std::int64_t part = w_.residual_rows();
   const View logits = of_layer(logits_), indices = of_layer(indices_), probabilities = w_.work(probabilities_);
@@ -244,17 +246,21 @@ View ExpertLayers::forward(const View& x) {
 
   multiply("experts.fc1.fprop", Pass::forward, mlp_.fc1, hidden_, sorted, weight("experts.fc1.weight"), fc1);
   activate("experts.act.fprop", Pass::forward, {read(fc1), read(weights), write(act)});
+  if (is_again && !shape_.recompute.whole_layers) {
+    if (shared_is_beside()) shared_down(x, is_again);
+    return x;
+  }
   const View results = w_.work(fc2_out_);
   multiply("experts.fc2.fprop", Pass::forward, hidden_, mlp_.width, act, weight("experts.fc2.weight"), results);
   const View back = exchanges() ? w_.work(way_.sent) : results;
   combine(Phase::forward, {{"experts", back, came(way_.received, results), results}});
-  if (shared_is_beside()) shared_down(x);
+  if (shared_is_beside()) shared = shared_down(x, is_again);
   w_.op("experts.unpermute.fprop", Phase::forward, permute(Pass::backward, hidden_),
         {read(positions), read(back), write(w_.work(sum_))});
   const View out = summed("experts", Phase::forward, w_.work(sum_), w_.work(gathers() ? part_ : sum_));
   if (model_.has_shared())
     w_.op("shared.add.fprop", Phase::forward, Elementwise{ElementwiseFn::accumulate, part, hidden_},
-          {read(model_.moe_shared_expert_gate ? w_.work(gated_) : w_.work(shared_out_)), accumulate(out)});
+          {read(shared), accumulate(out)});
   return out;
 }
 
@@ -395,24 +401,28 @@ void ExpertLayers::shared_up(const View& x) {
   w_.set_lane(lane);
 }
 
-void ExpertLayers::shared_down(const View& x, bool is_again) {
-  const bool is_gated = model_.moe_shared_expert_gate;
-  if (is_again && !is_gated && !shape_.recompute.whole_layers) return;
+View ExpertLayers::shared_down(const View& x, bool is_again) {
+  const bool is_gated = model_.moe_shared_expert_gate, to_the_end = !is_again || shape_.recompute.whole_layers;
+  if (!is_gated && !to_the_end) return x;
   const LaneId lane = w_.set_lane(shape_.shared_expert);
   // A backward pass, which may be concurrent with a forward pass, has places of its own, which it has not filled yet.
   const View out = is_gated ? of_layer(shared_out_) : w_.work(is_again ? d_shared_part_ : shared_out_);
   const View sum = cuts_tokens() ? w_.work(is_again ? d_shared_all_ : shared_sum_) : out;
   w_.row_forward("shared.fc2", shared_.width, hidden_, of_layer(shared_.act), sum);
   w_.summed("shared.fc2", Phase::forward, sum, out);
+  View result = out;
   if (is_gated) {
     const View gate = of_layer(gate_);
     w_.op("shared.gate.fprop", Phase::forward, Gemm{x.rows, 1, hidden_, false, true, false},
           {read(x), read(weight("shared.gate.weight")), write(gate)});
-    if (!is_again)
+    if (to_the_end) {
+      result = w_.work(is_again ? d_shared_part_ : gated_);
       w_.op("shared.gated.fprop", Phase::forward, GateRows{Pass::forward, x.rows, hidden_},
-            {read(out), read(gate), write(w_.work(gated_))});
+            {read(out), read(gate), write(result)});
+    }
   }
   w_.set_lane(lane);
+  return result;
 }
 
 void ExpertLayers::add_to_gradient(const std::string& name, const Work& work, std::vector<Access> read_by_it,
@@ -484,6 +494,7 @@ void ExpertLayers::router_backward(const View& x, const View& dx) {
 }
 
 View ExpertLayers::backward(const View& dy, const View& x, const View& all, const View& part) {
+  if (repeats_all()) w_.again([&] { pass_forward(x, true); });
   const View positions = of_layer(positions_), sorted = of_layer(sorted_), d_sorted = w_.work(d_sorted_),
              d_in = w_.work(d_in_), d_act = w_.work(mlp_.d_act), d_fc1 = w_.work(mlp_.d_fc1);
   const auto fc2_weight_gradient = [&] {

@@ -29,7 +29,7 @@ class ExpertLayers {
 
   // Writes the forward pass of x[R,H], the norm's output, and returns the view of what the layer adds to the residual
   // stream, [R,H].
-  View forward(const View& x);
+  View forward(const View& x) { return pass_forward(x, false); }
   // Writes the backward pass of `dy`, the gradient of that result, and returns the view of the gradient of x: `part`,
   // or `all`[T,H] where every rank has all tokens.
   View backward(const View& dy, const View& x, const View& all, const View& part);
@@ -44,12 +44,17 @@ class ExpertLayers {
   void add_experts();
   void leave_room(TensorId tensor);
   void add_shared();
+  // With `is_again` in a backward pass: all of it with Recompute::whole_layers, and otherwise what backward() reads;
+  // then the result is x.
+  View pass_forward(const View& x, bool is_again);
+  bool repeats_all() const { return shape_.recompute.repeats(Recompute::Module::moe); }
   Route route(Pass pass) const;
   BalanceLoss balance(Pass pass) const;
   // The shared expert up to its activation, and behind it. With a lane of its own the first part is beside dispatch,
   // forward, and the second beside combine; backward the other way round.
   void shared_up(const View& x);
-  void shared_down(const View& x, bool is_again = false);
+  // Returns the shared expert's result; with `is_again` as pass_forward().
+  View shared_down(const View& x, bool is_again);
   void shared_up_backward(const View& x);
   void shared_down_backward(const View& dy, const View& x);
   bool shared_is_beside() const { return model_.has_shared() && shape_.shared_expert != 0 && exchanges(); }

@@ -175,16 +175,22 @@ class EpFlash {
     return operation;
   }
 
-  // In a recomputed layer the second product and the way back come last, and the block may be called without them.
+  // In a recomputed layer the second product and the way back come last, and the block may be called without them. A
+  // backward pass that repeats them for itself may have none.
   void forward(BlockEditor& block, const std::string& again) {
     const auto named = [&](const char* name) { return name + again; };
     const std::vector<Way> there = {
         take(block, named("experts.dispatch.fprop"), named("experts.sort_by_expert.fprop"), true),
         take(block, named("experts.weights.dispatch.fprop"), named("experts.weights.sort_by_expert.fprop"), true)};
-    const Way back = take(block, named("experts.combine.fprop"), named("experts.sort_by_rank.fprop"), false);
     const std::string fc1 = named("experts.fc1.fprop"), fc2 = named("experts.fc2.fprop");
-    const Operation up = block.operation(fc1), activation = removed(block, named("experts.act.fprop")),
-                    down = block.operation(fc2);
+    const Operation up = block.operation(fc1), activation = removed(block, named("experts.act.fprop"));
+    const bool has_second = block.has(fc2);
+    Way back;
+    Operation down;
+    if (has_second) {
+      back = take(block, named("experts.combine.fprop"), named("experts.sort_by_rank.fprop"), false);
+      down = block.operation(fc2);
+    }
     Operations first, second;
     Operations& behind = again.empty() ? first : second;
     send_there(there, first);
@@ -192,12 +198,13 @@ class EpFlash {
       for (const Way& way : there) sort(way, shard, first);
       first.push_back(of_rows(up, shard));
       first.push_back(of_rows(activation, shard));
+      if (!has_second) continue;
       behind.push_back(of_rows(down, shard));
       sort(back, shard, behind);
       send_back(back, shard, behind);
     }
     block.replace(fc1, std::move(first));
-    block.replace(fc2, std::move(second));
+    if (has_second) block.replace(fc2, std::move(second));
   }
 
   void backward(BlockEditor& block) {

@@ -61,6 +61,9 @@ void add_gates(const Scenario& scenario, Gates& gates) {
           std::string("\"") + name_of(p.moe_token_dispatcher_type) + "\"");
   require("recompute_granularity none", megatron(config + "3027"), !t.recompute.repeats_layers(), "another",
           "a recomputed layer would send its rows again");
+  const bool repeats = t.recompute.repeats(Recompute::Module::moe);
+  require("recompute_modules without moe", megatron(config + "3031"), !repeats, repeats ? "it" : "",
+          "a recomputed layer would send its rows again");
   require("virtual_pipeline_model_parallel_size above 1 with several stages", megatron(config + "3010"),
           p.pipeline_model_parallel_size == 1 || p.virtual_pipeline_model_parallel_size > 1,
           std::to_string(p.virtual_pipeline_model_parallel_size));

@@ -6,6 +6,7 @@
 // Exposed: with s_1, s_2 its halves in the order of the pass, d, m, c dispatch, experts and combine:
 //          max(d + m + c, max(d + m, s_1) + s_2) - m
 #include <optional>
+#include <utility>
 
 #include "model/overlap/block_editor.hpp"
 #include "model/overlap/mode.hpp"
@@ -21,12 +22,12 @@ void set_free(Lowered& lowered, BlockId id) {
   const Schedule& schedule = lowered.schedule;
   BlockEditor block(lowered, id);
   std::string before;  // the first exchange of rows in a direction, until an operation has been beside it
-  std::optional<CollectiveKind> direction;
+  std::optional<std::pair<CollectiveKind, Phase>> direction;  // a backward pass may begin with a repeated dispatch
   for (const OpId op : std::vector<OpId>(schedule.blocks[id].ops)) {
     const Operation& operation = schedule.operations[op];
     if (const auto* exchange = std::get_if<Collective>(&operation.work);
-        exchange != nullptr && exchange->experts > 0 && direction != exchange->kind) {
-      direction = exchange->kind;
+        exchange != nullptr && exchange->experts > 0 && direction != std::pair(exchange->kind, operation.phase)) {
+      direction = {exchange->kind, operation.phase};
       before = operation.name;
     }
     // Nobody else waits for the shared expert's weight gradients.

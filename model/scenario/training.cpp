@@ -84,12 +84,6 @@ void read_data(TomlTable& table, KeyReader& keys, const Transformer& model, Trai
 void read_recompute_modules(TomlTable& table, const Transformer& model, Recompute& recompute) {
   const char* key = "recompute_modules";
   if (!table.has(key)) return;
-  const auto given =
-      table.has_array(key) ? value_or<std::vector<std::string>>(table, key, {}) : std::vector<std::string>{};
-  if (std::count(given.begin(), given.end(), "moe") > 0)
-    throw table.failure(key,
-                        "expected parts of experts (\"moe_act\", \"shared_experts\", \"layernorm\"), got \"moe\", "
-                        "which sends the rows of experts again and is not modelled yet");
   recompute.modules = enums_or(table, key, Recompute::Module::core_attn);
   for (const auto module : recompute.modules)
     if (std::count(recompute.modules.begin(), recompute.modules.end(), module) > 1)
@@ -99,9 +93,15 @@ void read_recompute_modules(TomlTable& table, const Transformer& model, Recomput
                                  name_of(recompute.granularity) + "\"");
   if (recompute.repeats(Recompute::Module::mla_up_proj) && !model.latent.any())
     throw table.failure(key, "expected multi_latent_attention = true with \"mla_up_proj\", got none");
-  for (const auto module : {Recompute::Module::moe_act, Recompute::Module::shared_experts})
+  using Module = Recompute::Module;
+  for (const auto module : {Module::moe, Module::moe_act, Module::shared_experts}) {
     if (recompute.repeats(module) && !model.experts.any())
       throw table.failure(key, std::string("expected num_moe_experts with \"") + name_of(module) + "\", got none");
+    if (module != Module::moe && recompute.repeats(Module::moe) && recompute.repeats(module))
+      throw table.failure(key, std::string("expected no \"") + name_of(module) +
+                                   "\" beside \"moe\", of which it is "
+                                   "a part, got both");
+  }
 }
 
 // Reads the modules of CUDA graphs, with Megatron-LM's checks (core/transformer/transformer_config.py).
@@ -114,6 +114,11 @@ void read_graphs(TomlTable& table, const Parallel& parallel, Training& training)
     throw table.failure(key, "expected \"full_iteration\" alone, got other modules beside it");
   if (training.captures(GraphModule::moe_preprocess) && !training.captures(GraphModule::moe_router))
     throw table.failure(key, "expected \"moe_router\" with \"moe_preprocess\", got none");
+  // transformer_config.py:2862 of Megatron-LM d98e8a64
+  if (training.captures(GraphModule::moe_router) && training.recompute.repeats(Recompute::Module::moe))
+    throw table.failure(key,
+                        "expected no \"moe_router\" with recompute_modules = \"moe\", which repeats what the graph "
+                        "captures, got both");
   if (!is_whole && training.recompute.granularity == Recompute::Granularity::full)
     throw table.failure(key, "expected \"full_iteration\" with recompute_granularity = \"full\", got parts of a layer");
   // Ranks that gather tokens count the rows on the host, with padding as well

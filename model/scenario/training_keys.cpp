@@ -85,16 +85,16 @@ std::vector<ScenarioKey> training_keys() {
        .type = "string, or array of strings",
        .by_default = "`\"core_attn\"`",
        .range = "`\"core_attn\"`, `\"mla_up_proj\"`, `\"layernorm\"`, `\"moe_act\"`, `\"mlp\"`, "
-                "`\"shared_experts\"`; needs `\"selective\"`",
+                "`\"shared_experts\"`, `\"moe\"`; needs `\"selective\"`",
        .meaning = "the attention core, with what it keeps for the backward pass; latent attention's products up, and "
                   "with them q, k and v; norms before latent attention and before experts, which TransformerEngine "
                   "does not fuse with the product behind; experts' activation; dense MLPs with their norm; "
-                  "shared experts. `\"moe\"` is not modelled",
+                  "shared experts; or all that layers have of experts, with the exchanges of rows",
        .megatron = {.name = "--recompute-modules", .is_list = true},
        .record = Record::none},
       {.name = "recompute_whole_layers",
        .field = [](S s) -> Field { return &s.training.recompute.whole_layers; },
-       .range = "acts with `\"full\"` and on `\"mlp\"` and `\"shared_experts\"`",
+       .range = "acts with `\"full\"` and on `\"mlp\"`, `\"shared_experts\"` and `\"moe\"`",
        .meaning = "a recomputed layer repeats its forward pass up to the addition that writes its output, as "
                   "frameworks do that checkpoint a layer as a function; otherwise only what its backward pass needs. "
                   "Megatron-LM and DeepSpeed do the first",

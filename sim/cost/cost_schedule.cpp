@@ -152,9 +152,11 @@ bool is_captured(const Operation& operation, const Training& training, bool is_b
 }
 
 // Returns whether an operation begins a module that is computed again (model/lower).
-bool begins_recomputation(const Operation& operation, bool has_dense_mlp) {
+bool begins_recomputation(const Operation& operation, bool has_dense_mlp, bool has_router) {
   if (!operation.name.ends_with(".recompute")) return false;
   const std::string_view name(operation.name);
+  if (name.starts_with("router.fprop.")) return true;
+  if (has_router && (name.starts_with("shared.") || name.starts_with("experts."))) return false;
   for (const char* first :
        {"ln_1.fprop.", "heads.fprop.", "attention.fprop.", "fc1.fprop.", "shared.fc1.fprop.", "experts.act.fprop."})
     if (name.starts_with(first)) return true;
@@ -172,11 +174,13 @@ void recompute_modules(const Schedule& schedule, const Framework& framework, Hos
       begin.insert(block.ops.front());
       continue;
     }
-    const bool has_dense_mlp = std::any_of(block.ops.begin(), block.ops.end(), [&](OpId id) {
-      return schedule.operations[id].name.starts_with("fc1.fprop.recompute");
-    });
+    const auto has = [&](const char* name) {
+      return std::any_of(block.ops.begin(), block.ops.end(),
+                         [&](OpId id) { return schedule.operations[id].name.starts_with(name); });
+    };
+    const bool has_dense_mlp = has("fc1.fprop.recompute"), has_router = has("router.fprop.recompute");
     for (const OpId id : block.ops)
-      if (begins_recomputation(schedule.operations[id], has_dense_mlp)) begin.insert(id);
+      if (begins_recomputation(schedule.operations[id], has_dense_mlp, has_router)) begin.insert(id);
   }
   for (const OpId id : begin) host.issue[id] += from_us(framework.recompute_us.value);
 }
