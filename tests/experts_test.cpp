@@ -339,6 +339,19 @@ TEST_CASE("of two passes at once one computes modules again in places of its own
   }
 }
 
+TEST_CASE("experts without replicas, whose parameters stay gathered, equal the single rank", "[serial][experts]") {
+  SingleRank single(2, change);
+  for (const char* mode : {"plain", "fsdp_comm_overlap"}) {
+    Scenario scenario = in_layout({2, 1, false, 2}, mode, 0);
+    scenario.parallel.expert_model_parallel_size = 2;
+    scenario.parallel.expert_tensor_parallel_size = 1;
+    scenario.parallel.data_parallel_sharding_strategy = Sharding::optim_grads_params;
+    scenario.parallel.reshard_after_forward = false;
+    INFO(mode);
+    single.check(scenario);
+  }
+}
+
 TEST_CASE("experts in shards of ranks equal the single rank, however many shards", "[serial][experts][epflash]") {
   struct Case {
     Layout layout;

@@ -425,9 +425,12 @@ class ShardedWriter {
       add(cast_gradient("dp.cast_to_bf16" + name, o_, gradient, whole));
     }
     lowered_.sharded.reductions.insert(add(reduce_gradient(name, of, whole, reduced)));
+    std::map<OpId, TensorId>& additions = lowered_.sharded.additions;
+    // Nobody shares a gradient of one shard, and its sum stays where it is.
+    if (keeps_ && !casts_ && of.shards == 1)
+      additions.emplace(add(cast_gradient("dp.keep" + name, o_, own_of(unit, unit.gradient), reduced)), unit.gradient);
     if (of.instances.exists())
       lowered_.sharded.reductions.insert(add(reduce_instances("dp.all_reduce" + name, of, reduced)));
-    std::map<OpId, TensorId>& additions = lowered_.sharded.additions;
     if (casts_) additions.emplace(add(cast_gradient("dp.cast_to_f32" + name, o_, reduced, sum)), unit.gradient);
     if (!keeps_)
       additions.emplace(add({"dp.add" + name,
