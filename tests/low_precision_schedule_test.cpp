@@ -207,14 +207,14 @@ TEST_CASE("schedules of all recipes verify in all layouts and modes", "[low_prec
 namespace {
 
 const std::string kLatent =
-    "multi_latent_attention = true\nq_lora_rank = 256\nkv_lora_rank = 128\nqk_head_dim = 64\n"
+    "multi_latent_attention = true\nqk_layernorm = true\nq_lora_rank = 256\nkv_lora_rank = 128\nqk_head_dim = 64\n"
     "qk_pos_emb_head_dim = 128\nv_head_dim = 64\n";
 const std::string kExperts =
     "num_moe_experts = 4\nmoe_router_topk = 2\nmoe_ffn_hidden_size = 256\nmoe_shared_expert_intermediate_size = 256\n"
-    "moe_layer_freq = [0, 1, 1, 1]\nadd_bias_linear = false\n";
+    "moe_layer_freq = [0, 1, 1, 1]\n";
 
 Scenario mixture_of(const std::string& model, const std::string& parallel, const std::string& training) {
-  Scenario scenario = parse_scenario(kModel + model + "[parallel]\n" + parallel +
+  Scenario scenario = parse_scenario(kModel + "add_bias_linear = false\n" + model + "[parallel]\n" + parallel +
                                          "[training]\nprecision = \"bf16\"\nglobal_batch_size = 4\n" + training,
                                      "s");
   scenario.training.global_batch_size = 2 * scenario.parallel.data_parallel_size * scenario.training.micro_batch_size;
@@ -286,6 +286,8 @@ TEST_CASE("experts and latent attention in low precision verify in all layouts a
               if (testing::is_fast_suite() && mode != modes_of(scenario).back() &&
                   mode != "overlap_moe_expert_parallel_comm")
                 continue;
+              // Pairs of passes do not recompute whole layers (docs/gates.md).
+              if (mode == "overlap_moe_expert_parallel_comm" && modules.find("full") != modules.npos) continue;
               INFO(model << recipe.name << "\n" << layout << transposes << recompute << mode);
               for (const std::string& problem : problems_of(with_mode(scenario, mode, scenario.parallel.ranks())))
                 FAIL_CHECK(problem);

@@ -409,19 +409,21 @@ void ExpertLayers::shared_up(const View& x) {
   const LaneId lane = w_.set_lane(shape_.shared_expert);
   w_.column_forward("shared.fc1", hidden_, shared_.fc1, x, of_layer(shared_.fc1_out));
   shared_activation(Pass::forward);
+  // The second half may come behind what a recomputed layer needs.
+  if (w_.in_codes()) w_.codes().quantise_input("shared.fc2", of_layer(shared_.act));
   w_.set_lane(lane);
 }
 
 void ExpertLayers::shared_down(const View& x, bool is_again) {
   const bool is_gated = model_.moe_shared_expert_gate;
-  if (is_again && !is_gated && !shape_.recompute.whole_layers) {
-    if (w_.in_codes()) w_.codes().quantise_input("shared.fc2", of_layer(shared_.act));
-    return;
-  }
+  if (is_again && !is_gated && !shape_.recompute.whole_layers) return;
   const LaneId lane = w_.set_lane(shape_.shared_expert);
   const View out = is_gated ? of_layer(shared_out_) : w_.work(shared_out_);
   const View sum = cuts_tokens() ? w_.work(shared_sum_) : out;
-  w_.row_forward("shared.fc2", shared_.width, hidden_, of_layer(shared_.act), sum);
+  if (w_.in_codes())
+    w_.codes().multiply_input("shared.fc2", sum);
+  else
+    w_.row_forward("shared.fc2", shared_.width, hidden_, of_layer(shared_.act), sum);
   w_.summed("shared.fc2", Phase::forward, sum, out);
   if (is_gated) {
     const View gate = of_layer(gate_);

@@ -380,8 +380,12 @@ void QuantisedLinears::column_forward(const std::string& name, const View& x, co
 }
 
 void QuantisedLinears::row_forward(const std::string& name, const View& x, const View& y) {
+  quantise_input(name, x);
+  multiply_input(name, y);
+}
+
+void QuantisedLinears::multiply_input(const std::string& name, const View& y) {
   const Of& one = of(name);
-  quantise(one, Factor::x, x);
   fprop(one, one.x.codes, y);
 }
 

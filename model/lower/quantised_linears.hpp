@@ -33,8 +33,9 @@ class QuantisedLinears {
 
   // Makes the codes of all weights of a layer of this kind, in a pass of it with BlockShape::codes_in_passes.
   void quantise_weights(const LayerSpec& kind, Phase phase);
-  // Makes the codes of an input that the weight gradient reads, without the product.
+  // The two halves of row_forward(): the codes of an input, which the weight gradient reads too, and the product.
   void quantise_input(const std::string& name, const View& x, const std::optional<View>& offsets = std::nullopt);
+  void multiply_input(const std::string& name, const View& y);
   // As BlockWriter's functions of these names. `x` has the rank's rows.
   void column_forward(const std::string& name, const View& x, const View& y);
   void row_forward(const std::string& name, const View& x, const View& y);
