@@ -281,7 +281,7 @@ void QuantisedLinears::quantise_input(const std::string& name, const View& x, co
   quantise(of(name), Factor::x, x, std::nullopt, offsets);
 }
 
-// What is gathered shares a workspace with what is as wide; most is as wide as the model.
+// Codes that are gathered share a workspace with others as wide; most are as wide as the model.
 std::string QuantisedLinears::width_of(const Linear& linear, Factor factor) const {
   const std::int64_t cols = cols_of(linear, factor);
   return cols == shape_.model.hidden_size ? "" : "." + std::to_string(cols);

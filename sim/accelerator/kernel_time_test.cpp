@@ -181,7 +181,7 @@ TEST_CASE("grouped products approach the rate of a dense one with their rows a g
   CHECK(kernels_of({}, with(Pass::forward, 1).operation) == 1);
   CHECK(kernels_of({}, with(Pass::forward, 21).operation) == Approx(4));
 
-  // Of codes: at the rate of a dense one of codes, likewise.
+  // A product of codes approaches the rate of a dense one of codes.
   Accelerator fp8 = a;
   fp8.fp8.gemm_sustained.value = 2;
   fp8.split_accumulation.value = 1.5;
