@@ -73,10 +73,30 @@ struct SeenProducts {
   const Seen& at(const std::string& operation, std::int64_t rank, int layer) const {
     return of.at({operation, rank, layer});
   }
+  // Groups of rows, or of weights, are matrices of their own: "experts.fc1.dgrad#2" is that of the third one.
   void see(const Schedule& schedule, const BoundProgram& program, const BoundOp& op,
            std::span<const host::Operand> operands) {
     const Work& work = program.works[op.op];
     Seen seen;
+    const auto add_groups = [&](const GroupedRows& groups, const host::Operand& matrix, const host::Operand* offsets) {
+      const NumberMatrix all = numbers_of(matrix);
+      for (std::int64_t g = 0; g < groups.groups; ++g) {
+        const auto at = [&](std::int64_t group) -> std::int64_t {
+          return offsets ? static_cast<const std::int32_t*>(offsets->data)[group] : groups.rows / groups.groups * group;
+        };
+        NumberMatrix part{at(g + 1) - at(g), all.cols, {}};
+        part.values.assign(all.values.begin() + at(g) * all.cols, all.values.begin() + at(g + 1) * all.cols);
+        of[{schedule.operations[op.op].name + "#" + std::to_string(g), program.rank, op.layer}] = {std::move(part), {}};
+      }
+    };
+    if (const auto* quantise = std::get_if<Quantise>(&work); quantise != nullptr && quantise->groups > 0)
+      return add_groups(quantise->grouped(), operands[0],
+                        quantise->equal ? nullptr : &operands[quantise->scaling == Scaling::tensor ? 2 : 1]);
+    if (const auto* gemm = std::get_if<GroupedGemm>(&work); gemm != nullptr && gemm->has_codes()) {
+      const bool is_wgrad = gemm->pass == Pass::wgrad;
+      return add_groups(is_wgrad ? gemm->grouped_weights() : gemm->grouped(), operands.back(),
+                        is_wgrad || gemm->equal ? nullptr : &operands[2]);
+    }
     if (const auto* quantise = std::get_if<Quantise>(&work)) {
       seen.matrix = numbers_of(operands[0]);
       if (quantise->scaling == Scaling::tensor) seen.scale = *static_cast<const float*>(operands[1].data);

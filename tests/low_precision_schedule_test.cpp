@@ -204,6 +204,98 @@ TEST_CASE("schedules of all recipes verify in all layouts and modes", "[low_prec
         }
 }
 
+namespace {
+
+const std::string kLatent =
+    "multi_latent_attention = true\nqk_layernorm = true\nq_lora_rank = 256\nkv_lora_rank = 128\nqk_head_dim = 64\n"
+    "qk_pos_emb_head_dim = 128\nv_head_dim = 64\n";
+const std::string kExperts =
+    "num_moe_experts = 4\nmoe_router_topk = 2\nmoe_ffn_hidden_size = 256\nmoe_shared_expert_intermediate_size = 256\n"
+    "moe_layer_freq = [0, 1, 1, 1]\n";
+
+Scenario mixture_of(const std::string& model, const std::string& parallel, const std::string& training) {
+  Scenario scenario = parse_scenario(kModel + "add_bias_linear = false\n" + model + "[parallel]\n" + parallel +
+                                         "[training]\nprecision = \"bf16\"\nglobal_batch_size = 4\n" + training,
+                                     "s");
+  scenario.training.global_batch_size = 2 * scenario.parallel.data_parallel_size * scenario.training.micro_batch_size;
+  return scenario;
+}
+
+}  // namespace
+
+TEST_CASE("experts and latent attention have the works that the recipe says", "[low_precision][experts]") {
+  const auto works = [](const char* keys, const char* block) {
+    return works_of(build_schedule(mixture_of(kLatent + kExperts, "", keys)), block);
+  };
+  const auto only = [](Counts counts) {
+    Counts kept;
+    for (const auto& [kind, count] : counts)
+      if (kind.starts_with("gemm") || kind.starts_with("grouped") || kind == "quantise" || kind == "amax" ||
+          kind == "update_scale")
+        kept[kind] = count;
+    return kept;
+  };
+  // Linear layers: two down, two up, proj, two of the shared expert. The router multiplies numbers.
+  CHECK(only(works(kRecipes[3].keys, "layer.forward.experts")) ==
+        Counts{{"quantise", 9}, {"gemm.codes", 7}, {"gemm", 1}, {"grouped_gemm.codes", 2}});
+  CHECK(only(works(kRecipes[1].keys, "layer.forward.experts")) == Counts{{"amax", 9},
+                                                                         {"update_scale", 9},
+                                                                         {"quantise", 9},
+                                                                         {"gemm.codes", 7},
+                                                                         {"gemm", 1},
+                                                                         {"grouped_gemm.codes", 2}});
+  CHECK(only(works(kRecipes[3].keys, "layer.backward.experts")) ==
+        Counts{{"quantise", 9}, {"gemm.codes", 14}, {"gemm", 2}, {"grouped_gemm.codes", 4}});
+  CHECK(only(works(kRecipes[3].keys, "layer.quantise_weights.experts")) == Counts{{"quantise", 9}});
+  CHECK(only(works(kRecipes[3].keys, "layer.quantise_weights")) == Counts{{"quantise", 7}});  // the dense layer
+}
+
+TEST_CASE("experts and latent attention in low precision verify in all layouts and modes", "[low_precision][experts]") {
+  testing::Cases cases;
+  for (const std::string& model : {kExperts, kLatent, kLatent + kExperts})
+    for (const Recipe& recipe : kRecipes) {
+      const bool has_experts = model != kLatent;
+      const std::string name = recipe.name;
+      if (has_experts && (name == "delayed" || name == "nvfp4")) continue;
+      for (const char* layout :
+           {"data_parallel_size = 2\nexpert_model_parallel_size = 2\n",
+            "data_parallel_size = 2\nexpert_model_parallel_size = 2\nmoe_token_dispatcher_type = \"allgather\"\n",
+            "data_parallel_size = 2\nexpert_model_parallel_size = 2\nmoe_pad_expert_input_to_capacity = true\n"
+            "moe_expert_capacity_factor = 2.0\n",
+            "tensor_model_parallel_size = 2\nsequence_parallel = true\n",
+            "tensor_model_parallel_size = 2\nsequence_parallel = true\nexpert_tensor_parallel_size = 1\n"
+            "expert_model_parallel_size = 2\nmoe_expert_rank_capacity_factor = 1.5\n",
+            "pipeline_model_parallel_size = 2\nvirtual_pipeline_model_parallel_size = 2\ndata_parallel_size = 2\n"
+            "expert_model_parallel_size = 2\n[overlap]\noverlap_p2p_comm = true\n",
+            "data_parallel_size = 2\ndata_parallel_sharding_strategy = \"optim_grads_params\"\n"})
+        for (const char* transposes : {"", "fp8_transposes = true\n"})
+          for (const char* recompute :
+               {"", "recompute_granularity = \"full\"\nrecompute_method = \"uniform\"\n",
+                "recompute_granularity = \"selective\"\nrecompute_modules = [\"moe_act\", \"layernorm\"]\n",
+                "recompute_granularity = \"selective\"\nrecompute_modules = [\"shared_experts\"]\n",
+                "recompute_granularity = \"selective\"\nrecompute_modules = [\"mla_up_proj\", \"layernorm\"]\n"}) {
+            const std::string modules = recompute, where = layout;
+            if (!has_experts && (modules.find("moe_act") != modules.npos || modules.find("shared") != modules.npos ||
+                                 where.find("expert") != where.npos))
+              continue;
+            if (model == kExperts && modules.find("mla") != modules.npos) continue;
+            if (!modules.empty() && name == "delayed") continue;
+            if (!cases.takes_next()) continue;
+            const Scenario scenario = mixture_of(model, layout, recipe.keys + std::string(transposes) + recompute);
+            for (const std::string& mode : modes_of(scenario)) {
+              if (testing::is_fast_suite() && mode != modes_of(scenario).back() &&
+                  mode != "overlap_moe_expert_parallel_comm")
+                continue;
+              // Pairs of passes do not recompute whole layers (docs/gates.md).
+              if (mode == "overlap_moe_expert_parallel_comm" && modules.find("full") != modules.npos) continue;
+              INFO(model << recipe.name << "\n" << layout << transposes << recompute << mode);
+              for (const std::string& problem : problems_of(with_mode(scenario, mode, scenario.parallel.ranks())))
+                FAIL_CHECK(problem);
+            }
+          }
+    }
+}
+
 TEST_CASE("combinations that frameworks refuse, and what is not modelled, are refused by name", "[low_precision]") {
   const auto refusal = [](const std::string& parallel, const std::string& training) {
     return message_of([&] { scenario_of(parallel, training); });
@@ -220,6 +312,14 @@ TEST_CASE("combinations that frameworks refuse, and what is not modelled, are re
       Contains("precision = bf16 or fp32"));
   CHECK_THAT(refusal("tensor_model_parallel_size = 4\n", "fp8_format = \"e4m3\"\nfp8_recipe = \"blockwise\"\n"),
              Contains("no multiple of 128"));
+  const auto of_model = [](const std::string& model, const std::string& keys) {
+    return message_of([&] { mixture_of(model, "", keys); });
+  };
+  CHECK_THAT(of_model(kExperts, kRecipes[0].keys), Contains("num_moe_experts = 0") && Contains("histories"));
+  CHECK_THAT(of_model(kExperts, kRecipes[4].keys), Contains("num_moe_experts = 0"));
+  std::string odd = kLatent;
+  odd.replace(odd.find("256"), 3, "252");
+  CHECK_THAT(of_model(odd, kRecipes[3].keys), Contains("252 columns of q_down on a rank, which is no multiple of 32"));
   CHECK_THAT(message_of([] {
                parse_scenario("platform = \"h100-sxm\"\n" + kModel +
                                   "[training]\nprecision = \"bf16\"\nfp8_format = \"e4m3\"\nfp8_recipe = \"mxfp8\"\n",

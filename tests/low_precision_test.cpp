@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "base/values_of.hpp"
 #include "exec/host/kernels/codes.hpp"
 #include "exec/state/checkpoint.hpp"
 #include "exec/state/saved_state.hpp"
@@ -33,31 +34,45 @@ class PlainProducts {
 
   // Returns the number of different elements of the three products of a linear layer, on one rank.
   std::int64_t differences(const std::string& linear, std::int64_t rank) const {
-    const bool is_column = linear == "qkv" || linear == "fc1";
-    const bool sp = scenario_.parallel.sequence_parallel;
+    const std::string name = linear.substr(0, linear.find('#'));
+    const bool is_row = name == "proj" || name.ends_with("fc2"),
+               is_whole = name.ends_with("_down") || name.starts_with("experts.");
+    const bool is_column = !is_row && !is_whole, sp = scenario_.parallel.sequence_parallel && !is_whole;
     const auto operand = [&](const char* factor, ScaledAlong along, bool gathers) {
       return codes_of(linear, factor, rank, along, gathers, is_column);
     };
     const PlainCodes x = operand("x", ScaledAlong::rows, sp && is_column),
                      x_down = operand("x", ScaledAlong::columns, sp && is_column),
                      w = operand("w", ScaledAlong::rows, false), w_down = operand("w", ScaledAlong::columns, false),
-                     dy = operand("dy", ScaledAlong::rows, sp && !is_column),
-                     dy_down = operand("dy", ScaledAlong::columns, sp && !is_column);
-    return compare(linear + ".fprop", rank, x, false, w, true) +
-           compare(linear + ".dgrad", rank, dy, false, w_down, false) +
-           compare(linear + ".wgrad", rank, dy_down, true, x_down, false);
+                     dy = operand("dy", ScaledAlong::rows, sp && is_row),
+                     dy_down = operand("dy", ScaledAlong::columns, sp && is_row);
+    // The gradient of the input of kv_down is added to that of q.
+    return compare(of_group(linear, ".fprop"), rank, x, false, w, true) +
+           (name == "kv_down" ? 0 : compare(of_group(linear, ".dgrad"), rank, dy, false, w_down, false)) +
+           compare(of_group(linear, ".wgrad"), rank, dy_down, true, x_down, false);
   }
 
  private:
+  // Returns the operation of a linear layer, or of a group of it: "experts.fc1#2" gives "experts.fc1.dgrad#2".
+  static std::string of_group(const std::string& linear, const std::string& operation) {
+    const std::size_t at = std::min(linear.find('#'), linear.size());
+    return linear.substr(0, at) + operation + linear.substr(at);
+  }
+
   PlainCodes codes_of(const std::string& linear, const std::string& factor, std::int64_t rank, ScaledAlong along,
                       bool gathers, bool is_column) const {
-    const std::string operation = linear + ".quantise_" + factor;
+    const std::string operation = of_group(linear, ".quantise_" + factor);
     NumberMatrix all;
     for (std::int64_t r = gathers ? 0 : rank; r < (gathers ? tp_ : rank + 1); ++r) {
       const NumberMatrix& part = seen_.at(operation, r, 0).matrix;
       all.rows += part.rows;
       all.cols = part.cols;
       all.values.insert(all.values.end(), part.values.begin(), part.values.end());
+    }
+    const bool is_grouped = linear.find('#') != std::string::npos;
+    if (is_grouped && factor != "w" && along == ScaledAlong::columns) {  // rounded up with zeros
+      all.rows = GroupedRows::rounded(all.rows, group_rows_of(rules_.activations));
+      all.values.resize(static_cast<std::size_t>(all.rows * all.cols));
     }
     const bool is_w = factor == "w", is_nv = rules_.recipe == LowPrecisionRules::Recipe::nvfp4;
     if (is_nv && !is_w && along == ScaledAlong::columns)
@@ -73,16 +88,18 @@ class PlainProducts {
     if (rules_.is_delayed()) codes.tensor_scale = seen_.at(operation, rank, 0).scale;
     if (is_nv && factor == "dy") {
       const std::uint64_t key = exec::dropout_key(scenario_, step_, 0);
-      const auto layer = static_cast<std::uint32_t>(linear == "qkv"    ? 0
-                                                    : linear == "proj" ? 1
-                                                    : linear == "fc1"  ? 2
-                                                                       : 3);
+      const std::vector<QuantisedLayer> layers = values_of<QuantisedLayer>();
+      const auto layer = static_cast<std::uint32_t>(
+          std::find_if(layers.begin(), layers.end(), [&](QuantisedLayer one) { return name_of(one) == linear; }) -
+          layers.begin());
       const std::uint32_t site = 16 + 2 * layer + (along == ScaledAlong::columns ? 1 : 0);
-      const std::int64_t first_column = is_column ? rank * all.cols : 0;
+      const bool has_own_rows = linear.ends_with("_down") && scenario_.parallel.sequence_parallel;
+      const std::int64_t first_column = is_column ? rank * all.cols : 0, first_row = has_own_rows ? rank * all.rows : 0;
       codes.word = [=](std::int64_t r, std::int64_t c) {
-        return philox4x32({static_cast<std::uint32_t>((first_column + c) / 4), static_cast<std::uint32_t>(r), 0, site},
-                          {static_cast<std::uint32_t>(key),
-                           static_cast<std::uint32_t>(key >> 32)})[static_cast<std::size_t>((first_column + c) % 4)];
+        return philox4x32(
+            {static_cast<std::uint32_t>((first_column + c) / 4), static_cast<std::uint32_t>(first_row + r), 0, site},
+            {static_cast<std::uint32_t>(key),
+             static_cast<std::uint32_t>(key >> 32)})[static_cast<std::size_t>((first_column + c) % 4)];
       };
     }
     return codes;
@@ -114,7 +131,7 @@ class PlainProducts {
         for (std::size_t j = 0; j < sums.size(); ++j) totals[j] += sums[j];
       }
       for (std::size_t j = 0; j < totals.size(); ++j) totals[j] *= factor;
-      const bool is_bf16 = !operation.ends_with(".wgrad");
+      const bool is_bf16 = operation.find(".wgrad") == std::string::npos;
       for (std::size_t j = 0; j < totals.size(); ++j) {
         float expected = totals[j];
         if (!seen.bias.values.empty()) expected += seen.bias.values[j];
@@ -131,6 +148,25 @@ class PlainProducts {
   const LowPrecisionRules rules_;
   const std::int64_t tp_;
 };
+
+// A model of such sizes with latent attention.
+Scenario latent_scenario(LowRecipe recipe, const Layout& layout, bool has_queries_latent) {
+  Scenario scenario = low_precision_scenario(recipe, layout, layout.dp, true);
+  const std::int64_t unit = rules_of(scenario.training.low_precision, 0).align;
+  Transformer& model = scenario.model;
+  model.latent.multi_latent_attention = true;
+  model.latent.q_lora_rank = has_queries_latent ? 2 * unit : 0;
+  model.latent.kv_lora_rank = model.latent.qk_pos_emb_head_dim = model.latent.v_head_dim = unit;
+  model.latent.qk_head_dim = unit;
+  return scenario;
+}
+void add_experts(Scenario& scenario) {
+  Transformer& model = scenario.model;
+  model.experts.num_moe_experts = 4;
+  model.experts.moe_router_topk = 2;
+  model.experts.moe_ffn_hidden_size = model.hidden_size / 2;
+  model.experts.moe_shared_expert_intermediate_size = model.hidden_size;
+}
 
 SeenProducts products_of(const Scenario& scenario, int steps) {
   const Schedule schedule = build_schedule(scenario);
@@ -161,6 +197,64 @@ TEST_CASE("products of a layer have the bits of plain ones, at every tensor para
             CHECK(plain.differences(linear, rank) == 0);
           }
       }
+}
+
+TEST_CASE("products of latent attention have the bits of plain ones", "[serial]") {
+  for (const LowRecipe recipe : kRecipes)
+    for (const Layout& layout : {Layout{1, 1}, Layout{1, 2}, Layout{1, 2, true}}) {
+      const bool is_blockwise = recipe == LowRecipe::blockwise, transposes = layout.tp == 1;
+      if (is_fast() && (is_blockwise || layout.tp == 1 || layout.sequence_parallel != (recipe == LowRecipe::mxfp8)))
+        continue;
+      INFO(name_of(recipe) << " " << layout.text());
+      Scenario scenario = latent_scenario(recipe, layout, layout.tp == 2);
+      scenario.training.low_precision.fp8_transposes = transposes;
+      const int steps = recipe == LowRecipe::delayed ? 3 : 1;
+      const SeenProducts seen = products_of(scenario, steps);
+      const PlainProducts plain(scenario, seen, steps - 1);
+      for (const char* linear : {"q", "q_down", "q_up", "kv_down", "kv_up", "proj"}) {
+        const bool is_latent = *linear == 'q' && std::string(linear) != "q";
+        if (*linear == 'q' && is_latent != (layout.tp == 2)) continue;
+        for (std::int64_t rank = 0; rank < layout.tp; ++rank) {
+          INFO(linear << " on rank " << rank);
+          CHECK(plain.differences(linear, rank) == 0);
+        }
+      }
+    }
+}
+
+TEST_CASE("products of experts have the bits of plain ones, each expert with scales of its own", "[serial][experts]") {
+  struct Case {
+    Layout layout;
+    std::int64_t ep = 1;
+    bool pads = false, gathers = false;
+  };
+  for (const LowRecipe recipe : {LowRecipe::tensorwise, LowRecipe::blockwise, LowRecipe::mxfp8})
+    for (const Case& c : {Case{{1, 1}}, Case{{2, 1}, 2}, Case{{2, 1}, 4 / 2, true}, Case{{2, 1}, 2, false, true},
+                          Case{{1, 2, true}, 2}}) {
+      const bool is_blockwise = recipe == LowRecipe::blockwise;
+      if (is_fast() && is_blockwise) continue;  // a kernel test has its groups
+      INFO(name_of(recipe) << " " << c.layout.text() << " ep " << c.ep << (c.pads ? ", padded" : ""));
+      Scenario scenario = low_precision_scenario(recipe, c.layout, c.layout.dp, true);
+      add_experts(scenario);
+      scenario.training.low_precision.fp8_transposes = c.layout.dp == 1 && c.layout.tp == 1;
+      Parallel& parallel = scenario.parallel;
+      parallel.expert_model_parallel_size = c.ep;
+      parallel.expert_tensor_parallel_size = 1;
+      if (c.gathers) parallel.moe_token_dispatcher_type = TokenDispatcher::allgather;
+      if (c.pads) {
+        parallel.moe_pad_expert_input_to_capacity = true;
+        parallel.moe_expert_capacity_factor = 2;
+      }
+      const SeenProducts seen = products_of(scenario, 1);
+      const PlainProducts plain(scenario, seen, 0);
+      for (const std::string linear : {"shared.fc1", "shared.fc2", "experts.fc1", "experts.fc2"})
+        for (std::int64_t rank = 0; rank < c.layout.dp * c.layout.tp; ++rank)
+          for (std::int64_t group = 0; group < (linear[0] == 'e' ? 4 / c.ep : 1); ++group) {
+            if (linear[0] == 's' && c.layout.dp > 1) continue;
+            INFO(linear << " on rank " << rank << ", group " << group);
+            CHECK(plain.differences(linear + (linear[0] == 'e' ? "#" + std::to_string(group) : ""), rank) == 0);
+          }
+    }
 }
 
 namespace {
@@ -392,6 +486,34 @@ TEST_CASE("a small model trains in every recipe as in bf16") {
     INFO(name_of(recipe));
     compare_training(recipe, 1, 24, recipe == LowRecipe::nvfp4 ? 0.03 : 0.01);
   }
+}
+TEST_CASE("a small model with experts and latent attention trains in mxfp8 as in bf16, ranks share experts or not",
+          "[experts]") {
+  const auto last = [](bool in_codes, std::int64_t ep) {
+    Scenario scenario = learner(1, 24, 64, 2);
+    Transformer& model = scenario.model;
+    model = in_llama_style(model);
+    model.latent = {.multi_latent_attention = true,
+                    .q_lora_rank = 0,
+                    .kv_lora_rank = 32,
+                    .qk_head_dim = 16,
+                    .qk_pos_emb_head_dim = 32,
+                    .v_head_dim = 16};
+    model.qk_layernorm = true;
+    model.experts.num_moe_experts = 4;
+    model.experts.moe_router_topk = 2;
+    model.experts.moe_ffn_hidden_size = 64;
+    scenario.parallel.data_parallel_size = 2;
+    scenario.parallel.expert_model_parallel_size = ep;
+    scenario.training.micro_batch_size = 1;
+    if (in_codes) set_recipe(scenario, LowRecipe::mxfp8, false);
+    return losses_of(scenario, is_fast() ? 12 : 24);
+  };
+  const std::vector<double> expected = last(false, 1), whole = last(true, 1), shared = last(true, 2);
+  CHECK(mean_of_last(whole, 6) == Approx(mean_of_last(expected, 6)).margin(0.01));
+  CHECK(whole != expected);
+  CHECK(shared.front() == whole.front());  // an expert's rows become codes by themselves
+  CHECK(mean_of_last(shared, 6) == Approx(mean_of_last(whole, 6)).margin(0.01));
 }
 TEST_CASE("a small model trains for long in every recipe of fp8 as in bf16", "[.][soak]") {
   for (const LowRecipe recipe : kRecipes)

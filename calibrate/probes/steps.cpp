@@ -54,6 +54,8 @@ constexpr StepShape kLatent[] = {{128, 4, 128, 2, 256, 4}, {256, 4, 64, 4, 256, 
 constexpr StepShape kPrecise[] = {{128, 4, 128, 1, 256}, {256, 4, 128, 2, 512}, {256, 8, 256, 1, 256},
                                   {384, 6, 128, 3, 256}, {512, 8, 128, 2, 256}, {640, 10, 128, 1, 256}};
 constexpr StepShape kGathered[] = {{256, 4, 256, 1, 256}, {512, 8, 256, 1, 256}};
+// Shapes with experts whose products are of codes. Delayed scaling and NVFP4 have none.
+constexpr ExpertShape kPreciseExperts[] = {{{256, 4, 128, 2, 256, 4}, 4, 256}, {{128, 4, 128, 2, 256, 4}, 2, 512}};
 // Shapes for attention alone, whose cost has more terms than the shapes above can distinguish: heads of 16 to 128,
 // sequences shorter than a block of queries and much longer, and some that end within a block. They also run with
 // dropout, and then unfused.
@@ -156,6 +158,12 @@ StepSamples probe_steps(const MachineOf& machine_of, int cores, Notebook& notebo
       // Only casts differ, and those of a few matrices suffice.
       if (has_choice && i < 2) precise.push_back(std::make_unique<StepRun>(in_precision(scenario, low, true), machine));
     }
+    if (low && low->fp8_format != LowPrecision::Fp8Format::none && low->fp8_recipe != LowPrecision::Fp8Recipe::delayed)
+      for (const auto& [shape, count, ffn] : kPreciseExperts) {
+        Scenario scenario = scenario_of(shape, 1, 1);
+        add_experts({count, ffn}, scenario.model);
+        precise.push_back(std::make_unique<StepRun>(in_precision(scenario, low, false), machine));
+      }
     for (const StepShape& shape : kGathered) {
       if (!low || low->fp8_recipe == LowPrecision::Fp8Recipe::mxfp8) continue;  // these transpose nothing
       Scenario scenario = in_precision(scenario_of(shape, 2, 2), low, true);

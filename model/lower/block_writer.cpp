@@ -366,6 +366,20 @@ void BlockWriter::row_backward(const std::string& name, std::int64_t in, std::in
                     shape_.model.add_bias_linear, dy_part, true});
 }
 
+void BlockWriter::whole_forward(const std::string& name, const View& x, const View& y) {
+  if (in_codes_ && codes_->has(name)) return codes_->row_forward(name, x, y);
+  op(label(name) + ".fprop", Phase::forward, Gemm{x.rows, y.cols, x.cols, false, true, false},
+     {read(x), read(parameter(name + ".weight", Coord::layer)), write(y)});
+}
+
+void BlockWriter::whole_backward(const std::string& name, const View& dy, const View& x, const Access& dx) {
+  if (in_codes_ && codes_->has(name)) return codes_->whole_backward(name, dy, dx);
+  op(label(name) + ".dgrad", Phase::dgrad, Gemm{x.rows, x.cols, dy.cols, false, false, false},
+     {read(dy), read(parameter(name + ".weight", Coord::layer)), dx});
+  weight_gradient(label(name) + ".wgrad", Gemm{dy.cols, x.cols, x.rows, true, false, false}, {read(dy), read(x)},
+                  name + ".weight");
+}
+
 void BlockWriter::write_or_put_off(WeightGradient gradient) {
   if (shape_.frozen_base) return;
   gradient.label = label(gradient.name);

@@ -117,6 +117,7 @@ class BlockWriter {
     in_codes_ = linears != nullptr && active;
   }
   bool in_codes() const { return in_codes_; }
+  QuantisedLinears& codes() const { return *codes_; }  // with in_codes()
   // Returns the name of a linear layer in names of operations.
   std::string label(const std::string& linear) const;
   // Writes weight gradients now, or in the block of end_weights().
@@ -149,6 +150,10 @@ class BlockWriter {
   // `bias_before_gelu`, unless "", Σ dx is added to the gradient of this bias.
   void row_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy_part, View x, View dx,
                     std::optional<View> before_gelu = {}, const std::string& bias_before_gelu = "");
+
+  // A linear layer that tp does not cut, on this rank's rows, without a bias. `dx` is written or added to.
+  void whole_forward(const std::string& name, const View& x, const View& y);
+  void whole_backward(const std::string& name, const View& dy, const View& x, const Access& dx);
 
   // c[R,H] = a + dropout(b + bias), where the bias is that of the preceding row-parallel layer.
   void residual(const std::string& name, const std::string& layer, View a, View b, View c, DropoutSite site);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/layout.hpp"
+#include "model/linear_layers.hpp"
 #include "model/lower/builder.hpp"
 #include "model/lower/groups.hpp"
 #include "model/lower/lower.hpp"
@@ -73,7 +74,7 @@ struct BlockShape {
   std::vector<bool> in_codes;  // [layer]
   // Codes of weights are made in each pass of a layer, because its parameters are whole only then (FSDP).
   bool codes_in_passes = false;
-  bool has_numbers() const {   // some layer's products are not of codes
+  bool has_numbers() const {  // some layer's products are not of codes
     return std::count(in_codes.begin(), in_codes.end(), false) > 0;
   }
   LaneId shared_expert = 0;  // the lane of its computation; other than the common one: it runs beside exchanges
@@ -87,6 +88,7 @@ struct BlockShape {
   double rank_capacity = 0;    // Parallel::moe_expert_rank_capacity_factor
   double expert_capacity = 0;  // Parallel::moe_expert_capacity_factor
   Group sharing_tokens;  // ranks that share the tokens of a micro-batch, where a loss of the router sums over them
+  LinearCuts linear_cuts() const { return {tp.size, expert_tp, local_experts}; }
   const LayerKind& kind(std::int64_t layer) const { return kinds[kind_of_layer[static_cast<std::size_t>(layer)]]; }
   // The tokens of every sequence that this rank has.
   SequenceParts parts() const { return {cp.size, cp.place, 1}; }

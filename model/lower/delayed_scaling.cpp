@@ -9,8 +9,6 @@
 namespace stretto {
 namespace {
 
-constexpr std::int64_t kForward = 2 * kQuantisedLayers, kBackward = kQuantisedLayers;
-
 std::int64_t most_layers(const BlockShape& shape) {
   std::int64_t most = 0;
   for (const ModelChunk& chunk : shape.chunks) most = std::max(most, chunk.layers());
@@ -99,8 +97,9 @@ class Adder {
 }  // namespace
 
 DelayedScaling add_delayed_scaling(Schedule& schedule, const BlockShape& shape) {
-  return {Adder(schedule, shape, "fp8.forward", kForward).run(),
-          Adder(schedule, shape, "fp8.backward", kBackward).run()};
+  const auto linears = std::ssize(linear_layers(shape.model, shape.linear_cuts()));
+  return {Adder(schedule, shape, "fp8.forward", 2 * linears).run(),
+          Adder(schedule, shape, "fp8.backward", linears).run()};
 }
 
 void add_updates(Schedule& schedule, const BlockShape& shape, LaneId compute, DelayedScaling& scaling) {

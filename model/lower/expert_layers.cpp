@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "model/lower/quantised_linears.hpp"
+
 namespace stretto {
 
 namespace {
@@ -78,11 +80,14 @@ void ExpertLayers::add_experts() {
     counts_ = kept("router.counts", balance(Pass::forward).sequences, experts_, statistics);
   if (!pads()) offsets_ = kept("experts.offsets", 1, local_ + 1, integers);
   positions_ = kept("experts.positions", tokens_, topk_, integers);
-  sorted_ = kept("experts.in", capacity_, hidden_);
+  // Codes are kept in place of what they were made of.
+  const std::vector<bool> passing = shape_.low.is_on() ? shape_.in_codes : std::vector<bool>{};
+  sorted_ = kept("experts.in", capacity_, hidden_, {.passing = passing});
   weights_ = kept("experts.weights", capacity_, 1, statistics);
   mlp_.fc1_out = kept("experts.fc1.out", capacity_, mlp_.fc1);
-  mlp_.act =
-      kept("experts.act", capacity_, mlp_.width, {.is_again = shape_.recompute.repeats(Recompute::Module::moe_act)});
+  const bool act_again = shape_.recompute.repeats(Recompute::Module::moe_act);
+  mlp_.act = kept("experts.act", capacity_, mlp_.width,
+                  {.is_again = act_again, .passing = act_again ? std::vector<bool>{} : passing});
   probabilities_ = workspace("router.probabilities", part, topk_, wide);
   if (gathers()) {
     all_indices_ = workspace("router.all_indices", tokens_, topk_, Dtype::i32);
@@ -131,7 +136,9 @@ void ExpertLayers::add_shared() {
   shared_.fc1 = shape_.model.rows_of_fc1(shared_.width);
   const BlockWriter::Role again{.is_again = shape_.recompute.repeats(Recompute::Module::shared_experts)};
   shared_.fc1_out = kept("shared.fc1.out", tokens, shared_.fc1, again);
-  shared_.act = kept("shared.act", tokens, shared_.width, again);
+  BlockWriter::Role of_act = again;
+  if (shape_.low.is_on() && !again.is_again) of_act.passing = shape_.in_codes;
+  shared_.act = kept("shared.act", tokens, shared_.width, of_act);
   const bool is_gated = model_.moe_shared_expert_gate;
   if (cuts_tokens()) shared_sum_ = w_.workspace("shared.sum", tokens, hidden_);
   shared_out_ = is_gated ? kept("shared.out", part, hidden_, again) : w_.workspace("shared.out", part, hidden_);
@@ -244,14 +251,16 @@ View ExpertLayers::pass_forward(const View& x, bool is_again) {
              if (shared_is_beside()) shared_up(x);
            });
 
-  multiply("experts.fc1.fprop", Pass::forward, mlp_.fc1, hidden_, sorted, weight("experts.fc1.weight"), fc1);
+  multiply("experts.fc1", Pass::forward, mlp_.fc1, hidden_, sorted, fc1);
   activate("experts.act.fprop", Pass::forward, {read(fc1), read(weights), write(act)});
   if (is_again && !shape_.recompute.whole_layers) {
+    // Weight gradients of fc2 need the codes of its input.
+    if (w_.in_codes()) w_.codes().quantise_rows("experts.fc2", act, offsets());
     if (shared_is_beside()) shared_down(x, is_again);
     return x;
   }
   const View results = w_.work(fc2_out_);
-  multiply("experts.fc2.fprop", Pass::forward, hidden_, mlp_.width, act, weight("experts.fc2.weight"), results);
+  multiply("experts.fc2", Pass::forward, hidden_, mlp_.width, act, results);
   const View back = exchanges() ? w_.work(way_.sent) : results;
   combine(Phase::forward, {{"experts", back, came(way_.received, results), results}});
   if (shared_is_beside()) shared = shared_down(x, is_again);
@@ -303,10 +312,21 @@ std::vector<Access> ExpertLayers::of_product(const View& a, const View& b) const
 }
 
 void ExpertLayers::multiply(const std::string& name, Pass pass, std::int64_t n, std::int64_t k, const View& a,
-                            const View& b, const View& c) {
-  std::vector<Access> accesses = of_product(a, b);
+                            const View& c) {
+  const bool is_forward = pass == Pass::forward;
+  if (w_.in_codes())
+    return is_forward ? w_.codes().grouped_forward(name, a, offsets(), c)
+                      : w_.codes().grouped_dgrad(name, a, offsets(), c);
+  std::vector<Access> accesses = of_product(a, w_.parameter(name + ".weight", Coord::layer));
   accesses.push_back(write(c));
-  w_.op(name, pass == Pass::forward ? Phase::forward : Phase::dgrad, product(pass, n, k), std::move(accesses));
+  w_.op(w_.label(name) + (is_forward ? ".fprop" : ".dgrad"), is_forward ? Phase::forward : Phase::dgrad,
+        product(pass, n, k), std::move(accesses));
+}
+
+void ExpertLayers::weight_gradient(const std::string& name, std::int64_t n, std::int64_t k, const View& dy,
+                                   const View& x) {
+  if (w_.in_codes()) return w_.codes().grouped_wgrad(name, offsets());
+  w_.weight_gradient(w_.label(name) + ".wgrad", product(Pass::wgrad, n, k), of_product(dy, x), name + ".weight");
 }
 
 void ExpertLayers::activate(const std::string& name, Pass pass, std::vector<Access> accesses) {
@@ -398,6 +418,8 @@ void ExpertLayers::shared_up(const View& x) {
   const LaneId lane = w_.set_lane(shape_.shared_expert);
   w_.column_forward("shared.fc1", hidden_, shared_.fc1, x, of_layer(shared_.fc1_out));
   shared_activation(Pass::forward);
+  // The second half may come behind what a recomputed layer needs.
+  if (w_.in_codes()) w_.codes().quantise_input("shared.fc2", of_layer(shared_.act));
   w_.set_lane(lane);
 }
 
@@ -408,7 +430,10 @@ View ExpertLayers::shared_down(const View& x, bool is_again) {
   // A backward pass, which may be concurrent with a forward pass, has places of its own, which it has not filled yet.
   const View out = is_gated ? of_layer(shared_out_) : w_.work(is_again ? d_shared_part_ : shared_out_);
   const View sum = cuts_tokens() ? w_.work(is_again ? d_shared_all_ : shared_sum_) : out;
-  w_.row_forward("shared.fc2", shared_.width, hidden_, of_layer(shared_.act), sum);
+  if (w_.in_codes())
+    w_.codes().multiply_input("shared.fc2", sum);
+  else
+    w_.row_forward("shared.fc2", shared_.width, hidden_, of_layer(shared_.act), sum);
   w_.summed("shared.fc2", Phase::forward, sum, out);
   View result = out;
   if (is_gated) {
@@ -498,13 +523,9 @@ View ExpertLayers::backward(const View& dy, const View& x, const View& all, cons
   const View positions = of_layer(positions_), sorted = of_layer(sorted_), d_sorted = w_.work(d_sorted_),
              d_in = w_.work(d_in_), d_act = w_.work(mlp_.d_act), d_fc1 = w_.work(mlp_.d_fc1);
   const auto fc2_weight_gradient = [&] {
-    w_.weight_gradient("experts.fc2.wgrad", product(Pass::wgrad, hidden_, mlp_.width),
-                       of_product(d_sorted, of_layer(mlp_.act)), "experts.fc2.weight");
+    weight_gradient("experts.fc2", hidden_, mlp_.width, d_sorted, of_layer(mlp_.act));
   };
-  const auto fc1_weight_gradient = [&] {
-    w_.weight_gradient("experts.fc1.wgrad", product(Pass::wgrad, mlp_.fc1, hidden_), of_product(d_fc1, sorted),
-                       "experts.fc1.weight");
-  };
+  const auto fc1_weight_gradient = [&] { weight_gradient("experts.fc1", mlp_.fc1, hidden_, d_fc1, sorted); };
   const View d_tokens = gathered_tokens("experts.all_gather_dgrad", Phase::dgrad, dy);
   const View d_rows = exchanges() ? w_.work(d_way_.sent) : d_sorted, d_back = exchanges() ? d_rows : d_in;
   w_.op("experts.unpermute.dgrad", Phase::dgrad, permute(Pass::forward, hidden_),
@@ -512,17 +533,18 @@ View ExpertLayers::backward(const View& dy, const View& x, const View& all, cons
   dispatch(Phase::dgrad, {{"experts", d_rows, came(d_way_.received, d_sorted), d_sorted}}, [&] {
     if (shared_is_beside()) shared_down_backward(dy, x);
   });
-  multiply("experts.fc2.dgrad", Pass::dgrad, hidden_, mlp_.width, d_sorted, weight("experts.fc2.weight"), d_act);
+  multiply("experts.fc2", Pass::dgrad, hidden_, mlp_.width, d_sorted, d_act);
   if (shape_.recompute.repeats(Recompute::Module::moe_act))
     w_.again([&] {
       activate("experts.act.fprop", Pass::forward,
                {read(of_layer(mlp_.fc1_out)), read(of_layer(weights_)), write(of_layer(mlp_.act))});
+      if (w_.in_codes()) w_.codes().quantise_input("experts.fc2", of_layer(mlp_.act), offsets());
     });
   if (!weights_come_late()) fc2_weight_gradient();
   activate(
       "experts.act.dgrad", Pass::dgrad,
       {read(d_act), read(of_layer(mlp_.fc1_out)), read(of_layer(weights_)), write(d_fc1), write(w_.work(d_weights_))});
-  multiply("experts.fc1.dgrad", Pass::dgrad, mlp_.fc1, hidden_, d_fc1, weight("experts.fc1.weight"), d_in);
+  multiply("experts.fc1", Pass::dgrad, mlp_.fc1, hidden_, d_fc1, d_in);
   if (!weights_come_late()) fc1_weight_gradient();
   const View d_weights = w_.work(d_weights_);
   combine(Phase::dgrad, {{"experts", d_back, came(d_way_.received, d_in), d_in},

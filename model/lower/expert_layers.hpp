@@ -33,6 +33,8 @@ class ExpertLayers {
   // Writes the backward pass of `dy`, the gradient of that result, and returns the view of the gradient of x: `part`,
   // or `all`[T,H] where every rank has all tokens.
   View backward(const View& dy, const View& x, const View& all, const View& part);
+  // Returns the rows of this rank's experts.
+  GroupedRows grouped_rows() const { return {local_, rows_, varies() ? capacity_ : 0, pads()}; }
 
  private:
   // The two products of an MLP, and the activations that they keep.
@@ -65,8 +67,11 @@ class ExpertLayers {
   }
   // The operands of a product that it reads.
   std::vector<Access> of_product(const View& a, const View& b) const;
-  void multiply(const std::string& name, Pass pass, std::int64_t n, std::int64_t k, const View& a, const View& b,
-                const View& c);
+  // Products of the experts' layer of this name, of numbers or of codes.
+  void multiply(const std::string& name, Pass pass, std::int64_t n, std::int64_t k, const View& a, const View& c);
+  void weight_gradient(const std::string& name, std::int64_t n, std::int64_t k, const View& dy, const View& x);
+  // Where each expert's rows begin; absent where padding makes them equally many.
+  std::optional<View> offsets() const { return pads() ? std::nullopt : std::optional(of_layer(offsets_)); }
   Permute permute(Pass pass, std::int64_t cols, bool apart = false) const;
   void sort_tokens(const View& indices, const View& positions);
   TokenTransport transport() const {

@@ -38,7 +38,10 @@ LatentProjections::Path LatentProjections::add_path(const std::string& name, std
   const std::int64_t rows = w_.residual_rows(), layers = shape_.model.num_layers;
   Path path{.name = name, .rank = rank, .down = down, .up = up};
   path.latent = w_.recomputable(name + "_down.out", rows, down, layers, {});
-  path.normalised = w_.recomputable(name + "_norm.out", rows, rank, layers, {});
+  // Where the product up is of codes, they are kept in place of what they were made of.
+  const bool is_kept = !shape_.low.is_on() || shape_.recompute.repeats(Recompute::Module::mla_up_proj);
+  path.normalised = w_.recomputable(name + "_norm.out", rows, rank, layers,
+                                    {.passing = is_kept ? std::vector<bool>{} : shape_.in_codes});
   path.stats = w_.recomputable(name + "_norm.stats", rows, w_.norm_stats(), layers, {.is_statistics = true});
   path.d_latent = w_.workspace("d_" + name + "_down", rows, down);
   path.d_normalised = w_.workspace("d_" + name + "_norm", w_.tokens(), rank);
@@ -61,8 +64,7 @@ LatentHeads LatentProjections::heads(Pass pass) const {
 void LatentProjections::down(const Path& path, const View& x) {
   const View latent = of_layer(path.latent);
   const std::string down = path.name + "_down";
-  w_.op(down + ".fprop", Phase::forward, Gemm{x.rows, path.down, x.cols, false, true, false},
-        {read(x), read(w_.parameter(down + ".weight", Coord::layer)), write(latent)});
+  w_.whole_forward(down, x, latent);
   w_.norm_forward(path.name + "_norm", columns(latent, 0, path.rank), of_layer(path.normalised), of_layer(path.stats),
                   Coord::layer);
 }
@@ -104,10 +106,7 @@ void LatentProjections::up_and_down_backward(const Path& path, const View& dy, c
                                                w_.work(path.d_normalised), w_.work(path.d_part), up + ".weight");
   w_.norm_backward(norm, d_normalised, columns(of_layer(path.latent), 0, path.rank), of_layer(path.stats),
                    write(columns(d_latent, 0, path.rank)), Coord::layer);
-  w_.op(down + ".dgrad", Phase::dgrad, Gemm{x.rows, x.cols, path.down, false, false, false},
-        {read(d_latent), read(w_.parameter(down + ".weight", Coord::layer)), dx});
-  w_.weight_gradient(down + ".wgrad", Gemm{path.down, x.cols, x.rows, true, false, false}, {read(d_latent), read(x)},
-                     down + ".weight");
+  w_.whole_backward(down, d_latent, x, dx);
 }
 
 View LatentProjections::backward(const View& d_qkv, const View& x, const View& all, const View& part) {

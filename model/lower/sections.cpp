@@ -40,22 +40,47 @@ Sections::Sections(Schedule& schedule, BlockWriter& writer, const BlockShape& sh
   add_layer_activations();
   add_head_activations();
   add_transients();
-  if (shape.low.is_on()) add_linears(delayed);
   if (model_.latent.any()) latent_.emplace(writer, shape);
   const auto has_experts = [](const LayerSpec& layer) { return layer.has_experts(); };
   const std::vector<LayerSpec> kinds = model_.layer_kinds();
   if (std::any_of(kinds.begin(), kinds.end(), has_experts))
     experts_.emplace(schedule, writer, shape, layers_with(has_experts));
+  if (shape.low.is_on()) add_linears(delayed);
 }
 
 void Sections::add_linears(const DelayedScaling* delayed) {
   linears_.emplace(schedule_, w_, shape_, delayed);
-  const bool again = repeats(Recompute::Module::mlp);
-  linears_->add({"qkv", QuantisedLayer::qkv, true, model_.hidden_size, qkv_size_});
-  linears_->add({"proj", QuantisedLayer::proj, false, attended_, model_.hidden_size});
-  if (!has_dense_mlps()) return;
-  linears_->add({"fc1", QuantisedLayer::fc1, true, model_.hidden_size, fc1_size_, again});
-  linears_->add({"fc2", QuantisedLayer::fc2, false, ffn_, model_.hidden_size, again});
+  std::vector<QuantisedLinears::Linear> linears;
+  for (const LinearLayer& layer : linear_layers(model_, shape_.linear_cuts()))
+    linears.push_back(
+        {layer, computes_input_again(layer.layer), layer.is_grouped() ? experts_->grouped_rows() : GroupedRows{}});
+  linears_->add(linears);
+}
+
+// Returns whether a backward pass computes the layer's input again.
+bool Sections::computes_input_again(QuantisedLayer layer) const {
+  using Module = Recompute::Module;
+  switch (layer) {
+    case QuantisedLayer::fc1:
+    case QuantisedLayer::fc2:
+      return repeats(Module::mlp);
+    case QuantisedLayer::q:
+    case QuantisedLayer::q_up:
+    case QuantisedLayer::kv_up:
+      return repeats(Module::mla_up_proj);
+    case QuantisedLayer::shared_fc1:
+    case QuantisedLayer::shared_fc2:
+      return repeats(Module::shared_experts);
+    case QuantisedLayer::experts_fc2:
+      return repeats(Module::moe_act);
+    case QuantisedLayer::qkv:
+    case QuantisedLayer::proj:
+    case QuantisedLayer::q_down:
+    case QuantisedLayer::kv_down:
+    case QuantisedLayer::experts_fc1:
+      return false;
+  }
+  return false;
 }
 
 bool Sections::has_dense_mlps() const {
@@ -88,7 +113,10 @@ void Sections::add_layer_activations() {
   kept_.x = w_.recomputable("x", rows, hidden, layers + 1, {.is_input = true});
   // Codes are kept in place of what they were made of.
   const std::vector<bool> passing = shape_.low.is_on() ? shape_.in_codes : std::vector<bool>{};
-  kept_.ln_1 = w_.recomputable("ln_1.out", rows, hidden, layers, {.is_again = ln_1_again, .passing = passing});
+  // Queries without a latent vector are computed again from it.
+  const bool reads_ln_1 = model_.latent.any() && model_.latent.q_lora_rank == 0 && repeats(Module::mla_up_proj);
+  kept_.ln_1 = w_.recomputable("ln_1.out", rows, hidden, layers,
+                               {.is_again = ln_1_again, .passing = reads_ln_1 ? std::vector<bool>{} : passing});
   kept_.ln_1_stats =
       w_.recomputable("ln_1.stats", rows, w_.norm_stats(), layers, {.is_again = ln_1_again, .is_statistics = true});
   if (shape_.cp.size > 1) {
@@ -123,7 +151,11 @@ void Sections::add_layer_activations() {
   const BlockWriter::Role x_mid{.is_again = makes_x_mid_again()};
   kept_.x_mid = shape_.weights_in_units ? w_.recomputable("x_mid", rows, hidden, layers, x_mid)
                                         : of_mlp("x_mid", rows, hidden, x_mid);
-  kept_.ln_2 = of_mlp("ln_2.out", rows, hidden, {.again = ln_2_again, .passing = passing});
+  // The router's products are of numbers.
+  std::vector<bool> ln_2_passing = passing;
+  for (std::size_t layer = 0; layer < ln_2_passing.size(); ++layer)
+    ln_2_passing[layer] = ln_2_passing[layer] && !model_.layer(static_cast<std::int64_t>(layer)).has_experts();
+  kept_.ln_2 = of_mlp("ln_2.out", rows, hidden, {.again = ln_2_again, .passing = ln_2_passing});
   kept_.ln_2_stats = of_mlp("ln_2.stats", rows, w_.norm_stats(), {.is_statistics = true, .again = ln_2_again});
   if (!has_dense_mlps()) return;
   with = layers_with([](const LayerSpec& layer) { return layer.mlp == MlpKind::dense; });

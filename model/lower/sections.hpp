@@ -57,7 +57,7 @@ class Sections {
     w_.set_codes(linears_ ? &*linears_ : nullptr, kind.in_codes);
   }
   // Makes the codes of a layer's weights.
-  void quantise_weights(Phase phase = Phase::forward) { linears_->quantise_weights(phase); }
+  void quantise_weights(Phase phase = Phase::forward) { linears_->quantise_weights(kind_.spec, phase); }
 
   // Layers of the model, from the input to the head.
   void embedding_forward();
@@ -80,6 +80,7 @@ class Sections {
   void add_head_activations();
   void add_transients();
   void add_linears(const DelayedScaling* delayed);
+  bool computes_input_again(QuantisedLayer layer) const;
   void add_output_gradients();
   View branch_gradient(const std::string& residual, const std::string& layer, const View& branch, DropoutSite site);
   View keep(const std::string& name, std::int64_t rows, std::int64_t cols) const;

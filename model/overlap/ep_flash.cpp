@@ -252,6 +252,8 @@ void add_gates(const Scenario& scenario, Gates& gates) {
           "\", whose kernels move all rows at once");
   off("rows of experts that are padded", p.moe_expert_capacity_factor > 0,
       "moe_pad_expert_input_to_capacity is off, and messages of a size that the router decides are not modelled");
+  off("products of numbers (no fp8_format, no fp4_format)", !scenario.training.low_precision.is_on(),
+      "products are of codes, which all rows of an expert make together");
   for (const auto& [key, is_on] :
        {std::pair{"overlap_moe_expert_parallel_comm", o.overlap_moe_expert_parallel_comm},
         std::pair{"overlap_dispatch_backward_with_experts_wgrad", o.overlap_dispatch_backward_with_experts_wgrad},

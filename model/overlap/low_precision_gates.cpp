@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "model/linear_layers.hpp"
+
 namespace stretto {
 namespace {
 
@@ -51,10 +53,6 @@ class LowPrecisionGates {
     const Parallel& parallel = s_.parallel;
     refused(knob, asked, "precision = bf16 or fp32", training.compute_dtype() != Dtype::f64, training.precision,
             kOwnGate);
-    refused(knob, asked, "num_moe_experts = 0", !s_.model.experts.any(), "experts", kOwnGate,
-            "products of experts of codes are not modelled yet");
-    refused(knob, asked, "multi_latent_attention = false", !s_.model.latent.any(), "true", kOwnGate,
-            "products of latent vectors of codes are not modelled yet");
     refused(knob, asked, "recompute_granularity none, selective or full",
             training.recompute.granularity != Recompute::Granularity::selective_op, "selective_op", kOwnGate,
             "it computes gate and up of fc1 apart");
@@ -63,16 +61,18 @@ class LowPrecisionGates {
     std::int64_t tokens = training.micro_batch_size * model.seq_length / parallel.context_parallel_size;
     if (parallel.sequence_parallel) tokens /= tp;
     std::string worst;
-    const auto check = [&](const char* what, std::int64_t size) {
+    const auto check = [&](const std::string& what, std::int64_t size) {
       if (worst.empty() && rules_.is_on() && size % rules_.align != 0)
         worst = fmt::format("{} {}, which is no multiple of {}", size, what, rules_.align);
     };
     check("tokens of a rank", tokens);
     check("elements of hidden_size", model.hidden_size);
-    check("columns of qkv on a rank", model.qkv_size() / tp);
-    check("rows of proj on a rank", model.attention_size() / tp);
-    check("columns of fc1 on a rank", model.fc1_size() / tp);
-    check("rows of fc2 on a rank", model.ffn_hidden_size / tp);
+    const LinearCuts cuts{tp, parallel.expert_tp(),
+                          model.experts.num_moe_experts / parallel.expert_model_parallel_size};
+    for (const LinearLayer& linear : linear_layers(model, cuts)) {
+      check(fmt::format("columns of {} on a rank", name_of(linear.layer)), linear.out);
+      check(fmt::format("rows of {} on a rank", name_of(linear.layer)), linear.in);
+    }
     refused(knob, asked, "sides of all products that are whole blocks of a scale", worst.empty(), worst,
             transformer_engine("pytorch/utils.py:614, pytorch/tensor/mxfp8_tensor.py:125"));
   }
@@ -97,6 +97,11 @@ class LowPrecisionGates {
                  recompute.modules == std::vector{Recompute::Module::core_attn}),
             name_of(recompute.granularity), megatron(kConfig + std::string("2000, of layernorm and moe_act")),
             "products that are computed again need the scales of their first time, which are not kept yet");
+    const bool has_experts = s_.model.experts.any();
+    refused("fp8_recipe = delayed", is_delayed, "num_moe_experts = 0", !has_experts, "experts", kOwnGate,
+            "every expert has histories of its own, which are not modelled yet");
+    refused("fp4_format", is_fp4_, "num_moe_experts = 0", !has_experts, "experts", kOwnGate,
+            "experts' rows are rounded at random by their tokens' places, which they do not have with them");
     refused("reuse_grad_buf_for_mxfp8_param_ag", p_.reuse_grad_buf_for_mxfp8_param_ag, "fp8_recipe = mxfp8",
             rules_.recipe == LowPrecisionRules::Recipe::mxfp8, name_of(p_.fp8_recipe),
             megatron("core/optimizer/optimizer_config.py:180"));

@@ -4,6 +4,7 @@
 
 #include "base/router_score.hpp"
 #include "model/schedule/expr.hpp"
+#include "model/schedule/low_precision_work.hpp"
 #include "model/schedule/pass.hpp"
 #include "model/schedule/sequence_parts.hpp"
 
@@ -98,9 +99,8 @@ struct SortTokens {
 };
 
 // Copies of tokens to sorted rows, or with `apart` something that each copy has of its own. Position -1 is nowhere.
-// Where not every row has a copy there are `rows`; and where not every copy has a row, these are those of equal experts,
-// with room for `capacity`.
-// When `padded` rows without a copy are 0.
+// Where not every row has a copy there are `rows`; and where not every copy has a row, these are those of equal
+// experts, with room for `capacity`. When `padded` rows without a copy are 0.
 //
 // forward: positions[tokens,copies] i32 R, x[tokens,cols] R (apart: [tokens,copies·cols]), rows[matrix_rows(),cols] W.
 // backward, the way back: positions R, rows R, x W|A. Copies of a token are added up, in order.
@@ -154,19 +154,39 @@ struct SortByExpert {
 // A product for each group of rows with a weight of its own, [n,k], one below the other. Rows of group g are
 // [offsets[g], offsets[g + 1]). Where the number of rows depends on data, `rows` are those of equal groups, and
 // matrices have room for `capacity`. When `equal` all groups have equally many rows, and there is no operand `offsets`.
+// With scalings both factors are codes, as in Gemm, in the shapes that a grouped Quantise writes, of which rows beyond
+// those of a group are zeros. `transposes`: dgrad reads the copy of the transposed weights, and wgrad both transposed.
 //
-// forward: x[rows,k] R, weights[groups·n,k] R, (offsets[1,groups + 1] i32 R), y[rows,n] W: y = x · Wᵀ
-// dgrad:   dy[rows,n] R, weights R, offsets R, dx[rows,k] W: dx = dy · W
-// wgrad:   dy R, x R, offsets R, dweights[groups·n,k] A: dW += dyᵀ · x
+// forward: x[rows,k] R, weights[groups·n,k] R, (offsets[1,groups + 1] i32 R), (inverses), y[rows,n] W: y = x · Wᵀ
+// dgrad:   dy[rows,n] R, weights R, offsets R, (inverses), dx[rows,k] W: dx = dy · W
+// wgrad:   dy R, x R, offsets R, (inverses), dweights[groups·n,k] A: dW += dyᵀ · x
+// inverses, where the scalings have a factor: inverse_a[1,groups] f32 R, inverse_b[1,groups] f32 R.
 struct GroupedGemm {
   Pass pass = Pass::forward;
   std::int64_t groups = 0, rows = 0, n = 0, k = 0;
   std::int64_t capacity = 0;  // 0: rows
   bool equal = false;
+  Scaling scaling_a = Scaling::none, scaling_b = Scaling::none;
+  bool transposes = false, split_accumulation = false;  // of codes
 
   std::int64_t matrix_rows() const { return capacity > 0 ? capacity : rows; }
+  bool has_codes() const { return scaling_a != Scaling::none; }
+  bool has_factors() const { return rule_of(scaling_a).has_factor; }
+  std::size_t inverse_index() const { return equal ? 2 : 3; }
+  GroupedRows grouped() const { return {groups, rows, capacity, equal}; }
+  GroupedRows grouped_weights() const { return {groups, groups * n, 0, true}; }
   static constexpr const char* kKind = "grouped_gemm";
-  static constexpr std::array kFields = {"pass", "groups", "rows", "n", "k", "capacity", "equal"};
+  static constexpr std::array kFields = {"pass",
+                                         "groups",
+                                         "rows",
+                                         "n",
+                                         "k",
+                                         "capacity",
+                                         "equal",
+                                         "scaling_a",
+                                         "scaling_b",
+                                         "transposes",
+                                         "split_accumulation"};
   bool operator==(const GroupedGemm&) const = default;
 };
 

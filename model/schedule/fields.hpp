@@ -16,7 +16,7 @@ namespace stretto {
 template <class Struct>
 constexpr auto tie_fields(Struct& object) {
   constexpr std::size_t count = std::remove_const_t<Struct>::kFields.size();
-  static_assert(count >= 1 && count <= 14, "add a case below");
+  static_assert(count >= 1 && count <= 17, "add a case below");
   if constexpr (count == 1) {
     auto& [a] = object;
     return std::tie(a);
@@ -56,9 +56,18 @@ constexpr auto tie_fields(Struct& object) {
   } else if constexpr (count == 13) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l, m] = object;
     return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m);
-  } else {
+  } else if constexpr (count == 14) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n] = object;
     return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n);
+  } else if constexpr (count == 15) {
+    auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o] = object;
+    return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o);
+  } else if constexpr (count == 16) {
+    auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = object;
+    return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p);
+  } else {
+    auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q] = object;
+    return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q);
   }
 }
 

@@ -79,19 +79,61 @@ constexpr CodeShape code_shape(Dtype format, Scaling scaling, ScaledAlong along,
   if (along == ScaledAlong::rows) return {rows, cols / per_byte + cols / rule.block * rule.scale_bytes};
   return {rows + rows / rule.block * rule.scale_bytes * per_byte, cols / per_byte};
 }
+// Rows of a group of an activation, as codes, are rounded up to this, so that the group is whole blocks of a product
+// over its rows (TransformerEngine at d0067d0, pytorch/quantization.py:262).
+constexpr std::int64_t group_rows_of(Scaling scaling) {
+  const std::int64_t block = rule_of(scaling).block;
+  return block == 0 ? 16 : block == 16 ? 128 : block;
+}
+// Groups of rows in one matrix, such as the rows of experts (model/schedule/expert_work.hpp: GroupedGemm). Codes of a
+// group are a matrix of their own: its rows are rounded up with zeros, and groups follow one another. A copy of the
+// transposed matrix holds each group's transposed one, in the bytes from [first row · cols] on; its shape is that of
+// all rows together, or where groups are `equal`, one below the other.
+struct GroupedRows {
+  std::int64_t groups = 0, rows = 0, capacity = 0;
+  bool equal = false;
+
+  std::int64_t matrix_rows() const { return capacity > 0 ? capacity : rows; }
+  static constexpr std::int64_t rounded(std::int64_t rows, std::int64_t unit) {
+    return (rows + unit - 1) / unit * unit;
+  }
+  // Returns the rows of codes, rounded up to multiples of `unit`.
+  std::int64_t code_rows(std::int64_t unit) const {
+    if (equal) return groups * rounded(rows / groups, unit);
+    return (matrix_rows() + groups * (unit - 1)) / unit * unit;
+  }
+};
+// Returns the shape of the codes of all groups: a copy along rows or columns.
+inline CodeShape grouped_code_shape(Dtype format, Scaling scaling, ScaledAlong along, const GroupedRows& groups,
+                                    std::int64_t cols) {
+  return code_shape(format, scaling, along, groups.code_rows(group_rows_of(scaling)), cols);
+}
+// Returns the shape of the codes of all groups' transposed matrices, each scaled along its rows.
+inline CodeShape grouped_transposed_shape(Dtype format, Scaling scaling, const GroupedRows& groups, std::int64_t cols) {
+  const std::int64_t rows = groups.code_rows(group_rows_of(scaling));
+  if (groups.equal) return code_shape(format, scaling, ScaledAlong::rows, groups.groups * cols, rows / groups.groups);
+  return code_shape(format, scaling, ScaledAlong::rows, cols, rows);
+}
 // Returns why a matrix has no such codes, or "".
 std::string problem_of(Dtype format, Scaling scaling, ScaledAlong along, std::int64_t rows, std::int64_t cols);
 
 // The largest magnitude of a tensor, 0 or more; NaN where it holds one. With `hadamard` amax[1] is that of the tensor
 // after Hadamard transforms of 16 along its columns (Quantise).
 //
-// x[rows,cols] R, amax[1, hadamard ? 2 : 1] f32 W.
+// With `groups` one of each group, as in Quantise.
+//
+// x[matrix_rows(),cols] R, (offsets[1,groups + 1] i32 R when groups are not `equal`),
+// amax[1, hadamard ? 2 : max(groups, 1)] f32 W.
 struct Amax {
   std::int64_t rows = 0, cols = 0;
   bool hadamard = false;
+  std::int64_t groups = 0, capacity = 0;
+  bool equal = false;
 
+  std::int64_t matrix_rows() const { return capacity > 0 ? capacity : rows; }
+  bool has_offsets() const { return groups > 0 && !equal; }
   static constexpr const char* kKind = "amax";
-  static constexpr std::array kFields = {"rows", "cols", "hadamard"};
+  static constexpr std::array kFields = {"rows", "cols", "hadamard", "groups", "capacity", "equal"};
   bool operator==(const Amax&) const = default;
 };
 
@@ -119,9 +161,22 @@ struct UpdateScale {
 enum class ColumnCopy : std::uint8_t { none, plain, transposed };
 const char* name_of(ColumnCopy copy);  // "none", …
 // The linear layer whose operand is rounded stochastically.
-enum class QuantisedLayer : std::uint8_t { qkv, proj, fc1, fc2 };
-constexpr std::int64_t kQuantisedLayers = 4;
-const char* name_of(QuantisedLayer layer);  // "qkv", …
+enum class QuantisedLayer : std::uint8_t {
+  qkv,
+  proj,
+  fc1,
+  fc2,
+  q,  // of latent attention (model/lower/latent_projections.hpp)
+  q_down,
+  q_up,
+  kv_down,
+  kv_up,
+  shared_fc1,
+  shared_fc2,
+  experts_fc1,
+  experts_fc2
+};
+const char* name_of(QuantisedLayer layer);  // "qkv", …, "shared.fc1", …
 
 // Codes of a matrix and their scales, rounded to nearest, ties to even, and saturating. With Scaling::tensor there is
 // one copy, `rowwise`, which serves as both, and its transpose.
@@ -131,13 +186,18 @@ const char* name_of(QuantisedLayer layer);  // "qkv", …
 // in its sequence of `seq` tokens, of which `parts` are held, and the rank has tokens [first_row, …) of the micro-batch
 // and columns [first_column, …) of the layer's output. site = 16 + 2 · layer, and one more for the second copy.
 //
-// x[rows,cols] R,
-// (scale[1,1] f32 R with Scaling::tensor | amax[1, hadamard ? 2 : 1] f32 R with nv and nv_16x16),
+// With `groups` x has groups of rows, as in GroupedGemm, each of which becomes codes as a matrix of its own would, with
+// a scale of its own where the scaling has one of the tensor. Without hadamard, stochastic and records.
+//
+// x[matrix_rows(),cols] R,
+// (scale[1, max(groups, 1)] f32 R with Scaling::tensor | amax[1, hadamard ? 2 : 1] f32 R with nv and nv_16x16),
+// (offsets[1,groups + 1] i32 R, where groups are not `equal`),
 // (key[1,3] i32 R when `stochastic`),
-// (codes[code_shape(format, scaling, rows, rows, cols)] W when `rowwise`),
-// (column_codes W, plain: [code_shape(…, columns, rows, cols)]; transposed: [code_shape(…, rows, cols, rows)]),
-// (inverse f32 W where the scaling has a factor: [1,1]; with `hadamard` [1,2], the second one of column_codes. A code
-//  with its scale, times inverse, is the number.)
+// (codes[code_shape(format, scaling, rows, rows, cols)] W when `rowwise`; grouped: grouped_code_shape()),
+// (column_codes W, plain: [code_shape(…, columns, rows, cols)]; transposed: [code_shape(…, rows, cols, rows)];
+//  grouped: grouped_transposed_shape()),
+// (inverse f32 W where the scaling has a factor: [1, max(groups, 1)]; with `hadamard` [1,2], the second one of
+//  column_codes. A code with its scale, times inverse, is the number.)
 // (recorded[1,1] f32 A when `records`: max(recorded, the largest magnitude of x).)
 struct Quantise {
   std::int64_t rows = 0, cols = 0;
@@ -150,16 +210,28 @@ struct Quantise {
   std::int64_t seq = 0;
   Expr first_row = 0, first_column = 0;
   SequenceParts parts = {};
+  std::int64_t groups = 0, capacity = 0;
+  bool equal = false;
 
-  CodeShape codes() const { return code_shape(format, scaling, ScaledAlong::rows, rows, cols); }
+  std::int64_t matrix_rows() const { return capacity > 0 ? capacity : rows; }
+  bool has_offsets() const { return groups > 0 && !equal; }
+  GroupedRows grouped() const { return {groups, rows, capacity, equal}; }
+  CodeShape codes() const {
+    return groups > 0 ? grouped_code_shape(format, scaling, ScaledAlong::rows, grouped(), cols)
+                      : code_shape(format, scaling, ScaledAlong::rows, rows, cols);
+  }
   CodeShape column_codes() const {
+    if (groups > 0)
+      return columnwise == ColumnCopy::transposed
+                 ? grouped_transposed_shape(format, scaling, grouped(), cols)
+                 : grouped_code_shape(format, scaling, ScaledAlong::columns, grouped(), cols);
     return columnwise == ColumnCopy::transposed ? code_shape(format, scaling, ScaledAlong::rows, cols, rows)
                                                 : code_shape(format, scaling, ScaledAlong::columns, rows, cols);
   }
   static constexpr const char* kKind = "quantise";
-  static constexpr std::array kFields = {"rows",       "cols",      "format",       "scaling", "rowwise",
-                                         "columnwise", "hadamard",  "stochastic",   "records", "layer",
-                                         "seq",        "first_row", "first_column", "parts"};
+  static constexpr std::array kFields = {"rows",         "cols",       "format",  "scaling",  "rowwise", "columnwise",
+                                         "hadamard",     "stochastic", "records", "layer",    "seq",     "first_row",
+                                         "first_column", "parts",      "groups",  "capacity", "equal"};
   bool operator==(const Quantise&) const = default;
 };
 

@@ -1,5 +1,6 @@
 #include "model/schedule/operands.hpp"
 
+#include <algorithm>
 #include <variant>
 
 namespace stretto {
@@ -25,6 +26,14 @@ OperandSpec codes_of(const char* name, const char* modes, Dtype format, Scaling 
 
 bool has_wgrad(Pass pass) { return pass == Pass::wgrad || pass == Pass::backward; }
 bool has_dgrad(Pass pass) { return pass == Pass::dgrad || pass == Pass::backward; }
+
+// Returns why a matrix has no such groups of rows, or "".
+std::string problem_of(const GroupedRows& g) {
+  if (g.groups < 0) return "groups must be positive";
+  if (g.groups == 0) return g.capacity == 0 && !g.equal ? "" : "capacity and equal are of groups";
+  if (g.equal && (g.capacity != 0 || g.rows % g.groups != 0)) return "groups must have equally many rows";
+  return g.capacity == 0 || g.capacity >= g.rows ? "" : "capacity must be at least rows";
+}
 
 OperandList bad(std::string error) { return {{}, std::move(error)}; }
 
@@ -371,7 +380,9 @@ struct ListOperands {
     if (g.groups < 1 || g.rows < 1 || g.n < 1 || g.k < 1) return bad("dimensions must be positive");
     if (g.pass == Pass::backward) return bad("its gradients are two products");
     if (g.capacity != 0 && g.capacity < g.rows) return bad("capacity must be at least rows");
-    if (g.equal && (g.capacity != 0 || g.rows % g.groups != 0)) return bad("groups must have equally many rows");
+    if (const std::string problem = problem_of(g.grouped()); !problem.empty()) return bad(problem);
+    if (g.has_codes()) return of_codes(g);
+    if (g.scaling_b != Scaling::none) return bad("A and B are scaled in different ways");
     const OperandSpec offsets = vector_of("offsets", "R", g.groups + 1, Type::i32);
     const auto rows = [&](const char* name, const char* modes, std::int64_t cols) {
       return OperandSpec{name, modes, g.matrix_rows(), cols};
@@ -387,6 +398,42 @@ struct ListOperands {
     else
       list.operands = {rows("dy", "R", g.n), rows("x", "R", g.k), offsets, weights("dweights", "A")};
     if (g.equal) list.operands.erase(list.operands.begin() + 2);
+    return list;
+  }
+
+  static OperandList of_codes(const GroupedGemm& g) {
+    const ScalingRule a = rule_of(g.scaling_a), b = rule_of(g.scaling_b);
+    if (a.block != b.block || a.has_factor != b.has_factor) return bad("A and B are scaled in different ways");
+    if (a.block == 16) return bad("not of groups yet");
+    const bool is_forward = g.pass == Pass::forward, is_wgrad = g.pass == Pass::wgrad;
+    const Dtype format = Dtype::e4m3;  // e5m2 has its shapes
+    const ScaledAlong along = is_wgrad ? ScaledAlong::columns : ScaledAlong::rows;
+    const auto codes = [](const char* name, const CodeShape& shape) {
+      return OperandSpec{name, "R", shape.rows, shape.cols, Shape::matrix, Type::codes};
+    };
+    const auto rows = [&](const char* name, std::int64_t cols, Scaling scaling) {
+      return codes(name, is_wgrad && g.transposes ? grouped_transposed_shape(format, scaling, g.grouped(), cols)
+                                                  : grouped_code_shape(format, scaling, along, g.grouped(), cols));
+    };
+    const GroupedRows w = g.grouped_weights();
+    if (w.code_rows(group_rows_of(g.scaling_b)) != w.rows) return bad("weights of a group are no whole blocks");
+    OperandList list{{rows(is_forward ? "x" : "dy", is_forward ? g.k : g.n, g.scaling_a)}, ""};
+    if (is_wgrad)
+      list.operands.push_back(rows("x", g.k, g.scaling_b));
+    else if (!is_forward && g.transposes)
+      list.operands.push_back(codes("weights", grouped_transposed_shape(format, g.scaling_b, w, g.k)));
+    else
+      list.operands.push_back(codes(
+          "weights",
+          grouped_code_shape(format, g.scaling_b, is_forward ? ScaledAlong::rows : ScaledAlong::columns, w, g.k)));
+    if (!g.equal) list.operands.push_back(vector_of("offsets", "R", g.groups + 1, Type::i32));
+    if (g.has_factors())
+      list.operands.insert(list.operands.end(), {vector_of("inverse_a", "R", g.groups, Type::f32),
+                                                 vector_of("inverse_b", "R", g.groups, Type::f32)});
+    if (is_wgrad)
+      list.operands.push_back({"dweights", "A", g.groups * g.n, g.k});
+    else
+      list.operands.push_back({is_forward ? "y" : "dx", "W", g.matrix_rows(), is_forward ? g.n : g.k});
     return list;
   }
 
@@ -470,7 +517,14 @@ struct ListOperands {
   OperandList operator()(const Amax& a) const {
     if (a.rows < 1 || a.cols < 1) return bad("dimensions must be positive");
     if (a.hadamard && a.rows % 16 != 0) return bad("Hadamard transforms are of 16 rows");
-    return {{{"x", "R", a.rows, a.cols}, vector_of("amax", "W", a.hadamard ? 2 : 1, Type::f32)}, ""};
+    if (a.groups > 0 && a.hadamard) return bad("groups are not transformed");
+    if (const std::string problem = problem_of({a.groups, a.rows, a.capacity, a.equal}); !problem.empty())
+      return bad(problem);
+    OperandList list{{{"x", "R", a.matrix_rows(), a.cols}}, ""};
+    if (a.has_offsets()) list.operands.push_back(vector_of("offsets", "R", a.groups + 1, Type::i32));
+    const std::int64_t elements = a.hadamard ? 2 : std::max<std::int64_t>(a.groups, 1);
+    list.operands.push_back(vector_of("amax", "W", elements, Type::f32));
+    return list;
   }
 
   OperandList operator()(const UpdateScale& u) const {
@@ -495,24 +549,29 @@ struct ListOperands {
     if (q.hadamard && (!is_nv || q.columnwise == ColumnCopy::none)) return bad("a second copy of e2m1 is transformed");
     if (q.stochastic && (!is_nv || q.seq < 1)) return bad("e2m1 is rounded stochastically, by places in a sequence");
     if (q.records && !is_tensor) return bad("delayed scaling records amaxes");
+    if (q.groups > 0 && (q.hadamard || q.stochastic || q.records || is_nv)) return bad("not of groups yet");
+    if (const std::string wrong = problem_of(q.grouped()); !wrong.empty()) return bad(wrong);
     if (const std::string problem = problem_of(q.parts, q.seq); q.stochastic && !problem.empty()) return bad(problem);
     const bool transposes = q.columnwise == ColumnCopy::transposed;
     const ScaledAlong second = transposes ? ScaledAlong::rows : ScaledAlong::columns;
-    const std::int64_t second_rows = transposes ? q.cols : q.rows, second_cols = transposes ? q.rows : q.cols;
+    const std::int64_t code_rows = q.groups > 0 ? q.grouped().code_rows(group_rows_of(q.scaling)) : q.rows;
+    const std::int64_t second_rows = transposes ? q.cols : code_rows, second_cols = transposes ? code_rows : q.cols;
     std::string problem;
-    if (q.rowwise) problem = problem_of(q.format, q.scaling, ScaledAlong::rows, q.rows, q.cols);
+    if (q.rowwise) problem = problem_of(q.format, q.scaling, ScaledAlong::rows, code_rows, q.cols);
     if (problem.empty() && q.columnwise != ColumnCopy::none)
       problem = problem_of(q.format, q.scaling, second, second_rows, second_cols);
     if (!problem.empty()) return bad(problem);
-    const std::int64_t factors = q.hadamard ? 2 : 1;
-    OperandList list{{{"x", "R", q.rows, q.cols}}, ""};
-    if (is_tensor) list.operands.push_back(vector_of("scale", "R", 1, Type::f32));
+    const std::int64_t factors = q.hadamard ? 2 : std::max<std::int64_t>(q.groups, 1);
+    const auto codes = [](const char* name, const CodeShape& shape) {
+      return OperandSpec{name, "W", shape.rows, shape.cols, Shape::matrix, Type::codes};
+    };
+    OperandList list{{{"x", "R", q.matrix_rows(), q.cols}}, ""};
+    if (is_tensor) list.operands.push_back(vector_of("scale", "R", factors, Type::f32));
     if (is_nv) list.operands.push_back(vector_of("amax", "R", factors, Type::f32));
+    if (q.has_offsets()) list.operands.push_back(vector_of("offsets", "R", q.groups + 1, Type::i32));
     if (q.stochastic) list.operands.push_back(vector_of("key", "R", kDropoutKeyWords, Type::i32));
-    if (q.rowwise)
-      list.operands.push_back(codes_of("codes", "W", q.format, q.scaling, ScaledAlong::rows, q.rows, q.cols));
-    if (q.columnwise != ColumnCopy::none)
-      list.operands.push_back(codes_of("column_codes", "W", q.format, q.scaling, second, second_rows, second_cols));
+    if (q.rowwise) list.operands.push_back(codes("codes", q.codes()));
+    if (q.columnwise != ColumnCopy::none) list.operands.push_back(codes("column_codes", q.column_codes()));
     if (rule.has_factor) list.operands.push_back(vector_of("inverse", "W", factors, Type::f32));
     if (q.records) list.operands.push_back(vector_of("recorded", "A", 1, Type::f32));
     return list;

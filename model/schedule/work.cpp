@@ -91,7 +91,11 @@ const char* kind_of(const Work& work) {
 }
 
 const char* name_of(ColumnCopy copy) { return name_in({"none", "plain", "transposed"}, copy); }
-const char* name_of(QuantisedLayer layer) { return name_in({"qkv", "proj", "fc1", "fc2"}, layer); }
+const char* name_of(QuantisedLayer layer) {
+  return name_in({"qkv", "proj", "fc1", "fc2", "q", "q_down", "q_up", "kv_down", "kv_up", "shared.fc1", "shared.fc2",
+                  "experts.fc1", "experts.fc2"},
+                 layer);
+}
 
 const char* name_of(GemmEpilogue epilogue) {
   return name_in({"none", "gelu", "gelu_backward", "bias_gradient", "residual", "gelu_backward_bias_gradient"},
@@ -236,7 +240,10 @@ std::string describe(const Work& work) {
                  },
                  [](const GroupedGemm& g) {
                    return std::string(name_of(g.pass)) + " " + dims(g.rows, g.n) + "x" + std::to_string(g.k) + " in " +
-                          std::to_string(g.groups) + " groups";
+                          std::to_string(g.groups) + " groups" +
+                          (g.has_codes() ? std::string(" ") + name_of(g.scaling_a) : "") +
+                          (g.scaling_b != g.scaling_a ? std::string(" ") + name_of(g.scaling_b) : "") +
+                          (g.split_accumulation ? " split" : "");
                  },
                  [](const WeightedActivation& w) {
                    return std::string(name_of(w.pass)) + " " + dims(w.rows, w.cols) + (w.gated ? " gated" : "");
@@ -253,13 +260,17 @@ std::string describe(const Work& work) {
                  [](const Fill& f) { return std::to_string(f.elements); },
                  [](const Cast& c) { return std::to_string(c.elements); },
                  [](const ScaledCast& c) { return std::string(name_of(c.pass)) + " " + dims(c.shards, c.elements); },
-                 [](const Amax& a) { return dims(a.rows, a.cols) + (a.hadamard ? " hadamard" : ""); },
+                 [](const Amax& a) {
+                   return dims(a.rows, a.cols) + (a.hadamard ? " hadamard" : "") +
+                          (a.groups > 0 ? " in " + std::to_string(a.groups) + " groups" : "");
+                 },
                  [](const Quantise& q) {
                    return dims(q.rows, q.cols) + " " + std::string(name_of(q.format)) + " " + name_of(q.scaling) +
                           (q.rowwise ? " rowwise" : "") + (q.columnwise == ColumnCopy::none ? "" : " columnwise ") +
                           (q.columnwise == ColumnCopy::none ? "" : name_of(q.columnwise)) +
                           (q.hadamard ? " hadamard" : "") + (q.stochastic ? " stochastic" : "") +
-                          (q.records ? " +amax" : "");
+                          (q.records ? " +amax" : "") +
+                          (q.groups > 0 ? " in " + std::to_string(q.groups) + " groups" : "");
                  },
                  [](const LocalReduce& r) { return dims(r.parts, r.elements); },
                  [](const SumSquares& s) { return std::to_string(s.elements); },

@@ -586,6 +586,11 @@ inline bool is_of_experts(const Work& work) {
 }
 
 // A work of low precision.
+inline bool has_codes(const Work& work) {
+  const auto* gemm = std::get_if<Gemm>(&work);
+  const auto* grouped = std::get_if<GroupedGemm>(&work);
+  return gemm != nullptr ? gemm->has_codes() : grouped != nullptr && grouped->has_codes();
+}
 inline bool is_of_low_precision(const Work& work) {
   return std::visit([]<class W>(const W&) { return OfLowPrecision<W>; }, work);
 }

@@ -109,10 +109,10 @@ class KernelClock {
     return memory_us(bytes) + kernel_gap();
   }
 
-  // A grouped product runs at the rate of a dense one of as many rows, times M / (M + 190) with M rows a group, and for
-  // weight gradients times 0.9: fitted to SimuMax's measured grouped GEMMs (20 shapes on B200, M from 128 to 9,832:
-  // mean error 13 % forward, 11 % of data gradients, 23 % of weight gradients), whose weight gradients run at 0.75; 0.9
-  // is assumed of Hopper.
+  // A grouped product runs at the rate of a dense one of as many rows, in its own precision, times M / (M + 190) with M
+  // rows a group, and for weight gradients times 0.9: fitted to SimuMax's measured grouped GEMMs (20 shapes on B200, M
+  // from 128 to 9,832: mean error 13 % forward, 11 % of data gradients, 23 % of weight gradients), whose weight
+  // gradients run at 0.75; 0.9 is assumed of Hopper.
   double us(const GroupedGemm& g) const {
     constexpr double kHalfRows = 190, kWeightGradients = 0.9;
     const double rows = double(g.rows), n = double(g.n), k = double(g.k), of_group = rows / double(g.groups);
@@ -121,11 +121,18 @@ class KernelClock {
     const auto [m, width, depth] = is_wgrad                  ? std::array{n, k, rows}
                                    : g.pass == Pass::forward ? std::array{rows, n, k}
                                                              : std::array{rows, k, n};
-    const double dense = a_.gemms.empty()
-                             ? 2 * m * width * depth / share
-                             : a_.gemms.time_us(m, width, depth, a_.gemm_waves ? a_.sms : 0, ProductType::bf16);
     const double rate = of_group / (of_group + kHalfRows) * (is_wgrad ? kWeightGradients : 1);
-    const double product = dense / rate * value_of(f_.gemm_sustained, a_.gemm_sustained);
+    double product = 0;
+    if (g.has_codes()) {
+      const ProductType type = product_type_of(schedule_, operation_);
+      const double split = g.split_accumulation && type == ProductType::fp8 ? a_.split_accumulation.value : 1;
+      product = a_.product_us(type, m, width, depth) * split / rate;
+    } else {
+      const double dense = a_.gemms.empty()
+                               ? 2 * m * width * depth / share
+                               : a_.gemms.time_us(m, width, depth, a_.gemm_waves ? a_.sms : 0, ProductType::bf16);
+      product = dense / rate * value_of(f_.gemm_sustained, a_.gemm_sustained);
+    }
     // The gradient that is added to is read and written besides.
     const double added = is_wgrad ? 2 * double(g.groups) * n * k * own_bytes("main_grad").value_or(4) : 0;
     return std::max(product, memory_us(operand_bytes(own_bytes("main_grad")) - added)) + memory_us(added);
@@ -153,13 +160,19 @@ class KernelClock {
 
   // Where a framework's norm kernels write codes by a known scale, or take the largest magnitude, of what they write,
   // those operations are part of them; its codes are no more bytes than the numbers that it does not write then.
-  double us(const Amax& amax) const { return is_of_norm() || gathered_bytes() ? 0 : memory_bound_us(amax); }
+  double us(const Amax& amax) const {
+    if (is_of_norm() || gathered_bytes()) return 0;
+    return memory_bound_us(amax) + double(std::max<std::int64_t>(amax.groups - 1, 0)) * kernel_gap();
+  }
   double us(const UpdateScale& update) const { return gathered_bytes() ? 0 : memory_bound_us(update); }
   double us(const Quantise& q) const {
     const double elements = double(q.rows) * double(q.cols);
     if (is_of_norm() && q.records) return 0;
     const std::optional<double> gathered = gathered_bytes();
-    return gathered ? memory_us(*gathered * elements) : cast_us(elements, operand_bytes());
+    if (gathered) return memory_us(*gathered * elements);
+    // Each group is a kernel, which is as fast as one of its size.
+    const double kernels = double(std::max<std::int64_t>(q.groups, 1));
+    return kernels * cast_us(elements / kernels, operand_bytes() / kernels);
   }
   double us(const TransposeCodes& t) const { return cast_us(double(t.rows) * double(t.cols), operand_bytes()); }
 
@@ -242,6 +255,12 @@ class KernelClock {
       return double(work.rows) * double((work.heads + work.kv_heads) * work.head_dim);
   }
 
+  // Returns whether an operand of a grouped product is a code of its weights.
+  bool is_of_weights(const Access& access) const {
+    const auto* grouped = std::get_if<GroupedGemm>(&operation_.work);
+    return grouped != nullptr && grouped->pass != Pass::wgrad && &access == &operation_.accesses[1];
+  }
+
   // Returns the bytes of all operands: each is read or written once, an accumulated one both. Of an embedding table and
   // of matrices with room for more rows only the used rows count. Elements in f32 that are added to have the given
   // size.
@@ -257,7 +276,8 @@ class KernelClock {
     for (const Access& access : operation_.accesses) {
       const Dtype dtype = schedule_.dtype_of(access.view);
       double elements = double(access.view.rows) * double(access.view.cols);
-      if (access.view.rows == capacity) elements *= used / double(capacity);
+      if (access.view.rows == capacity || (capacity > 0 && is_code(dtype) && !is_of_weights(access)))
+        elements *= used / double(capacity);
       if (embedding) elements = std::min(elements, double(embedding->rows) * double(embedding->cols));
       const bool adds = access.mode == AccessMode::accumulate;
       const double size = adds && added_to && dtype == Dtype::f32 ? *added_to : double(bytes_of(dtype));
@@ -297,7 +317,8 @@ GroupTime all_to_all_across(const Accelerator& a, double bytes, const GroupSpan&
 }  // namespace
 
 ProductType product_type_of(const Schedule& schedule, const Operation& product) {
-  const Scaling scaling = std::get<Gemm>(product.work).scaling_a;
+  const auto* grouped = std::get_if<GroupedGemm>(&product.work);
+  const Scaling scaling = grouped != nullptr ? grouped->scaling_a : std::get<Gemm>(product.work).scaling_a;
   switch (scaling) {
     case Scaling::none:
       return product_type_of(product_type(schedule, product));
@@ -318,17 +339,23 @@ ProductType product_type_of(const Schedule& schedule, const Operation& product) 
 ProductType lowest_product_type(const Schedule& schedule) {
   ProductType lowest = product_type_of(schedule.compute_dtype);
   for (const Operation& operation : schedule.operations)
-    if (const auto* gemm = std::get_if<Gemm>(&operation.work); gemm != nullptr && gemm->has_codes())
-      lowest = std::max(lowest, product_type_of(schedule, operation));
+    if (has_codes(operation.work)) lowest = std::max(lowest, product_type_of(schedule, operation));
   return lowest;
 }
 
 double kernels_of(const Framework& framework, const Operation& operation) {
   if (std::holds_alternative<Route>(operation.work)) return kKernelsOfRouter;
   if (std::holds_alternative<LatentHeads>(operation.work)) return kKernelsOfLatentHeads;
-  // Transformer Engine issues a product a group in a loop of C++, and the kernels of a cast in one call from Python.
+  // Transformer Engine issues a product a group in a loop of C++, and the kernels of a cast in one call from Python,
+  // those of groups in such a loop too.
   constexpr double kOfLoop = 0.15;  // assumed, of what an operation takes that Python issues
-  if (is_of_low_precision(operation.work)) return std::holds_alternative<Quantise>(operation.work) ? 0.5 : kOfLoop;
+  if (const auto* quantise = std::get_if<Quantise>(&operation.work))
+    return 0.5 + kOfLoop * double(std::max<std::int64_t>(quantise->groups - 1, 0));
+  if (const auto* amax = std::get_if<Amax>(&operation.work))
+    return kOfLoop * double(std::max<std::int64_t>(amax->groups, 1));
+  if (const auto* update = std::get_if<UpdateScale>(&operation.work))
+    return kOfLoop * double(update->history > 0 ? 1 : update->elements);
+  if (is_of_low_precision(operation.work)) return kOfLoop;
   if (const auto* grouped = std::get_if<GroupedGemm>(&operation.work)) return 1 + kOfLoop * double(grouped->groups - 1);
   const auto* softmax = std::get_if<Softmax>(&operation.work);
   return softmax != nullptr && falls_back(framework, *softmax) ? kKernelsOfPyTorch : 1;

@@ -180,6 +180,38 @@ TEST_CASE("grouped products approach the rate of a dense one with their rows a g
   CHECK(with(Pass::wgrad, 8).us(a) == Approx(dense * 1214 / 1024 / 0.9 + 2 * 8.0 * 512 * 2048 * 4 / 1e6));
   CHECK(kernels_of({}, with(Pass::forward, 1).operation) == 1);
   CHECK(kernels_of({}, with(Pass::forward, 21).operation) == Approx(4));
+
+  // A product of codes approaches the rate of a dense one of codes.
+  Accelerator fp8 = a;
+  fp8.fp8.gemm_sustained.value = 2;
+  fp8.split_accumulation.value = 1.5;
+  const auto of_codes = [&](Pass pass) {
+    Case c = with(pass, 8);
+    auto& product = std::get<GroupedGemm>(c.operation.work);
+    product.scaling_a = product.scaling_b = Scaling::tensor;
+    product.split_accumulation = pass != Pass::forward;
+    return c.us(fp8);
+  };
+  const double of_dense = fp8.product_us(ProductType::fp8, 8 * 1024, 512, 2048);
+  CHECK(of_codes(Pass::forward) == Approx(of_dense * 1214 / 1024));
+  CHECK(of_codes(Pass::dgrad) == Approx(fp8.product_us(ProductType::fp8, 8 * 1024, 2048, 512) * 1.5 * 1214 / 1024));
+}
+
+TEST_CASE("casts of groups are a kernel each", "[sim]") {
+  Case c;
+  Quantise quantise{.rows = 1000, .cols = 1000, .groups = 4, .capacity = 2000};
+  c.operation.work = quantise;
+  c.touch(AccessMode::read, Dtype::bf16, 2000, 1000);
+  c.touch(AccessMode::read, Dtype::f32, 1, 4);
+  c.touch(AccessMode::read, Dtype::i32, 1, 5);
+  c.touch(AccessMode::write, Dtype::e4m3, 2000, 1000);
+  c.touch(AccessMode::write, Dtype::f32, 1, 4);
+  Accelerator a = plain();
+  a.kernel_us.value = 5;
+  CHECK(c.us(a) == Approx(3 + 4 * 5).epsilon(1e-3));
+  a.casts = {{1e4, 250e3, 1e6}, {0.1, 0.25, 1}, {}};
+  CHECK(c.us(a) == Approx(3 / 0.25 + 4 * 5).epsilon(1e-3));
+  CHECK(kernels_of({}, c.operation) == Approx(0.5 + 3 * 0.15));
 }
 
 TEST_CASE("a causal softmax does not read what is masked, and PyTorch's reads and writes often", "[sim]") {

@@ -174,7 +174,8 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
           [&](const GroupedGemm& g) -> WorkCost {
             // Each group's product packs its own weight.
             const double rows = double(g.rows), n = double(g.n), k = double(g.k), weights = double(g.groups) * n * k;
-            return {std::string("grouped_gemm") + suffix(g.pass),
+            const std::string of_codes = g.has_codes() ? std::string("_") + name_of(g.scaling_a) : "";
+            return {std::string("grouped_gemm") + suffix(g.pass) + of_codes,
                     {1, double(g.groups), rows * n * k, rows * (n + k), weights},
                     DemandClass::gemm};
           },

@@ -6,11 +6,33 @@
 #include "exec/host/kernels/families.hpp"
 #include "exec/host/kernels/magnitude.hpp"
 #include "exec/host/kernels/operand.hpp"
+#include "exec/host/kernels/row_groups.hpp"
 #include "exec/host/kernels/scratch.hpp"
 
 namespace stretto::host {
 
+namespace {
+
+void amaxes_of_groups(const Amax& work, std::span<const Operand> operands) {
+  const Operand &x = operands[0], &amax = operands.back();
+  assert(operands.size() == (work.equal ? 2u : 3u) && has_shape(x, work.matrix_rows(), work.cols));
+  assert(elements_of(amax) == work.groups && amax.dtype == Dtype::f32);
+  const RowGroups groups(work.equal ? nullptr : &operands[1], {work.groups, work.rows, work.capacity, work.equal});
+  float* row = thread_scratch<float>(work.cols);
+  groups.for_each(1, [&](std::int64_t group, std::int64_t first, std::int64_t rows, std::int64_t, std::int64_t) {
+    Magnitude magnitude;
+    for (std::int64_t r = first; r < first + rows; ++r) {
+      read_rows(x, r, 1, row);
+      magnitude.add(row, work.cols);
+    }
+    data_of<float>(amax)[group] = magnitude.largest();
+  });
+}
+
+}  // namespace
+
 void run_kernel(const Amax& work, std::span<const Operand> operands) {
+  if (work.groups > 0) return amaxes_of_groups(work, operands);
   const Operand &x = operands[0], &amax = operands[1];
   assert(operands.size() == 2 && has_shape(x, work.rows, work.cols) && amax.dtype == Dtype::f32);
   assert(elements_of(amax) == (work.hadamard ? 2 : 1) && (!work.hadamard || work.rows % kNvBlock == 0));

@@ -85,5 +85,8 @@ void decode(const Codes& codes, std::int64_t first, std::int64_t count, float* n
 
 // A Gemm with scalings and without an epilogue, with the operands of work.hpp.
 void gemm_of_codes(const Gemm& work, std::span<const Operand> operands);
+// A GroupedGemm with scalings: for each group that product of its codes. A group without rows has results neither in y
+// nor in dweights.
+void grouped_gemm_of_codes(const GroupedGemm& work, std::span<const Operand> operands);
 
 }  // namespace stretto::host

@@ -7,9 +7,11 @@
 
 #include "exec/expert_errors.hpp"
 #include "exec/host/kernels/blas.hpp"
+#include "exec/host/kernels/codes.hpp"
 #include "exec/host/kernels/families.hpp"
 #include "exec/host/kernels/operand.hpp"
 #include "exec/host/kernels/row.hpp"
+#include "exec/host/kernels/row_groups.hpp"
 #include "exec/host/kernels/scratch.hpp"
 
 namespace stretto::host {
@@ -25,24 +27,10 @@ std::int64_t checked(std::int32_t index, std::int64_t end, const char* what) {
   throw runtime_failure(exec::no_room_at_rank("this rank", rows, capacity));
 }
 
-// First row of each group, and behind the last its end.
-struct Groups {
-  const Operand* offsets;  // null: all groups have `each`
-  std::int64_t rows, each = 0;
-  std::int64_t at(std::int64_t group) const {
-    return offsets == nullptr ? group * each : checked(row_of<std::int32_t>(*offsets, 0)[group], rows + 1, "offset");
-  }
-  std::int64_t size(std::int64_t group) const {
-    const std::int64_t begin = at(group), end = at(group + 1);
-    if (end < begin) throw runtime_failure(exec::kOffsetsDescend);
-    return end - begin;
-  }
-};
-
 template <class T>
 void grouped_gemm(const GroupedGemm& work, std::span<const Operand> operands) {
   const Operand &a = operands[0], &b = operands[1], &c = operands.back();
-  const Groups groups{work.equal ? nullptr : &operands[2], work.matrix_rows(), work.rows / work.groups};
+  const RowGroups groups(work.equal ? nullptr : &operands[2], work.grouped());
   for (std::int64_t g = 0; g < work.groups; ++g) {
     const std::int64_t first = groups.at(g), rows = groups.size(g);
     if (rows == 0) continue;
@@ -112,7 +100,7 @@ void weighted_activation(const WeightedActivation& work, std::span<const Operand
   const bool is_forward = work.pass == Pass::forward;
   std::int64_t rows = work.rows;
   if (work.capacity > 0) {
-    rows = Groups{&operands.front(), work.capacity}.at(work.groups);
+    rows = RowGroups(&operands.front(), {work.groups, work.rows, work.capacity, false}).at(work.groups);
     operands = operands.subspan(1);
   }
   const Operand &x = operands[is_forward ? 0 : 1], &p = operands[is_forward ? 1 : 2];
@@ -293,6 +281,7 @@ void run_kernel(const Permute& work, std::span<const Operand> operands) {
 }
 
 void run_kernel(const GroupedGemm& work, std::span<const Operand> operands) {
+  if (work.has_codes()) return grouped_gemm_of_codes(work, operands);
   assert(work.equal ? operands.size() == 3 : operands.size() == 4 && has_shape(operands[2], 1, work.groups + 1));
   const Dtype type_of_all = operands.back().dtype;
   assert(operands[0].dtype == type_of_all && operands[1].dtype == type_of_all);

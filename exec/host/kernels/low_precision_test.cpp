@@ -391,4 +391,142 @@ TEST_CASE("products of codes have the bits of sums in order", "[kernels]") {
     }
 }
 
+namespace {
+
+// Groups of rows as codes, in both copies, with a scale of their own where the scaling has one of the tensor.
+struct QuantisedGroups {
+  Quantise work;
+  Buffer codes, columns;
+  std::vector<float> amaxes, scales, inverses;
+  Operand vector(std::vector<float>& values, AccessMode mode = AccessMode::read) {
+    const auto size = std::ssize(values);
+    return {values.data(), Dtype::f32, 1, size, size, mode};
+  }
+  QuantisedGroups(Matrix<Bf16>& x, const GroupedRows& groups, Operand offsets, Scaling scaling, ColumnCopy copy)
+      : work{.rows = groups.rows,
+             .cols = x.cols,
+             .scaling = scaling,
+             .columnwise = copy,
+             .groups = groups.groups,
+             .capacity = groups.capacity,
+             .equal = groups.equal},
+        codes(work.codes(), Dtype::e4m3),
+        columns(work.column_codes(), Dtype::e4m3),
+        amaxes(static_cast<std::size_t>(groups.groups), NAN),
+        scales(amaxes),
+        inverses(amaxes) {
+    std::vector<Operand> measured{x.operand()}, operands{x.operand()};
+    if (scaling == Scaling::tensor) operands.push_back(vector(scales));
+    for (std::vector<Operand>* of : {&measured, &operands})
+      if (!groups.equal) of->push_back(offsets);
+    measured.push_back(vector(amaxes, AccessMode::write));
+    run_kernel(Amax{groups.rows, x.cols, false, groups.groups, groups.capacity, groups.equal}, measured);
+    run_kernel(UpdateScale{.elements = groups.groups},
+               std::vector<Operand>{vector(amaxes), vector(scales, AccessMode::write)});
+    operands.push_back(codes.write());
+    if (copy != ColumnCopy::none) operands.push_back(columns.write());
+    if (scaling == Scaling::tensor) operands.push_back(vector(inverses, AccessMode::write));
+    run_kernel(work, operands);
+  }
+  Operand over_rows() { return work.columnwise == ColumnCopy::none ? codes.operand() : columns.operand(); }
+};
+
+}  // namespace
+
+TEST_CASE("codes and products of groups are those of matrices of their own, rounded up with zeros", "[kernels]") {
+  constexpr std::int64_t kN = 128, kK = 256, kCapacity = 60;
+  const std::vector<std::int64_t> sizes = {5, 0, 40};
+  std::vector<std::int32_t> starts = {0, 5, 5, 45};
+  const Operand offsets{starts.data(), Dtype::i32, 1, 4, 4, AccessMode::read};
+  const GroupedRows rows{3, 30, kCapacity, false}, weights{3, 3 * kN, 0, true};
+  struct Case {
+    Scaling rows, weights;
+    bool transposes;
+  };
+  for (const Case& of :
+       {Case{Scaling::tensor, Scaling::tensor, false}, Case{Scaling::tensor, Scaling::tensor, true},
+        Case{Scaling::block_128, Scaling::block_128x128, false}, Case{Scaling::block_128, Scaling::block_128x128, true},
+        Case{Scaling::mx, Scaling::mx, false}}) {
+    INFO(name_of(of.rows) << (of.transposes ? ", transposes" : ""));
+    Matrix<Bf16> x = numbers(kCapacity, kK, 1), dy = numbers(kCapacity, kN, 2), w = numbers(3 * kN, kK, 3);
+    const auto copy_of = [&](Scaling scaling) {
+      const bool is_one = scaling == Scaling::tensor || scaling == Scaling::block_128x128;
+      return of.transposes ? ColumnCopy::transposed : is_one ? ColumnCopy::none : ColumnCopy::plain;
+    };
+    QuantisedGroups x_codes(x, rows, offsets, of.rows, copy_of(of.rows)),
+        dy_codes(dy, rows, offsets, of.rows, copy_of(of.rows)),
+        w_codes(w, weights, {}, of.weights, copy_of(of.weights));
+    Matrix<float> y(kCapacity, kN, 1), dx(kCapacity, kK, 2), dw = testing::random_matrix<float>(3 * kN, kK, 7, 3);
+    const Matrix<float> before = dw;
+    const auto run = [&](Pass pass, Operand a, QuantisedGroups& of_a, Operand b, QuantisedGroups& of_b, Operand c) {
+      GroupedGemm product{pass, 3, 30, kN, kK, kCapacity};
+      product.scaling_a = of.rows;
+      product.scaling_b = pass == Pass::wgrad ? of.rows : of.weights;
+      product.transposes = of.transposes && pass != Pass::forward;
+      std::vector<Operand> operands{a, b, offsets};
+      if (product.has_factors())
+        operands.insert(operands.end(), {of_a.vector(of_a.inverses), of_b.vector(of_b.inverses)});
+      operands.push_back(c);
+      run_kernel(product, operands);
+    };
+    run(Pass::forward, x_codes.codes.operand(), x_codes, w_codes.codes.operand(), w_codes, y.write());
+    run(Pass::dgrad, dy_codes.codes.operand(), dy_codes, w_codes.over_rows(), w_codes, dx.write());
+    run(Pass::wgrad, dy_codes.over_rows(), dy_codes, x_codes.over_rows(), x_codes, dw.accumulate());
+
+    int different = 0;
+    for (std::int64_t g = 0; g < 3; ++g) {
+      const std::int64_t size = sizes[static_cast<std::size_t>(g)], first = starts[static_cast<std::size_t>(g)],
+                         padded = GroupedRows::rounded(size, group_rows_of(of.rows));
+      const auto part = [](const Matrix<Bf16>& all, std::int64_t from, std::int64_t count, std::int64_t out_of) {
+        Matrix<Bf16> result(out_of, all.cols);
+        for (std::int64_t r = 0; r < out_of; ++r)
+          for (std::int64_t c = 0; c < all.cols; ++c)
+            result.at(r, c).bits = r < count ? all.at(from + r, c).bits : std::uint16_t{0};
+        return result;
+      };
+      const auto codes_of_one = [&](Matrix<Bf16> one, Scaling scaling) {
+        float amax = 0;
+        one.for_each([&](std::int64_t, std::int64_t, Bf16 number) { amax = larger_magnitude(amax, to_float(number)); });
+        return quantise(one, {Dtype::e4m3, scaling}, copy_of(scaling), amax, 0);
+      };
+      if (size == 0) {
+        for (std::int64_t r = g * kN; r < (g + 1) * kN; ++r)
+          for (std::int64_t c = 0; c < kK; ++c) different += dw.at(r, c) != before.at(r, c);
+        continue;
+      }
+      Quantised of_x = codes_of_one(part(x, first, size, padded), of.rows),
+                of_dy = codes_of_one(part(dy, first, size, padded), of.rows),
+                of_w = codes_of_one(part(w, g * kN, kN, kN), of.weights);
+      const auto second = [&](Quantised& one, Scaling scaling) {
+        return copy_of(scaling) == ColumnCopy::none ? one.codes.operand() : one.columns.operand();
+      };
+      const auto compare = [&](Gemm product, Scaling b_scaling, Operand a, Quantised& of_a, Operand b, Quantised& of_b,
+                               Matrix<float> expected, bool adds, const Matrix<float>& got, std::int64_t at,
+                               std::int64_t count) {
+        product.scaling_a = of.rows;
+        product.scaling_b = b_scaling;
+        std::vector<Operand> operands{a, b};
+        if (product.has_factors()) operands.insert(operands.end(), {scalar(of_a.inverse[0]), scalar(of_b.inverse[0])});
+        operands.push_back(adds ? expected.accumulate() : expected.write());
+        gemm_of_codes(product, operands);
+        for (std::int64_t r = 0; r < count; ++r)
+          for (std::int64_t c = 0; c < product.n; ++c) different += expected.at(r, c) != got.at(at + r, c);
+      };
+      compare({padded, kN, kK, false, true, false}, of.weights, of_x.codes.operand(), of_x, of_w.codes.operand(), of_w,
+              Matrix<float>(padded, kN), false, y, first, size);
+      compare({padded, kK, kN, false, of.transposes, false}, of.weights, of_dy.codes.operand(), of_dy,
+              second(of_w, of.weights), of_w, Matrix<float>(padded, kK), false, dx, first, size);
+      Matrix<float> sum(kN, kK);
+      for (std::int64_t r = 0; r < kN; ++r)
+        for (std::int64_t c = 0; c < kK; ++c) sum.at(r, c) = before.at(g * kN + r, c);
+      compare({kN, kK, padded, !of.transposes, of.transposes, false}, of.rows, second(of_dy, of.rows), of_dy,
+              second(of_x, of.rows), of_x, sum, true, dw, g * kN, kN);
+    }
+    CHECK(different == 0);
+    std::swap(starts[1], starts[3]);
+    CHECK_THROWS(run(Pass::forward, x_codes.codes.operand(), x_codes, w_codes.codes.operand(), w_codes, y.write()));
+    std::swap(starts[1], starts[3]);
+  }
+}
+
 }  // namespace stretto::host

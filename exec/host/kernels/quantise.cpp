@@ -10,6 +10,7 @@
 #include "exec/host/kernels/codes.hpp"
 #include "exec/host/kernels/families.hpp"
 #include "exec/host/kernels/magnitude.hpp"
+#include "exec/host/kernels/row_groups.hpp"
 #include "exec/host/kernels/scratch.hpp"
 
 namespace stretto::host {
@@ -118,8 +119,8 @@ struct Strip {
 
 // The operands of the work, by name; absent ones are nullptr.
 struct Operands {
-  const Operand *x, *scale = nullptr, *amax = nullptr, *key = nullptr, *codes = nullptr, *column_codes = nullptr,
-                    *inverse = nullptr, *recorded = nullptr;
+  const Operand *x, *scale = nullptr, *amax = nullptr, *offsets = nullptr, *key = nullptr, *codes = nullptr,
+                    *column_codes = nullptr, *inverse = nullptr, *recorded = nullptr;
   Operands(const Quantise& work, std::span<const Operand> all) {
     const Operand* next = all.data();
     x = next++;
@@ -127,6 +128,7 @@ struct Operands {
       scale = next++;
     else if (rule_of(work.scaling).has_factor)
       amax = next++;
+    if (work.has_offsets()) offsets = next++;
     if (work.stochastic) key = next++;
     if (work.rowwise) codes = next++;
     if (work.columnwise != ColumnCopy::none) column_codes = next++;
@@ -161,7 +163,9 @@ class Quantiser {
   void run() {
     for (std::int64_t first = 0; first < work_.rows; first += kStrip) {
       const std::int64_t count = std::min(kStrip, work_.rows - first);
-      read_rows(*of_.x, first, count, strip_.x.data());
+      const std::int64_t own = std::clamp<std::int64_t>(of_.x->rows - first, 0, count);  // others are zeros
+      read_rows(*of_.x, first, own, strip_.x.data());
+      std::fill_n(strip_.x.begin() + own * work_.cols, (count - own) * work_.cols, 0.0f);
       if (of_.recorded) magnitude_.add(strip_.x.data(), count * work_.cols);
       if (rule_.block == 0)
         by_tensor(first, count);
@@ -286,13 +290,51 @@ class Quantiser {
   Magnitude magnitude_;
 };
 
+// Makes codes of x, which may have fewer rows than the work: others are zeros.
+void quantise(const Quantise& work, std::span<const Operand> operands) {
+  const Operands by_name(work, operands);
+  thread_local Strip strip;
+  with_format(work.format, [&]<class F>(F) { Quantiser<F>(work, by_name, strip).run(); });
+}
+
+// Each group becomes codes as a matrix of its own, whose rows are rounded up with zeros.
+void quantise_groups(const Quantise& work, std::span<const Operand> operands) {
+  const Operands by_name(work, operands);
+  Quantise one = work;
+  one.groups = one.capacity = 0;
+  one.equal = false;
+  const std::int64_t bytes = bytes_of(by_name.x->dtype);
+  const auto element = [](const Operand* of, std::int64_t i) {
+    Operand result = *of;
+    result.data = data_of<float>(*of) + i;
+    result.rows = result.cols = result.ld = 1;
+    return result;
+  };
+  const RowGroups groups(by_name.offsets, work.grouped());
+  groups.for_each(group_rows_of(work.scaling), [&](std::int64_t g, std::int64_t at, std::int64_t rows,
+                                                   std::int64_t first, std::int64_t padded) {
+    // A group without rows has a scale too.
+    std::vector<Operand> of_group = {rows_of(*by_name.x, at, rows, bytes)};
+    if (by_name.scale) of_group.push_back(element(by_name.scale, g));
+    if (by_name.codes)
+      of_group.push_back(codes_of_group(*by_name.codes, work.scaling, ScaledAlong::rows, first, padded, work.cols));
+    if (by_name.column_codes)
+      of_group.push_back(
+          work.columnwise == ColumnCopy::transposed
+              ? transposed_of_group(*by_name.column_codes, work.scaling, first, padded, work.cols)
+              : codes_of_group(*by_name.column_codes, work.scaling, ScaledAlong::columns, first, padded, work.cols));
+    if (by_name.inverse) of_group.push_back(element(by_name.inverse, g));
+    one.rows = padded;
+    quantise(one, of_group);
+  });
+}
+
 }  // namespace
 
 void run_kernel(const Quantise& work, std::span<const Operand> operands) {
-  const Operands by_name(work, operands);
-  assert(has_shape(*by_name.x, work.rows, work.cols));
-  thread_local Strip strip;
-  with_format(work.format, [&]<class F>(F) { Quantiser<F>(work, by_name, strip).run(); });
+  if (work.groups > 0) return quantise_groups(work, operands);
+  assert(has_shape(operands[0], work.rows, work.cols));
+  quantise(work, operands);
 }
 
 void run_kernel(const TransposeCodes& work, std::span<const Operand> operands) {
