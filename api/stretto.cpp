@@ -19,6 +19,8 @@
 #include "cli/version.hpp"
 #include "compare/compare.hpp"
 #include "exec/machine.hpp"
+#include "exec/trainer.hpp"
+#include "exec/training_json.hpp"
 #include "model/model_json.hpp"
 #include "model/overlap/gates.hpp"
 #include "model/overlap/overlap.hpp"
@@ -246,6 +248,29 @@ std::string compare(const Request& request) {
     const auto silent = [](const std::string&) {};
     const auto never = [] { return false; };
     return comparison_json(compare::run(scenario, platform, machine, silent, never).comparison).dump();
+  });
+}
+
+std::string train(const Request& request, const TrainOptions& options) {
+  return guarded([&] {
+    const Scenario scenario = scenario_of(request);
+    exec::require_data(scenario);  // before memory is taken
+    const VerifiedSchedule verified = plan_and_verify(build_schedule(scenario, free_memory_bytes()));
+    bool is_stopped = false;
+    exec::TrainOptions callbacks;
+    callbacks.stop = [&] { return is_stopped = is_stopped || (options.stop && options.stop()); };
+    callbacks.on_step = [&](const exec::TrainStep& step) {
+      if (options.on_step && !options.on_step(exec::step_json(step).dump())) is_stopped = true;
+    };
+    callbacks.on_message = [&](const std::string& line) {
+      if (options.on_message) options.on_message(printable(line));
+    };
+    const exec::Machine machine =
+        exec::host_machine(static_cast<int>(scenario.cluster.cores_per_device), callbacks.stop);
+    const auto executor = machine.make(verified, exec::run_options(scenario));
+    nlohmann::json json = exec::training_json(exec::train(scenario, verified.schedule, *executor, callbacks));
+    for (const char* key : {"mfu", "hfu", "tflops_per_gpu", "cpu_affinity"}) json[key] = nullptr;
+    return json.dump();
   });
 }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -65,6 +66,21 @@ std::string gates(const Request& request);
 // Trains every mode on this machine's processor and compares (`stretto compare`); returns when all have run. Throws
 // Error.
 std::string compare(const Request& request);
+
+struct TrainOptions {
+  // Called after every step with its row of `steps`. When it returns false, training stops cleanly: behind the loss on
+  // validation data and the checkpoint that are due, and with a checkpoint where the scenario has a checkpoint_dir.
+  std::function<bool(const std::string& step)> on_step = {};
+  // Called with each line that the command prints about checkpoints and weights, warnings included.
+  std::function<void(const std::string& line)> on_message = {};
+  // Polled between steps and while one runs, from the calling thread; true stops as on_step() does.
+  std::function<bool()> stop = {};
+};
+
+// Trains on this machine's processor, with all ranks in this process, or resumes (`stretto train`). The callbacks must
+// not throw; they may call the library. Returns the command's JSON, with null for what it measures beside the training
+// (`mfu`, `hfu`). Throws Error.
+std::string train(const Request& request, const TrainOptions& options = {});
 
 // Returns the names of files that come with Stretto. `kind` is "platforms", "profiles", "models" or "modes". Throws
 // Error for another kind.

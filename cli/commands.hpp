@@ -14,6 +14,7 @@ namespace stretto::cli {
 void add_simulate(CLI::App& app);
 void add_train(CLI::App& app);
 void add_evaluate(CLI::App& app);
+void add_sample(CLI::App& app);
 void add_profile(CLI::App& app);
 void add_compare(CLI::App& app);
 void add_calibrate(CLI::App& app);

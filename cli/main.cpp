@@ -121,6 +121,7 @@ int run(int argc, char** argv) {
   stretto::cli::add_simulate(app);
   stretto::cli::add_train(app);
   stretto::cli::add_evaluate(app);
+  stretto::cli::add_sample(app);
   stretto::cli::add_profile(app);
   stretto::cli::add_calibrate(app);
   stretto::cli::add_show(app);

@@ -26,6 +26,7 @@
 #include "cli/progress.hpp"
 #include "exec/launch/process_group.hpp"
 #include "exec/trainer.hpp"
+#include "exec/training_json.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/verify/verify.hpp"
 #include "report/memory.hpp"
@@ -232,21 +233,8 @@ std::string train_as(const TrainCommandOptions& options, ScenarioRun& run) {
                      ? "interrupted before train_iters; without [training] checkpoint_dir nothing of it is kept"
                      : "interrupted before train_iters; run again to go on from the checkpoint";
   if (!is_first) return unfinished;
-  nlohmann::json steps = nlohmann::json::array();
   std::vector<double> times_ms;
-  for (const exec::TrainStep& s : result.steps) {
-    steps.push_back({{"step", s.step},
-                     {"loss", s.loss},
-                     {"step_ms", s.step_ms},
-                     {"tokens_per_s", s.tokens_per_s},
-                     {"gradient_norm", s.gradient_norm},
-                     {"lr", s.lr},
-                     {"skipped", s.is_skipped}});
-    times_ms.push_back(s.step_ms);
-  }
-  nlohmann::json evaluations = nlohmann::json::array();
-  for (const exec::Evaluation& e : result.evaluations)
-    evaluations.push_back({{"step", e.step}, {"loss", e.loss}, {"tokens", e.tokens}});
+  for (const exec::TrainStep& s : result.steps) times_ms.push_back(s.step_ms);
   nlohmann::json mfu = nullptr, hfu = nullptr, tflops_per_gpu = nullptr;
   if (!times_ms.empty() && run.is_gpu) {
     const std::int64_t gpus = processes ? ranks : 1;
@@ -268,14 +256,12 @@ std::string train_as(const TrainCommandOptions& options, ScenarioRun& run) {
     if (of_model) mfu = *of_model;
     if (of_hardware) hfu = *of_hardware;
   }
-  write_json(options.json, {{"steps", std::move(steps)},
-                            {"evaluations", std::move(evaluations)},
-                            {"mfu", mfu},
-                            {"hfu", hfu},
-                            {"tflops_per_gpu", tflops_per_gpu},
-                            {"cpu_affinity", run.cpu_affinity()},
-                            {"resumed_from", result.resumed_from >= 0 ? nlohmann::json(result.resumed_from)
-                                                                      : nlohmann::json(nullptr)}});
+  nlohmann::json json = exec::training_json(result);
+  json["mfu"] = mfu;
+  json["hfu"] = hfu;
+  json["tflops_per_gpu"] = tflops_per_gpu;
+  json["cpu_affinity"] = run.cpu_affinity();
+  write_json(options.json, json);
   return unfinished;
 }
 

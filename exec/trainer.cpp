@@ -197,23 +197,27 @@ Evaluation evaluate_state(const Scenario& scenario, const Schedule& schedule, Ex
     throw input_error("evaluate: expected hidden_dropout and attention_dropout 0, got dropout");
   Evaluator evaluator(scenario, has_validation ? training.validation_data : training.data,
                       has_validation ? std::vector<double>{} : training.data_weights);
-  const MemoryOf memory_of = exec::memory_of(executor);
-  clear_state(schedule, memory_of);
-  std::int64_t step = -1;
-  if (!training.checkpoint_dir.empty()) step = resume(scenario, schedule, memory_of, {}, options);
-  if (step < 0 && training.load.empty())
-    throw input_error(
-        (scenario.file.empty() ? scenario.name : scenario.file) +
-        ": [training]: expected a checkpoint_dir with checkpoints, or load with weights, to evaluate; got "
-        "none");
-  if (step < 0) load_weights(scenario, schedule, memory_of, options);
+  const std::int64_t step = load_trained(scenario, schedule, memory_of(executor), options);
   executor.upload(Executor::Contents::state);
-  const Evaluation result = evaluator.run(schedule, executor, std::max<std::int64_t>(step, 0), options);
+  const Evaluation result = evaluator.run(schedule, executor, step, options);
   if (options.processes) options.processes->barrier();  // no process leaves while others still read from it
   return result;
 }
 
 }  // namespace
+
+std::int64_t load_trained(const Scenario& scenario, const Schedule& schedule, const MemoryOf& memory_of,
+                          const TrainOptions& options) {
+  const Training& training = scenario.training;
+  clear_state(schedule, memory_of);
+  std::int64_t step = -1;
+  if (!training.checkpoint_dir.empty()) step = resume(scenario, schedule, memory_of, {}, options);
+  if (step < 0 && training.load.empty())
+    throw input_error((scenario.file.empty() ? scenario.name : scenario.file) +
+                      ": [training]: expected a checkpoint_dir with checkpoints, or load with weights, got none");
+  if (step < 0) load_weights(scenario, schedule, memory_of, options);
+  return std::max<std::int64_t>(step, 0);
+}
 
 Evaluation evaluate(const Scenario& scenario, const Schedule& schedule, Executor& executor,
                     const TrainOptions& options) {

@@ -7,6 +7,7 @@
 #include "base/timeline.hpp"
 #include "exec/executor.hpp"
 #include "exec/launch/process_group.hpp"
+#include "exec/state/model_state.hpp"
 #include "model/scenario.hpp"
 #include "model/schedule/schedule.hpp"
 
@@ -60,6 +61,12 @@ TrainResult train(const Scenario& scenario, const Schedule& schedule, Executor& 
 // does.
 Evaluation evaluate(const Scenario& scenario, const Schedule& schedule, Executor& executor,
                     const TrainOptions& options);
+
+// Fills the ranks of this process with the newest checkpoint in checkpoint_dir, else with the weights that `load`
+// names, and returns the steps that they were trained. `schedule` is of the scenario in any layout. Throws Error(input)
+// when there are neither.
+std::int64_t load_trained(const Scenario& scenario, const Schedule& schedule, const MemoryOf& memory_of,
+                          const TrainOptions& options);
 
 // Throws Error(input) when the scenario has no training data that can be read.
 void require_data(const Scenario& scenario);

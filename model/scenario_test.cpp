@@ -292,6 +292,8 @@ TEST_CASE("what is not modelled is refused by its name, never by another key's",
   CHECK(override_message("training.precision=fp8_cs").find("fp8_format") != std::string::npos);
   CHECK(override_message("model.qk_rope_head_dim=64")
             .ends_with("multi-latent attention of this family is not modelled yet"));
+  CHECK(override_message("parallel.expert_parallel_degree=2")
+            .ends_with(": expert parallelism is expert_model_parallel_size here"));
   CHECK(override_message("model.mtp_num_layers=1").ends_with(": multi-token prediction is not modelled yet"));
   CHECK(override_message("overlap.fp8_param_gatther=true").ends_with("did you mean \"fp8_param_gather\"?"));
   CHECK(not_modelled("--num-experts") == "this of experts is not modelled yet");

@@ -40,6 +40,36 @@ PYBIND11_MODULE(_stretto, module) {
     py::gil_scoped_release released;
     return api::compare(request(scenario, set, platform));
   });
+  module.def("train", [=](std::string scenario, std::vector<std::string> set, std::string platform, py::object on_step,
+                          py::object on_message) {
+    // An exception of a callback, or of a signal's handler, stops training cleanly, and is raised behind that.
+    std::exception_ptr raised;
+    const auto guarded = [&](auto act) {
+      py::gil_scoped_acquire held;
+      try {
+        return !raised && act();
+      } catch (py::error_already_set&) {
+        raised = std::current_exception();
+        return false;
+      }
+    };
+    const auto passes_signals = [&] {
+      return guarded([] { return PyErr_CheckSignals() == 0 ? true : throw py::error_already_set(); });
+    };
+    api::TrainOptions options;
+    options.stop = [&] { return !passes_signals(); };
+    if (!on_step.is_none())
+      options.on_step = [&](const std::string& step) { return guarded([&] { return on_step(step).cast<bool>(); }); };
+    if (!on_message.is_none())
+      options.on_message = [&](const std::string& line) { guarded([&] { return on_message(line), true; }); };
+    std::string result;
+    {
+      py::gil_scoped_release released;
+      result = api::train(request(scenario, set, platform), options);
+    }
+    if (raised) std::rethrow_exception(raised);
+    return result;
+  });
   py::class_<api::Sweep>(module, "Sweep")
       .def(py::init([=](std::string scenario, std::vector<std::string> set, std::string platform,
                         std::vector<std::string> over, std::size_t best, bool all) {

@@ -22,7 +22,7 @@ struct Names {
 // Megatron-Bridge have too; of torchtitan (config/job_config.py); and of Hugging Face's configurations of Mixtral,
 // Qwen-MoE, DeepSeek, DBRX, OLMoE, Granite-MoE, gpt-oss and Llama 4. Precisions are those of Megatron-Bridge's recipes.
 constexpr Names kNotModelled[] = {
-    {"expert parallelism is not modelled yet", "expert_parallel_*"},
+    {"expert parallelism is expert_model_parallel_size here", "expert_parallel_*"},
     {"this transport of experts' rows is not modelled yet", "moe_flex_dispatcher_* moe_enable_deepep"},
     {"a capacity of experts that drops tokens is not modelled yet", "moe_token_drop_*"},
     {"this of experts is not modelled yet",

@@ -16,9 +16,9 @@ import threading as _threading
 from . import _stretto
 from ._stretto import Error, InputError, __version__
 
-__all__ = ["Error", "InputError", "__version__", "compare", "gates", "names", "show", "simulate", "sweep"]
+__all__ = ["Error", "InputError", "__version__", "compare", "gates", "names", "show", "simulate", "sweep", "train"]
 
-_one_at_a_time = _threading.Lock()
+_one_at_a_time = _threading.RLock()  # callbacks of train() may call the library
 
 
 _DEPTH = 16  # lists and dicts inside each other, as in a file
@@ -137,6 +137,18 @@ def compare(scenario, set=None, platform=None):
     """Returns every overlap mode at every number of ranks, as predicted and as measured on this machine's
     processor."""
     return _call(_stretto.compare, scenario, set, platform)
+
+
+def train(scenario, set=None, *, on_step=None, on_message=None):
+    """Trains on this machine's processor, or resumes, and returns every step. `on_step` is called after each with a
+    dict of `step`, `loss`, `gradient_norm`, `lr`, `step_ms`, `tokens_per_s` and `skipped`. When it returns False,
+    raises, or Ctrl-C is pressed, training stops cleanly: with a checkpoint, where the scenario has a checkpoint_dir.
+    `on_message` is called with lines about checkpoints and weights."""
+    for name, callback in (("on_step", on_step), ("on_message", on_message)):
+        if callback is not None and not callable(callback):
+            raise _expected(name, "a function or None", callback)
+    after_step = None if on_step is None else lambda line: on_step(_json.loads(line)) is not False
+    return _call(_stretto.train, scenario, set, None, after_step, on_message)
 
 
 def names(kind):

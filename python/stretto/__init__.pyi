@@ -1,5 +1,5 @@
 from os import PathLike
-from typing import Any, Dict, List, Literal, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Literal, Mapping, Optional, Sequence, Union
 
 Value = Union[bool, int, float, str, "PathLike[str]", Sequence["Value"], Mapping[str, "Value"]]
 Name = Union[str, "PathLike[str]"]
@@ -17,8 +17,25 @@ def simulate(
     engine: Literal["fluid", "simgrid"] = ...,
     backbone_GBps: float = ...,
     modes: bool = ...,
+    limits: bool = ...,
 ) -> Dict[str, Any]: ...
+def sweep(
+    scenario: Name,
+    over: Optional[Mapping[str, Union[Value, Iterable[Value]]]] = ...,
+    set: Optional[Mapping[str, Value]] = ...,
+    platform: Optional[Name] = ...,
+    *,
+    best: int = ...,
+    all: bool = ...,
+) -> Iterator[Dict[str, Any]]: ...
 def show(scenario: Name, set: Optional[Mapping[str, Value]] = ..., platform: Optional[Name] = ...) -> Dict[str, Any]: ...
 def gates(scenario: Name, set: Optional[Mapping[str, Value]] = ..., platform: Optional[Name] = ...) -> List[Dict[str, Any]]: ...
 def compare(scenario: Name, set: Optional[Mapping[str, Value]] = ..., platform: Optional[Name] = ...) -> Dict[str, Any]: ...
+def train(
+    scenario: Name,
+    set: Optional[Mapping[str, Value]] = ...,
+    *,
+    on_step: Optional[Callable[[Dict[str, Any]], Optional[bool]]] = ...,
+    on_message: Optional[Callable[[str], Any]] = ...,
+) -> Dict[str, Any]: ...
 def names(kind: Literal["platforms", "profiles", "models", "modes"]) -> List[str]: ...

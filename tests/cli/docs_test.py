@@ -2,6 +2,7 @@
 JSON next to them."""
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import time
@@ -11,7 +12,7 @@ from program import IS_FAST, PLATFORM, ROOT, STRETTO, ProgramTest, main, slow
 
 WALKS = sorted((ROOT / "docs").glob("walk-*.md"))
 # Commands that take a minute or more have tests of their own; here they are as short as possible.
-SHORTER = {"compare": ["--set", "compare.repeats=1"], "profile": ["--set", "compare.repeats=1"], "train": [], "evaluate": []}
+SHORTER = {"compare": ["--set", "compare.repeats=1"], "profile": ["--set", "compare.repeats=1"], "train": [], "evaluate": [], "sample": []}
 SMALLER = ["--set", "model.num_layers=2", "--set", "model.hidden_size=64"]
 
 
@@ -86,6 +87,48 @@ class Docs(ProgramTest):
         self.assertEqual(len(WALKS), 3)
         for walk in WALKS:
             self.run_commands(walk)
+
+    def test_keys_that_are_not_modelled(self):
+        """docs/scenario.md names some: they are refused by name."""
+        said = re.search(r"^Keys of what is not modelled.*?(?=Low precision that)", (ROOT / "docs/scenario.md").read_text(), re.M | re.S)[0]
+        keys = re.findall(r"`(\w+)`", said)
+        self.assertGreater(len(keys), 5)
+        for key in keys:
+            self.fails(2, "show", "llama3-8b", "--set", f"training.{key}=1", says=[f"training.{key}:", "is not modelled yet"])
+
+    def test_outputs_that_commands_have(self):
+        """docs/index.md and docs/json.md name the commands that take --html and --trace."""
+        commands = re.findall(r"^  ([a-z]+)  ", self.ok("--help").out, re.M)
+        helps = {command: self.ok(command, "--help").out for command in commands}
+        index, page = (re.sub(r"\s+", " ", (ROOT / "docs" / name).read_text()) for name in ("index.md", "json.md"))
+        for option, texts in (("--html", (r"have results; (.*?) take `--html", index, r"`--html FILE` of (.*?) writes", page)), ("--trace", (r"timelines\); (.*?) take `--trace", index))):
+            having = {command for command, text in helps.items() if re.search(rf"{option} OUTPUT", text)}
+            for pattern, text in zip(texts[::2], texts[1::2]):
+                self.assertEqual(set(re.findall(r"`(\w+)`", re.search(pattern, text)[1])), having, option)
+
+    def test_gallery(self):
+        """scripts/gallery makes six pages with their pictures, and what docs/gallery.md says of steps is so."""
+        folder = self.folder / "gallery"
+        done = subprocess.run([ROOT / "scripts/gallery", "--binary", STRETTO, "--output", folder], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        pages = re.findall(r'href="([^"]*)"', (folder / "index.html").read_text())
+        self.assertEqual(len(pages), 6)
+        for page in pages:
+            pictures = re.findall(r'<iframe src="([^"]*)"', (folder / page).read_text())
+            self.assertGreaterEqual(len(pictures), 2, page)
+            self.assertEqual(len({(folder / picture).read_bytes() for picture in pictures}), len(pictures), page)
+        commands = [shlex.split(line) for line in re.findall(r"^    stretto (.*)$", (ROOT / "docs/gallery.md").read_text(), re.M)]
+        steps = [self.json(*words)["step_ms"] for words in commands]
+        first, interleaved, h1, zb_v, dualpipe_v = steps[:5]
+        self.assertTrue(first > h1 > interleaved > zb_v > dualpipe_v, steps)
+        with_64 = [self.json(*words, "--set", "training.global_batch_size=64")["step_ms"] for words in commands[:5]]
+        self.assertLess(max(with_64), 1.03 * min(with_64))
+        self.assertTrue(steps[5] > steps[6] > steps[7], "none, bulk, cut")
+        self.assertGreater(steps[8], steps[9], "ring")
+        self.assertGreater(steps[11], steps[10], "sixteen pieces")
+        self.assertGreater(steps[13], 1.05 * steps[14], "pairs")
+        large = self.json(*commands[15], "--set", "training.micro_batch_size=32", "--set", "training.global_batch_size=256")
+        self.assertAlmostEqual(large["step_ms"] / steps[15], 1.5, delta=0.05)
 
     def test_what_quickstart_suggests_next(self):
         """The commands that quickstart suggests at its end run and print plausible results: a step of seconds, and no

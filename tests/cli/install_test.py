@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import unittest
 
-from program import IS_FAST, STRETTO, ProgramTest, main
+from program import IS_FAST, ROOT, STRETTO, ProgramTest, main
 
 BUILD = pathlib.Path(STRETTO).parent
 
@@ -44,6 +44,22 @@ class Install(ProgramTest):
         done = subprocess.run(["/usr/bin/python3", "-c", code], cwd=self.folder, env={**os.environ, "PYTHONPATH": str(packages)},
                               capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stdout), (0, "64 simgrid\n"), done.stderr)
+
+    @unittest.skipUnless(any((BUILD / "python/stretto").glob("_stretto*.so")), "the Python module is not built")
+    @unittest.skipUnless(pathlib.Path("/usr/lib/python3/dist-packages/pip").exists(), "Debian's pip is not installed")
+    def test_pip(self):
+        """`pip install .` without a network, in a virtual environment: the module and the command, which find their files."""
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(("STRETTO_", "PYTHON", "PIP_"))}
+        subprocess.run(["/usr/bin/python3", "-m", "venv", "--system-site-packages", "--without-pip", self.folder / "venv"], check=True)
+        done = subprocess.run(["/usr/bin/python3", "-m", "pip", "--python", self.folder / "venv/bin/python", "install", "--no-build-isolation", "--no-index",
+                               "--no-deps", ROOT], env={**environment, "STRETTO_BUILD": str(BUILD)}, cwd=self.folder, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        code = "import stretto; print(stretto.__file__, stretto.simulate('llama3-8b')['ranks'], stretto.simulate('llama3-8b', engine='simgrid')['engine'])"
+        printed = subprocess.run([self.folder / "venv/bin/python", "-c", code], cwd=self.folder, env=environment, capture_output=True, text=True)
+        self.assertEqual((printed.returncode, printed.stdout.split()[1:]), (0, ["64", "simgrid"]), printed.stderr)
+        self.assertIn(str(self.folder / "venv/lib"), printed.stdout)
+        program = subprocess.run([self.folder / "venv/bin/stretto", "simulate", "llama3-8b"], cwd=self.folder, env=environment, capture_output=True, text=True)
+        self.assertEqual((program.returncode, "on h100-sxm" in program.stdout), (0, True), program.stderr)
 
     def test_a_file_goes_before_a_name(self):
         (self.folder / "elsewhere").mkdir()

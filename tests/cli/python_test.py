@@ -71,6 +71,60 @@ class Python(ProgramTest):
         printed = self.python(f"import stretto; print([r['mode'] for r in stretto.compare('tiny.toml', {{'compare.ranks': [2], 'compare.modes': ['plain']}}, {PLATFORM!r})['rows']])")
         self.assertEqual(printed.strip(), "['plain']")
 
+    TRAIN = """
+import json, stretto
+keys = {"training.checkpoint_dir": "run", "training.train_iters": 6}
+def steps(result):
+    return {step["step"]: (step["loss"], step["gradient_norm"]) for step in result["steps"]}
+"""
+
+    def test_train_is_the_program(self):
+        """Callbacks see every step; one that returns False, or raises, stops with a checkpoint, and the rest of the
+        training is as if it had not."""
+        same = self.json("train", self.tiny, "--set", "training.train_iters=6")
+        printed = self.python(self.TRAIN + """
+seen, lines = [], []
+first = stretto.train("tiny.toml", keys, on_step=lambda step: seen.append(step) or len(seen) < 2, on_message=lines.append)
+class Enough(Exception): pass
+def raises(step):
+    assert stretto.names("platforms")  # the library can be called
+    seen.append(step)
+    if step["step"] == 3: raise Enough("after step 3")
+try:
+    stretto.train("tiny.toml", keys, on_step=raises)
+except Enough as error:
+    lines.append(str(error))
+last = stretto.train("tiny.toml", keys, on_step=seen.append)
+print(json.dumps([seen, lines, first, last]))
+""")
+        seen, lines, first, last = json.loads(printed)
+        figures = lambda steps: [(step["step"], step["loss"], step["gradient_norm"], step["lr"]) for step in steps]
+        self.assertEqual(figures(seen), figures(same["steps"]))
+        self.assertEqual([first["finished"], last["finished"], same["finished"]], [False, True, True])
+        self.assertEqual([len(first["steps"]), last["resumed_from"]], [2, 4])
+        self.assertEqual(set(last), set(same))
+        self.assertIn("after step 3", lines)
+        self.assertTrue(any("checkpoint" in line for line in lines), lines)
+
+    def test_training_ends_with_ctrl_c(self):
+        said = self.python(self.TRAIN + """
+import os, signal
+def interrupts(step):
+    os.kill(os.getpid(), signal.SIGINT)
+try:
+    stretto.train("tiny.toml", keys, on_step=interrupts)
+except KeyboardInterrupt:
+    print("interrupted", stretto.train("tiny.toml", keys)["resumed_from"])
+for wrong in (3, "print"):
+    try: stretto.train("tiny.toml", on_step=wrong)
+    except stretto.InputError as error: print(error)
+try: stretto.train("tiny.toml", {"training.data": "absent.txt"})
+except stretto.InputError as error: print(error)
+""").splitlines()
+        self.assertEqual(said[0], "interrupted 1")
+        self.assertIn("on_step: expected a function or None, got int", said[1])
+        self.assertIn("absent.txt", said[3])
+
     def test_errors(self):
         said = self.python("import stretto\ntry: stretto.simulate('llama3-8x')\nexcept stretto.InputError as error: print(error)")
         self.assertIn('did you mean "llama3-8b"?', said)

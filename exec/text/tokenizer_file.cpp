@@ -1,0 +1,237 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+#include "base/error.hpp"
+#include "base/read_file.hpp"
+#include "base/utf8.hpp"
+#include "exec/text/tokenizer.hpp"
+
+namespace stretto::exec {
+namespace {
+
+using nlohmann::json;
+
+// The keys of a tokenizer.json, read one by one.
+class TokenizerFile {
+ public:
+  TokenizerFile(std::string_view text, std::string name) : name_(std::move(name)) {
+    root_ = json::parse(require_text(text, name_), nullptr, false);
+    if (!root_.is_object()) throw failure("", "expected the JSON of a tokenizer");
+  }
+  const json& root() const { return root_; }
+
+  Error failure(const std::string& key, const std::string& what) const {
+    return input_error(name_ + ": " + (key.empty() ? "" : key + ": ") + what);
+  }
+  // Returns a value; null where the key is absent.
+  static const json& at(const json& in, const char* key) {
+    static const json null;
+    const auto found = in.is_object() ? in.find(key) : in.end();
+    return in.is_object() && found != in.end() ? *found : null;
+  }
+  std::string type_of(const json& part, const std::string& key) const {
+    const json& type = at(part, "type");
+    if (!type.is_string()) throw failure(key, "expected an object with a type");
+    return type.get<std::string>();
+  }
+  // Refuses a key unless it is absent, null or `wanted`.
+  void require(const json& in, const std::string& where, const char* key, const json& wanted) const {
+    const json& value = at(in, key);
+    if (!value.is_null() && value != wanted)
+      throw failure(where + "." + key, "expected " + wanted.dump() + ", got " + shown(value));
+  }
+  std::int32_t id(const json& value, const std::string& key) const {
+    constexpr std::int64_t kMost = 1 << 24;
+    if (!value.is_number_integer() || value.get<std::int64_t>() < 0 || value.get<std::int64_t>() >= kMost)
+      throw failure(key, fmt::format("expected a token's number below {}, got {}", kMost, shown(value)));
+    return value.get<std::int32_t>();
+  }
+  const std::string& text(const json& value, const std::string& key) const {
+    if (!value.is_string()) throw failure(key, "expected a string, got " + shown(value));
+    return value.get_ref<const std::string&>();
+  }
+  static std::string shown(const json& value) {
+    const std::string all = value.dump(-1, ' ', true);
+    return all.size() <= 200 ? all : all.substr(0, 200) + "…";
+  }
+
+ private:
+  std::string name_;
+  json root_;
+};
+
+// Returns the byte that each character of GPT-2's alphabet stands for. Printable bytes of Latin-1 are themselves; the
+// others are the characters from U+0100 on.
+std::map<char32_t, char> byte_alphabet() {
+  std::map<char32_t, char> alphabet;
+  char32_t next = 0x100;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool is_itself = (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
+    alphabet[is_itself ? static_cast<char32_t>(byte) : next++] = static_cast<char>(byte);
+  }
+  return alphabet;
+}
+
+// Returns the bytes that a token's name stands for; nullopt where it has a character outside of the alphabet.
+std::optional<std::string> bytes_of_name(const std::string& name) {
+  static const std::map<char32_t, char> alphabet = byte_alphabet();
+  std::string bytes;
+  for (std::size_t i = 0, length = 0; i < name.size(); i += length) {
+    length = utf8_length(std::string_view(name).substr(i));
+    const auto found = alphabet.find(code_point_of(std::string_view(name).substr(i, length)));
+    if (found == alphabet.end()) return std::nullopt;
+    bytes += found->second;
+  }
+  return bytes;
+}
+
+std::optional<PreTokens> read_cut(const TokenizerFile& file, const json& part, const std::string& key) {
+  const std::string type = file.type_of(part, key);
+  if (type == "ByteLevel")
+    return TokenizerFile::at(part, "use_regex") == json(false) ? std::nullopt : std::optional(PreTokens::gpt2);
+  if (type != "Split") throw file.failure(key + ".type", "expected ByteLevel or Split, got " + type);
+  file.require(part, key, "behavior", "Isolated");
+  file.require(part, key, "invert", false);
+  const json& pattern = TokenizerFile::at(TokenizerFile::at(part, "pattern"), "Regex");
+  const std::string place = key + ".pattern.Regex";
+  const auto cut = pre_tokens_of(file.text(pattern, place));
+  if (!cut) throw file.failure(place, "expected that of GPT-2, Llama 3 or Qwen, got " + TokenizerFile::shown(pattern));
+  return cut;
+}
+
+// Returns the parts of a Sequence, or the only one.
+std::vector<json> parts_of(const TokenizerFile& file, const char* key, const char* list) {
+  const json& whole = TokenizerFile::at(file.root(), key);
+  if (whole.is_null()) return {};
+  if (file.type_of(whole, key) != "Sequence") return {whole};
+  const json& parts = TokenizerFile::at(whole, list);
+  if (!parts.is_array()) throw file.failure(std::string(key) + "." + list, "expected an array");
+  return parts;
+}
+
+}  // namespace
+
+Tokenizer Tokenizer::parse(std::string_view given, const std::string& name) {
+  const TokenizerFile file(given, name);
+  const auto at = TokenizerFile::at;
+  Tokenizer made;
+  made.name_ = name;
+
+  const json& model = at(file.root(), "model");
+  if (const json& type = at(model, "type"); !type.is_null() && type != "BPE")
+    throw file.failure("model.type", "expected BPE, got " + TokenizerFile::shown(type));
+  file.require(model, "model", "dropout", 0.0);
+  file.require(model, "model", "byte_fallback", false);
+  file.require(model, "model", "continuing_subword_prefix", "");
+  file.require(model, "model", "end_of_word_suffix", "");
+  made.ignores_merges_ = at(model, "ignore_merges") == json(true);
+
+  const json& vocabulary = at(model, "vocab");
+  if (!vocabulary.is_object()) throw file.failure("model.vocab", "expected an object of tokens");
+  std::set<std::string> added;
+  for (const json& token : at(file.root(), "added_tokens"))
+    added.insert(file.text(at(token, "content"), "added_tokens.content"));
+  const auto place = [&](std::int32_t id, const std::string& bytes) {
+    if (made.bytes_.size() <= static_cast<std::size_t>(id)) made.bytes_.resize(static_cast<std::size_t>(id) + 1);
+    made.bytes_[static_cast<std::size_t>(id)] = bytes;
+  };
+  std::unordered_map<std::string, std::int32_t> by_name;
+  for (const auto& [token, number] : vocabulary.items()) {
+    const std::int32_t id = file.id(number, "model.vocab." + token);
+    by_name[token] = id;
+    if (added.contains(token)) continue;
+    const auto bytes = bytes_of_name(token);
+    if (!bytes)
+      throw file.failure("model.vocab", "expected tokens in GPT-2's alphabet of bytes, got \"" + token + "\"");
+    place(id, *bytes);
+    made.tokens_[*bytes] = id;
+  }
+  for (int byte = 0; byte < 256; ++byte)
+    if (!made.tokens_.contains(std::string(1, static_cast<char>(byte))))
+      throw file.failure("model.vocab", fmt::format("expected a token for each byte, got none for 0x{:02x}", byte));
+
+  const json& merges = at(model, "merges");
+  if (!merges.is_array()) throw file.failure("model.merges", "expected an array");
+  for (const json& merge : merges) {
+    std::string left, right;
+    if (merge.is_array() && merge.size() == 2) {
+      left = file.text(merge[0], "model.merges"), right = file.text(merge[1], "model.merges");
+    } else {
+      const std::string& both = file.text(merge, "model.merges");
+      const std::size_t space = both.find(' ');
+      left = both.substr(0, space), right = space < both.size() ? both.substr(space + 1) : "";
+    }
+    const auto a = by_name.find(left), b = by_name.find(right), whole = by_name.find(left + right);
+    if (a == by_name.end() || b == by_name.end() || whole == by_name.end())
+      throw file.failure("model.merges",
+                         "expected two tokens that together are one, got " + TokenizerFile::shown(merge));
+    made.merges_.try_emplace({a->second, b->second}, Merge{made.merges_.size(), whole->second});
+  }
+
+  for (const json& token : at(file.root(), "added_tokens")) {
+    for (const char* key : {"single_word", "lstrip", "rstrip"}) file.require(token, "added_tokens", key, false);
+    const std::string& content = at(token, "content").get_ref<const std::string&>();
+    if (content.empty()) throw file.failure("added_tokens.content", "expected a name, got an empty one");
+    const std::int32_t id = file.id(at(token, "id"), "added_tokens.id");
+    place(id, content);
+    by_name[content] = id;
+    made.special_.emplace_back(content, id);
+  }
+  std::stable_sort(made.special_.begin(), made.special_.end(),
+                   [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
+
+  if (const json& normalizer = at(file.root(), "normalizer"); !normalizer.is_null()) {
+    if (const std::string type = file.type_of(normalizer, "normalizer"); type != "NFC")
+      throw file.failure("normalizer.type", "expected NFC or none, got " + type);
+    made.is_normalised_ = true;
+  }
+  std::optional<PreTokens> cut;
+  bool has_bytes = false;
+  for (const json& part : parts_of(file, "pre_tokenizer", "pretokenizers")) {
+    const std::optional<PreTokens> found = read_cut(file, part, "pre_tokenizer");
+    if (cut && found) throw file.failure("pre_tokenizer", "expected one regular expression, got several");
+    if (found) cut = found;
+    if (at(part, "type") != "ByteLevel") continue;
+    has_bytes = true;
+    made.adds_space_ = at(part, "add_prefix_space") != json(false);
+    if (made.adds_space_ && !found)
+      throw file.failure("pre_tokenizer.add_prefix_space", "expected false behind a Split, got true");
+  }
+  if (!has_bytes || !cut)
+    throw file.failure("pre_tokenizer", "expected ByteLevel, with its regular expression or a Split before it");
+  made.cut_ = *cut;
+  if (const json& decoder = at(file.root(), "decoder"); file.type_of(decoder, "decoder") != "ByteLevel")
+    throw file.failure("decoder.type", "expected ByteLevel, got " + file.type_of(decoder, "decoder"));
+
+  for (const json& part : parts_of(file, "post_processor", "processors")) {
+    const std::string type = file.type_of(part, "post_processor");
+    if (type == "ByteLevel") continue;
+    if (type != "TemplateProcessing")
+      throw file.failure("post_processor.type", "expected ByteLevel or TemplateProcessing, got " + type);
+    bool is_behind = false;
+    for (const json& item : at(part, "single")) {
+      const json& token = at(at(item, "SpecialToken"), "id");
+      if (!at(item, "Sequence").is_null()) {
+        is_behind = true;
+        continue;
+      }
+      if (is_behind) throw file.failure("post_processor.single", "expected no token behind the text to be continued");
+      const auto found = by_name.find(file.text(token, "post_processor.single"));
+      if (found == by_name.end())
+        throw file.failure("post_processor.single", "expected a token, got " + TokenizerFile::shown(token));
+      made.before_.push_back(found->second);
+    }
+  }
+  return made;
+}
+
+Tokenizer Tokenizer::open(const std::string& path) {
+  const std::vector<std::byte> bytes = ReadFile::open(path).take();
+  return parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
+}
+
+}  // namespace stretto::exec
