@@ -44,6 +44,8 @@ TomlNode override_value(std::string_view text, const std::string& place) {
   return node;
 }
 
+}  // namespace
+
 void apply_override(TomlNode& root, const std::string& text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos)
@@ -67,8 +69,6 @@ void apply_override(TomlNode& root, const std::string& text) {
     start = dot + 1;
   }
 }
-
-}  // namespace
 
 TomlTable parse_toml(std::string_view text, const std::string& name, const std::vector<std::string>& overrides) {
   auto root = std::make_shared<TomlNode>(parse_toml_nodes(text, name));
