@@ -130,8 +130,6 @@ std::vector<std::string> choices_or(TomlTable& table, const std::string& key, co
 // Parses text. `overrides` are "section.key=value", applied in order after parsing. The value is a TOML value; text
 // that is not one and does not begin like a string, array or table is taken as a string, so quotes may be left out.
 TomlTable parse_toml(std::string_view text, const std::string& name, const std::vector<std::string>& overrides = {});
-// Applies one such override.
-void apply_override(TomlNode& root, const std::string& text);
 // Reads a file of at most kTomlMaxBytes. Throws as parse_toml does.
 TomlTable read_toml(const std::string& path, const std::vector<std::string>& overrides = {});
 

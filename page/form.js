@@ -87,15 +87,11 @@ class Form {
         slider.value = String(Math.round(Math.log2(Math.max(1, value ?? 1))));
         slider.setAttribute("aria-valuetext", String(value));
       };
-      label.append(undo);
-      row.append(label, make("div", { className: "pair" }, slider, input));
-      about.hidden = true;  // the label's title and the input's description have it
-      row.append(about);
+      row.append(make("div", { className: "head" }, label, undo), make("div", { className: "pair" }, slider, input), about);
     } else {
-      label.append(...extra, undo);
-      row.append(label, ...(key.kind === "boolean" ? [] : [input]), about);
-      if (isFirst) about.hidden = true;
+      row.append(make("div", { className: "head" }, label, ...extra, undo), ...(key.kind === "boolean" ? [] : [input]), about);
     }
+    about.hidden = isFirst;  // the label's title and the input's description have it
     const gates = make("div", { id: `${id}-gates` });
     row.append(gates);
     this.#controls.set(key.key, { row, show, undo, gates, name: key.name });
@@ -104,7 +100,8 @@ class Form {
 
   // Shows the values that act, which keys were changed, and the gates of every switch.
   show(answer, set) {
-    const byKnob = Map.groupBy ? Map.groupBy(answer.gates, (gate) => gate.knob) : new Map();
+    const byKnob = new Map();
+    for (const gate of answer.gates) byKnob.set(gate.knob, [...(byKnob.get(gate.knob) ?? []), gate]);
     for (const [key, control] of this.#controls) {
       control.show(answer.values[key]);
       this.mark(key, set.has(key));

@@ -144,14 +144,16 @@ function showVariants() {
                               one.answer.shown.summary.cells.find(([what]) => what === "bubble")?.[1] ?? ""]) })]));
 }
 
-function showAnswer(answer) {
+function showAnswer(answer, isNewest) {
   byId("problem").hidden = !answer.error;
   byId("problem").textContent = answer.error ?? "";
   byId("result").classList.toggle("stale", Boolean(answer.error));
   if (answer.error) return;
   byId("result").hidden = false;
-  form.show(answer, state.set);
-  byId("gpus").value = answer.simulate.ranks;
+  if (isNewest) {  // a slider that has moved on stays where it is
+    form.show(answer, state.set);
+    byId("gpus").value = answer.simulate.ranks;
+  }
   byId("headline").replaceChildren(...answer.headline.map(({ what, text }) =>
     make("div", {}, make("dt", { textContent: what }), make("dd", { textContent: text }))));
   byId("summary").replaceChildren(tableOf(answer.shown.summary));
@@ -184,7 +186,7 @@ const compute = newestOnly(async (one, isNewest) => {
   const text = await askText(quick, "step", one);
   const answer = JSON.parse(text);
   current = { answer, text, strip: null };
-  showAnswer(answer);
+  showAnswer(answer, isNewest());
   const ms = performance.now() - begin;
   window.stretto.shown = { text, ms, at: performance.now() };
   byId("status").textContent = answer.error ? "" : `${answer.headline.map(({ what, text }) => `${what} ${text}`).slice(0, 2).join(", ")}; ` +

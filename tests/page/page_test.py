@@ -95,6 +95,19 @@ def check_toml(browser, program, state, expected, folder):
     return differences(got, expected, "by its TOML")
 
 
+def check_access(page):
+    """On a phone the page is as wide as the screen, and every control has a name for a screen reader."""
+    browser = Browser(page, width=390, height=800)
+    try:
+        browser.wait("window.stretto?.shown !== undefined")
+        width = browser.run("document.documentElement.scrollWidth")
+        nameless = browser.run("""[...document.querySelectorAll("input, select, button")].filter((one) =>
+            !one.labels?.length && !one.getAttribute("aria-label") && !one.textContent.trim()).map((one) => one.outerHTML)""")
+        return ([f"a screen of 390 pixels shows a page of {width}"] if width > 390 else []) + [f"no name: {one}" for one in nameless]
+    finally:
+        browser.close()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("page", type=pathlib.Path)
@@ -129,10 +142,12 @@ def main():
                     failures.append((state, wrong))
     finally:
         browser.close()
+    if wrong := check_access(given.page.resolve().as_uri()):
+        failures.append(({}, wrong))
     for state, wrong in failures[:10]:
         print(json.dumps(state), *wrong[:8], sep="\n  ")
     print(f"{answered} states answered alike, {refused} refused alike, {shown} shown as printed"
-          if not failures else f"{len(failures)} of {answered + refused} states differ")
+          if not failures else f"{len(failures)} differences in {answered + refused} states")
     sys.exit(1 if failures or answered < given.states else 0)
 
 
