@@ -5,7 +5,7 @@
 
 namespace stretto {
 
-// What <charconv> does for doubles, for libraries of C++ that have only its functions of whole numbers (libc++ before
+// Functions of <charconv> for doubles, for libraries of C++ that have only its functions of whole numbers (libc++ before
 // 14 and 20). Other files include this header and call from_chars() and shortest_text().
 
 // Reads a number as std::from_chars() does: no leading blank or '+', no hexadecimal digits, the nearest double, and an

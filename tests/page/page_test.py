@@ -84,7 +84,7 @@ def neutral(error):
 
 
 def check_shown(browser, state, printed):
-    """What the page shows of a state stands in what the command prints."""
+    """Whatever the page shows of a state stands in the lines that the command prints."""
     browser.run(f"stretto.go({json.dumps(address_of(state))})")
     cells = browser.run("[...document.querySelectorAll('#summary td')].map((cell) => cell.textContent)")
     missing = [cell for cell in cells if " ".join(cell.split()) not in " ".join(printed.split())]
