@@ -17,14 +17,14 @@ struct PageOptions {
   Files files;
 };
 
-// Returns the built page: beside the other files that come with Stretto, or in the build folder next to this program's.
+// Returns the built page: among the other files that come with Stretto, or in the build folder next to this program's.
 std::filesystem::path page_file() {
   std::error_code problem;
   const std::filesystem::path built = own_folder().parent_path() / "page/page.html";
-  if (std::filesystem::exists(built, problem)) return built;
   try {
     return data_path("page.html");
   } catch (const Error&) {
+    if (std::filesystem::exists(built, problem)) return built;
     throw input_error(
         "page: this Stretto was built without its page, which needs emscripten; build it with scripts/page");
   }
