@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <deque>
 
+#include "base/charconv.hpp"
 #include "base/error.hpp"
 #include "base/utf8.hpp"
 
@@ -69,7 +69,7 @@ double CsvRow::number(std::size_t column) const { return number(column, kLeast, 
 double CsvRow::number(std::size_t column, double least, double most) const {
   const std::string_view cell = cells_[column];
   double value = 0;
-  const auto [end, problem] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  const auto [end, problem] = from_chars(cell.data(), cell.data() + cell.size(), value);
   if (problem != std::errc() || end != cell.data() + cell.size() || !std::isfinite(value) || (value <= 0 && least > 0))
     throw error(column, least > 0 ? "a number above 0" : fmt::format("a number from {:g} to {:g}", least, most));
   if (value < least || value > most) throw error(column, fmt::format("a number from {:g} to {:g}", least, most));

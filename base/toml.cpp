@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <cassert>
-#include <charconv>
+
+#include "base/charconv.hpp"
 
 namespace stretto {
 namespace {
 
 std::string text_of(std::int64_t number) { return std::to_string(number); }
-std::string text_of(double number) {
-  char buffer[32];
-  return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, number).ptr);
-}
+std::string text_of(double number) { return shortest_text(number); }
 
 std::string display(const TomlNode* node) {
   if (!node) return "nothing";

@@ -14,7 +14,7 @@ bool is_bare_key(std::string_view key) {
                              std::string_view::npos;
 }
 
-std::string_view trimmed(std::string_view text) {
+std::string_view without_blanks(std::string_view text) {
   const std::size_t first = text.find_first_not_of(" \t");
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
@@ -44,11 +44,13 @@ TomlNode override_value(std::string_view text, const std::string& place) {
   return node;
 }
 
+}  // namespace
+
 void apply_override(TomlNode& root, const std::string& text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos)
     throw input_error("--set " + in_quotes(text) + ": expected section.key=value, got no \"=\"");
-  const std::string path(trimmed(std::string_view(text).substr(0, equals)));
+  const std::string path(without_blanks(std::string_view(text).substr(0, equals)));
   TomlNode* node = &root;
   std::size_t start = 0;
   for (int depth = 0;; ++depth) {
@@ -60,15 +62,13 @@ void apply_override(TomlNode& root, const std::string& text) {
     if (!table) throw input_error("--set " + path + ": expected a table before ." + key + ", got a single value");
     const bool last = dot == std::string::npos;
     if (last) {
-      (*table)[key] = override_value(trimmed(std::string_view(text).substr(equals + 1)), "--set " + path);
+      (*table)[key] = override_value(without_blanks(std::string_view(text).substr(equals + 1)), "--set " + path);
       return;
     }
     node = &table->try_emplace(key, TomlNode{TomlNode::Table{}, 0}).first->second;
     start = dot + 1;
   }
 }
-
-}  // namespace
 
 TomlTable parse_toml(std::string_view text, const std::string& name, const std::vector<std::string>& overrides) {
   auto root = std::make_shared<TomlNode>(parse_toml_nodes(text, name));

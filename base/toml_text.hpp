@@ -1,10 +1,15 @@
 #pragma once
 #include <string>
 
+#include "base/toml.hpp"
+
 namespace stretto {
 
 // Returns the text of a file for parse_toml(), of which at most one byte more than kTomlMaxBytes is read. Throws
 // Error(input) with the path and the system's reason.
 std::string toml_text(const std::string& path);
+
+// Applies one override of parse_toml(), "section.key=value", to a root table. Throws Error(input) as that does.
+void apply_override(TomlNode& root, const std::string& text);
 
 }  // namespace stretto

@@ -25,6 +25,7 @@ void add_validate(CLI::App& app);
 void add_sweep(CLI::App& app);
 void add_plan(CLI::App& app);
 void add_diagnose(CLI::App& app);
+void add_page(CLI::App& app);
 
 // ---- shared by commands ----
 

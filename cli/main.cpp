@@ -131,6 +131,7 @@ int run(int argc, char** argv) {
   stretto::cli::add_sweep(app);
   stretto::cli::add_plan(app);
   stretto::cli::add_diagnose(app);
+  stretto::cli::add_page(app);
   try {
     app.parse(argc, argv);
     if (version && !version_json.empty()) {

@@ -15,6 +15,8 @@ foreach(kind platforms profiles models modes)
           FILES_MATCHING PATTERN "*.toml" PATTERN "*.csv")
 endforeach()
 install(FILES scenarios/quickstart.toml scenarios/published.csv scenarios/published.toml DESTINATION ${CMAKE_INSTALL_DATADIR}/stretto)
+# The page is there where scripts/page has built it.
+install(FILES build/page/page.html DESTINATION ${CMAKE_INSTALL_DATADIR}/stretto OPTIONAL)
 install(FILES LICENSE NOTICE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
 

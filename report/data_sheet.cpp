@@ -1,8 +1,9 @@
 #include "report/data_sheet.hpp"
 
 #include <array>
-#include <charconv>
 #include <system_error>
+
+#include "base/charconv.hpp"
 
 namespace stretto {
 
@@ -27,7 +28,7 @@ std::optional<double> data_sheet_watts(std::string_view name) {
   if (const std::size_t at = name.find(" W"); at != std::string_view::npos && at + 2 == name.size()) {
     double watts = 0;
     const std::size_t begin = name.find_last_of(' ', at - 1) + 1;
-    if (std::from_chars(name.data() + begin, name.data() + at, watts).ec == std::errc()) return watts;
+    if (from_chars(name.data() + begin, name.data() + at, watts).ec == std::errc()) return watts;
   }
   struct Sheet {
     std::string_view part;

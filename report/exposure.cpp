@@ -4,6 +4,7 @@
 #include <array>
 #include <cassert>
 #include <limits>
+#include <memory>
 #include <span>
 #include <utility>
 
@@ -31,7 +32,7 @@ class Accounting {
     for (const Operation& operation : schedule.operations)
       communicator_.push_back(is_communication(operation.work) ? communicator_of(operation.work) : kNobody);
     const auto [begin, end] = std::equal_range(timeline.rows.begin(), timeline.rows.end(), program_.rank, RankOrder{});
-    rows_ = {begin, end};
+    rows_ = {std::to_address(begin), std::to_address(end)};
     assert(rows_.empty() || rows_.back().op < program_.ops.size());
     has_queues_ =
         std::any_of(schedule.lanes.begin(), schedule.lanes.end(), [](const Lane& lane) { return lane.queue >= 0; });

@@ -1,6 +1,7 @@
 #include "report/stage_bars.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <span>
 
 #include "base/values_of.hpp"
@@ -122,7 +123,7 @@ std::vector<StageTrack> stage_bars(const Schedule& schedule, const std::vector<B
                                             [&](const TimelineRow& row) { return row.rank < program->rank; });
     const auto end = std::partition_point(begin, timeline.rows.end(),
                                           [&](const TimelineRow& row) { return row.rank <= program->rank; });
-    const std::vector<Run> all = computed_by(schedule, kinds, *program, {begin, end}, timeline);
+    const std::vector<Run> all = computed_by(schedule, kinds, *program, {std::to_address(begin), std::to_address(end)}, timeline);
     const std::string& role = schedule.programs[program->role].role;
     if (!passes_alternate(all)) {
       tracks.push_back({role, program->rank, bars_of(all, timeline, [](BarKind) { return true; })});

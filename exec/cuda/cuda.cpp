@@ -9,7 +9,6 @@
 
 #include "base/error.hpp"
 #include "base/module.hpp"
-#include "exec/cuda/module/workspace.hpp"
 #include "exec/cuda/nccl_groups.hpp"
 #include "exec/launch/process_group.hpp"
 
@@ -68,10 +67,6 @@ std::unique_ptr<exec::Executor> make_cuda_executor(const VerifiedSchedule& verif
   RanksHere here = ranks_here(verified, options.processes);
   return std::unique_ptr<exec::Executor>(
       make(verified.schedule, verified.plan, options, std::move(here.programs), std::move(here.launches)));
-}
-
-std::int64_t overhead_bytes(const Schedule& schedule, std::int64_t ranks) {
-  return ranks * static_cast<std::int64_t>(schedule.lanes.size() * kWorkspace_bytes);
 }
 
 std::string largest_storages(const Schedule& schedule, const RolePlan& role, std::size_t count) {

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "exec/cuda/cuda.hpp"
+#include "exec/cuda/module/workspace.hpp"
 #include "exec/cuda/nccl_groups.hpp"
 #include "model/schedule/process_group.hpp"
 
@@ -147,6 +148,10 @@ std::string text_of(const std::vector<BesidePlan>& parts) {
     text += fmt::format("{}{} {:.2f} GiB ({})", text.empty() ? "" : ", ", part.what,
                         static_cast<double>(part.bytes) / (1 << 30), part.kind);
   return text;
+}
+
+std::int64_t overhead_bytes(const Schedule& schedule, std::int64_t ranks) {
+  return ranks * std::ssize(schedule.lanes) * static_cast<std::int64_t>(kWorkspace_bytes);
 }
 
 }  // namespace stretto::cuda

@@ -211,7 +211,7 @@ void assign_buffers(const PipelineShape& shape, std::int64_t stage, PipelineOrde
       std::iota(order.slots[chunk].begin(), order.slots[chunk].end(), 0);
     }
     if (chunk > 0 && shape.map().turns_behind(stage, static_cast<std::int64_t>(chunk) - 1))
-      order.output_buffers = std::max(order.output_buffers, std::ssize(order.slots[chunk]));
+      order.output_buffers = std::max<std::int64_t>(order.output_buffers, std::ssize(order.slots[chunk]));
   }
 }
 

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 
+#include "base/charconv.hpp"
 #include "model/scenario/section_keys.hpp"
 
 namespace stretto {
@@ -177,7 +177,7 @@ namespace {
 
 template <class T>
 bool parse(const std::string& text, T& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto [end, error] = from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc{} && end == text.data() + text.size();
 }
 

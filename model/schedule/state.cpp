@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <memory>
 
 #include "base/full_name.hpp"
 #include "base/values_of.hpp"
@@ -20,7 +21,7 @@ std::span<const StatePiece> StateMap::copies(std::size_t first) const {
   const auto end = std::find_if(begin, pieces.end(), [&](const StatePiece& other) {
     return other.array != begin->array || other.layer != begin->layer;
   });
-  return {begin, end};
+  return {std::to_address(begin), std::to_address(end)};
 }
 
 std::vector<StateRun> runs_of(const Schedule& schedule, const StatePiece& piece, StatePart part, std::int64_t rank,

@@ -1,0 +1,224 @@
+#include "page/answer.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/memory.hpp"
+#include "model/interchange/megatron.hpp"
+#include "model/overlap/gates.hpp"
+#include "model/scenario/keys.hpp"
+#include "page/lists.hpp"
+#include "page/scenario_toml.hpp"
+#include "page/start.hpp"
+#include "predict/fusions.hpp"
+#include "predict/inputs.hpp"
+#include "predict/predict_step.hpp"
+#include "predict/run.hpp"
+#include "predict/sensitivity.hpp"
+#include "report/critical_path.hpp"
+#include "report/stage_bars.hpp"
+#include "report/units.hpp"
+#include "sweep/near.hpp"
+
+namespace stretto::page {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string dp_of(std::int64_t size) { return "parallel.data_parallel_size=" + std::to_string(size); }
+
+// Returns the overrides with as many data-parallel ranks as make up `gpus`; 0: the scenario's own. The size of a replica
+// is that of the scenario with any data-parallel size with which it can be read.
+std::vector<std::string> with_gpus(const std::string& given, const std::string& platform, std::vector<std::string> set,
+                                   std::int64_t gpus) {
+  if (gpus <= 0) return set;
+  const auto ranks_of_replica = [&]() -> std::int64_t {
+    std::optional<Error> first;
+    for (std::int64_t size = 1; size <= gpus; size *= 2) try {
+        std::vector<std::string> all = set;
+        all.push_back(dp_of(size));
+        return predict::read_scenario_input(given, std::move(all), platform).parallel.ranks() / size;
+      } catch (const Error& error) {
+        if (!first) first = error;
+      }
+    throw *first;
+  };
+  const std::int64_t of_replica = ranks_of_replica();
+  if (gpus % of_replica != 0)
+    throw input_error("GPUs: expected a multiple of " + std::to_string(of_replica) +
+                      ", the GPUs that one copy of the model takes, got " + std::to_string(gpus));
+  set.push_back(dp_of(gpus / of_replica));
+  return set;
+}
+
+// The scenario of a request, read as `stretto simulate` reads it.
+struct Asked {
+  std::string given, platform_name;
+  std::vector<std::string> set;
+  Scenario scenario;
+  sim::Platform platform;
+  predict::Fusions fusions;
+
+  explicit Asked(const Json& request)
+      : given(request.at("scenario").get<std::string>()),
+        platform_name(request.value("platform", "")),
+        set(with_gpus(given, platform_name, request.value("set", std::vector<std::string>{}),
+                      request.value("gpus", std::int64_t{0}))),
+        scenario(predict::read_scenario_input(given, set, platform_name)),
+        platform(predict::read_platform_input(platform_name, scenario)),
+        fusions(predict::open_fusions(scenario, given, set, platform)) {
+    fusions.apply(scenario);
+  }
+  Scenario changed(const std::vector<std::string>& further) const {
+    std::vector<std::string> all = set;
+    all.insert(all.end(), further.begin(), further.end());
+    Scenario other = predict::read_scenario_input(given, std::move(all), platform_name);
+    fusions.apply(other);
+    return other;
+  }
+};
+
+Json table_json(const Table& table) { return {{"headers", table.headers()}, {"cells", table.cells()}}; }
+
+Json values_json(const Scenario& scenario) {
+  Json values = Json::object();
+  for (const std::string_view section : kSectionsOfKeys)
+    for (const ScenarioKey& key : scenario_keys_of(section))
+      if (Json value = value_of(key, scenario); !value.is_null()) values[key.full_name()] = std::move(value);
+  return values;
+}
+
+// Returns the figures that the page shows large, as the command writes them.
+Json headline_json(const Prediction& p) {
+  Json list = Json::array();
+  const auto add = [&](const char* what, const std::string& text) { list.push_back({{"what", what}, {"text", text}}); };
+  add("step", time_text(p.step_ms));
+  if (p.throughput.mfu) add("MFU", percent_text(*p.throughput.mfu));
+  add("tokens/s", fmt::format("{:.0f}", p.throughput.tokens_per_s));
+  add("tokens/s a GPU", fmt::format("{:.0f}", p.throughput.tokens_per_s_per_device));
+  add("GPUs", std::to_string(p.devices));
+  add(p.memory.fits() ? "memory: fits" : "memory: does not fit",
+      fmt::format("{} of {}", bytes_text(double(p.memory.predicted_bytes())), bytes_text(double(p.memory.device_bytes))));
+  return list;
+}
+
+// Returns the keys of `simulate` in docs/json.md that need no option.
+Json simulate_json(const Asked& asked, Prediction& p) {
+  const sim::SimOptions options;
+  const auto keys = predict::read_run_input(asked.given, asked.set, asked.scenario, asked.platform);
+  predict::PredictedStep step;
+  if (keys)
+    step = predict::predict_step(asked.scenario, asked.platform, options);
+  else
+    step.prediction = predict::predict_times(asked.scenario, asked.platform, options);
+  if (!asked.fusions.note.empty()) step.prediction.notes.push_back(asked.fusions.note);
+  p = step.prediction;
+  Json json = prediction_json(p);
+  for (const char* none : {"modes", "without", "recipes", "path", "run", "numbers", "machines", "changes", "fits_with"})
+    json[none] = nullptr;
+  if (keys) json["run"] = predict::run_json(predict::predict_run(*keys, asked.scenario, asked.platform, step, options));
+  return json;
+}
+
+Json step_of(const Asked& asked) {
+  Prediction p;
+  Json simulate = simulate_json(asked, p);
+  return {{"simulate", std::move(simulate)},
+          {"shown",
+           {{"about", about_text(p)},
+            {"summary", table_json(prediction_table(p))},
+            {"memory", table_json(memory_table(p.memory))},
+            {"limits", limits_text(p)}}},
+          {"headline", headline_json(p)},
+          {"set", asked.set},
+          {"values", values_json(asked.scenario)},
+          {"gates", gates_json(gates_of(asked.scenario)).at("gates")}};
+}
+
+Json strip_of(const Asked& asked) {
+  const predict::PredictedStep step = predict::predict_step(asked.scenario, asked.platform);
+  Json tracks = Json::array();
+  for (const StageTrack& track : stage_bars(step.schedule, step.result.programs, step.result.timeline)) {
+    Json bars = Json::array();
+    for (const StageBar& bar : track.bars)
+      bars.push_back({static_cast<int>(bar.kind), bar.micro_batch, bar.chunk, bar.start, bar.end});
+    tracks.push_back({{"role", track.role}, {"rank", track.rank}, {"bars", std::move(bars)}});
+  }
+  return {{"tracks", std::move(tracks)}, {"step_ps", step.result.step}};
+}
+
+// Quotes a word for the shell.
+std::string quoted(const std::string& word) {
+  if (word.find_first_of(" |*()$&;<>[]{}\"'\\#~?!`") == std::string::npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+Json texts_of(const Asked& asked) {
+  std::string command = "stretto simulate " + quoted(asked.given);
+  if (!asked.platform_name.empty()) command += " --platform " + quoted(asked.platform_name);
+  for (const std::string& one : asked.set) command += " \\\n    --set " + quoted(one);
+  Json megatron;
+  try {
+    const Translation flags = to_megatron(asked.scenario);
+    megatron = {{"text", flags.text}, {"notes", flags.notes}};
+  } catch (const Error& error) {
+    megatron = {{"error", error.what()}};
+  }
+  return {{"command", command + "\n"},
+          {"toml", scenario_toml(asked.given, asked.set, asked.platform_name)},
+          {"megatron", std::move(megatron)}};
+}
+
+Json limits_of(const Asked& asked) {
+  Prediction p;
+  Json json = simulate_json(asked, p);
+  const predict::PredictedStep step = predict::predict_step(asked.scenario, asked.platform);
+  const auto path = path_shares(step.schedule, step.result, critical_path(step.result, step.result.timeline));
+  const auto numbers = predict::sensitivities_of(asked.scenario, asked.platform);
+  const auto machines = predict::better_machines(asked.scenario, asked.platform);
+  const auto changes =
+      sweep::faster_changes(asked.scenario, asked.platform, p.step_ms,
+                            [&](const std::vector<std::string>& further) { return asked.changed(further); });
+  json["path"] = path_json(path);
+  json["numbers"] = predict::sensitivity_json(numbers);
+  json["machines"] = predict::machines_json(machines, p.step_ms);
+  json["changes"] = sweep::changes_json(changes, p.step_ms);
+  return {{"simulate", std::move(json)},
+          {"tables",
+           {{"path", path_text(path)},
+            {"numbers", table_json(sensitivity_table(numbers))},
+            {"machines", table_json(machines_table(machines, p.step_ms))},
+            {"changes", table_json(changes_table(changes, p.step_ms))}}}};
+}
+
+Json answer_to(const Json& request) {
+  const std::string what = request.at("what").get<std::string>();
+  if (what == "lists") return lists();
+  if (what == "start") return {{"toml", start_toml(request.at("model").get<std::string>())}};
+  const Asked asked(request);
+  if (what == "step") return step_of(asked);
+  if (what == "strip") return strip_of(asked);
+  if (what == "texts") return texts_of(asked);
+  if (what == "limits") return limits_of(asked);
+  throw input_error("what: expected lists, start, step, strip, texts or limits, got \"" + what + "\"");
+}
+
+}  // namespace
+
+std::string answer(const std::string& request) {
+  try {
+    return answer_to(Json::parse(request)).dump();
+  } catch (const std::bad_alloc&) {
+    return Json{{"error", "more memory is needed than a page may have; the command has no such limit"}}.dump();
+  } catch (const std::exception& error) {
+    return Json{{"error", error.what()}}.dump();
+  }
+}
+
+}  // namespace stretto::page

@@ -1,0 +1,24 @@
+#pragma once
+#include <string>
+
+namespace stretto::page {
+
+// Answers one request of the page: JSON to JSON. Requests are objects with `what`:
+//
+//   lists     all that the page offers: `scenarios`, `platforms`, `profiles`, `presets`, `keys` (model/scenario/keys.hpp;
+//             those of the form first, in `first`), `modes`, `bars` (kinds of bars and their colours), `css`
+//   step      `simulate`: what `stretto simulate --json` prints; `shown`: the tables that it prints; `headline`: the
+//             figures in short; `values`: the value of every key; `gates`: as `stretto show --gates` has them; `set`:
+//             all overrides, with that of `gpus`
+//   strip     `tracks`: the compute lane of every stage as bars of whole picoseconds, `step_ps`
+//   texts     `toml`: the scenario with its overrides; `command`; `megatron` {`text`, `notes`} or {`error`}
+//   start     `toml`: a scenario to begin with, for `model`, a preset or the path of a config.json of Hugging Face's
+//   limits    `simulate` with `path`, `numbers`, `machines` and `changes`, as `stretto simulate --limits` prints them,
+//             and `tables` with these as text
+//
+// All others take `scenario` (a name, or the path of a file), `platform` (a name; absent: the scenario's), `set` (a list
+// of "section.key=value") and `gpus` (0: as the scenario says; otherwise data-parallel ranks make up this number).
+// Answers to a wrong request have one key, `error`, the line that the command prints.
+std::string answer(const std::string& request);
+
+}  // namespace stretto::page

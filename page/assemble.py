@@ -1,0 +1,38 @@
+"""Writes the page as one file: assemble.py FOLDER OUTPUT, where FOLDER has stretto_page.js and stretto_page.wasm.
+
+The module and the files of scenarios/ are compressed and then written in base64, because a page that is opened from a
+file may fetch nothing.
+"""
+import base64
+import gzip
+import json
+import pathlib
+import sys
+
+here = pathlib.Path(__file__).resolve().parent
+built, output = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+scenarios = here.parent / "scenarios"
+files = {path.relative_to(scenarios).as_posix(): path.read_text()
+         for kind in ("models", "platforms", "profiles") for path in sorted((scenarios / kind).iterdir())}
+
+
+def packed(data):
+    return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
+
+
+worker = (built / "stretto_page.js").read_text() + (here / "worker.js").read_text()
+parts = {
+    "style.css": (here / "style.css").read_text(),
+    "data": packed(json.dumps(files).encode()),
+    "wasm": packed((built / "stretto_page.wasm").read_bytes()),
+    "worker": packed(worker.encode()),
+    "page.js": "".join((here / name).read_text() for name in ("engine.js", "strip.js", "form.js", "page.js")),
+}
+text = (here / "index.html").read_text()
+for name, part in parts.items():
+    place = f"@{name}@"
+    if text.count(place) != 1:
+        sys.exit(f"index.html: expected {place} once")
+    text = text.replace(place, part.replace("</script", "<\\/script"))
+output.write_text(text)
+print(f"{output}: {len(text) / 1e6:.2f} MB, {len(gzip.compress(text.encode(), 9)) / 1e6:.2f} MB compressed")

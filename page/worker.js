@@ -1,0 +1,41 @@
+// Runs in a worker behind the compiler's script, so that the page stays responsive.
+//   first message  { wasm, data }: the compressed module and the files of scenarios/
+//   then           { id, request, files }: request as text for page/answer.hpp; files: [{ name, text }] that it names
+//   replies        { id, text, ms }, and { id: 0, text: "" } when the first message is done
+
+const unpacked = (bytes) =>
+  new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+
+let module = null;
+const folder = "/dropped";
+
+async function begin({ wasm, data }) {
+  const [binary, text] = await Promise.all([unpacked(wasm), unpacked(data)]);
+  module = await makeStretto({ wasmBinary: binary });
+  const files = JSON.parse(new TextDecoder().decode(text));
+  module.FS.mkdirTree(folder);
+  for (const [path, content] of Object.entries(files)) {
+    module.FS.mkdirTree("/data/" + path.slice(0, path.lastIndexOf("/")));
+    module.FS.writeFile("/data/" + path, content);
+  }
+  module.FS.chdir(folder);
+}
+
+let ready = null;
+onmessage = async ({ data: message }) => {
+  try {
+    if (ready === null) {
+      ready = begin(message);
+      await ready;
+      postMessage({ id: 0, text: "" });
+      return;
+    }
+    await ready;
+    for (const { name, text } of message.files) module.FS.writeFile(name, text);
+    const start = performance.now();
+    const text = module.ccall("stretto_answer", "string", ["string"], [message.request]);
+    postMessage({ id: message.id, text, ms: performance.now() - start });
+  } catch (problem) {
+    postMessage({ id: message.id || 0, text: JSON.stringify({ error: "the page failed: " + problem }) });
+  }
+};

@@ -1,0 +1,159 @@
+"""The page's figures are those of the command, digit for digit.
+
+  tests/page/page_test.py PAGE STRETTO [--states N] [--seed N]
+
+PAGE is build/page/page.html of scripts/page, STRETTO the program of the same commit. Random states of the page, of which
+N are answered, are computed in a headless Chromium and by `stretto simulate`: results are equal as text, and so are the
+lines of refused states.
+"""
+import argparse
+import json
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import urllib.parse
+
+from browser import Browser
+
+# Sizes that states set; all other keys and values come from the page's own lists.
+SIZES = {"parallel.tensor_model_parallel_size": [1, 2, 4, 8], "parallel.pipeline_model_parallel_size": [1, 2, 4, 8],
+         "parallel.virtual_pipeline_model_parallel_size": [1, 2, 4, 5], "parallel.context_parallel_size": [1, 2, 4],
+         "parallel.expert_model_parallel_size": [1, 2, 4, 8], "parallel.data_parallel_size": [1, 2, 4, 16],
+         "training.micro_batch_size": [1, 2, 4], "training.global_batch_size": [64, 128, 256, 512],
+         "model.seq_length": [2048, 4096, 8192, 16384], "model.num_layers": [8, 16, 40]}
+
+
+def random_state(draw, lists):
+    """Returns a scenario on a platform with one to four keys changed; more would seldom fit together."""
+    state = {"scenario": draw.choice(lists["scenarios"]), "platform": draw.choice(lists["platforms"]), "set": {}}
+    keys = [key for key in lists["keys"] if key["section"] in ("overlap", "parallel", "training")]
+    switches = [key["key"] for key in keys if key["kind"] == "boolean"]
+    words = [key for key in keys if key["kind"] == "word"]
+    for _ in range(draw.randint(1, 4)):
+        kind = draw.random()
+        if kind < 0.5:
+            key = draw.choice(list(SIZES))
+            state["set"][key] = str(draw.choice(SIZES[key]))
+        elif kind < 0.85:
+            state["set"][draw.choice(switches)] = draw.choice(["true", "false"])
+        else:
+            key = draw.choice(words)
+            state["set"][key["key"]] = draw.choice(key["choices"]) or '""'
+    return state
+
+
+def address_of(state):
+    return urllib.parse.urlencode({"scenario": state["scenario"], "platform": state["platform"], **state["set"]})
+
+
+def figures(text, key=None):
+    """Returns results as a dictionary whose numbers are texts, without the time that simulating took."""
+    value = json.loads(text, parse_float=lambda number: f"float {number}", parse_int=lambda number: f"integer {number}")
+    value = value[key] if key else value
+    value.pop("simulate_s", None)
+    return value
+
+
+def commanded(program, state, folder):
+    """Returns the results of the command, or its error, and what it prints."""
+    file = pathlib.Path(folder) / "result.json"
+    sets = [word for key, value in state["set"].items() for word in ("--set", f"{key}={value}")]
+    done = subprocess.run([program, "simulate", state["scenario"], "--platform", state["platform"], *sets, "--json", file],
+                          capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        return {"error": done.stderr.strip().removeprefix("stretto: ")}, ""
+    return figures(file.read_text()), done.stdout
+
+
+def differences(one, other, path=""):
+    if type(one) is not type(other):
+        return [f"{path}: {one} and {other}"]
+    if isinstance(one, dict):
+        return [text for key in {**one, **other} for text in differences(one.get(key), other.get(key), f"{path}.{key}")]
+    if isinstance(one, list) and len(one) == len(other):
+        return [text for i, (a, b) in enumerate(zip(one, other)) for text in differences(a, b, f"{path}[{i}]")]
+    return [] if one == other else [f"{path}: {one} and {other}"]
+
+
+def neutral(error):
+    """Returns an error without the folders in which each side has its files."""
+    return re.sub(r"\S*/(models|platforms|profiles)/", r"\1/", error)
+
+
+def check_shown(browser, state, printed):
+    """Whatever the page shows of a state stands in the lines that the command prints."""
+    browser.run(f"stretto.go({json.dumps(address_of(state))})")
+    cells = browser.run("[...document.querySelectorAll('#summary td')].map((cell) => cell.textContent)")
+    missing = [cell for cell in cells if " ".join(cell.split()) not in " ".join(printed.split())]
+    return [f"shown, but not printed: {cell}" for cell in missing] + ([] if cells else ["nothing is shown"])
+
+
+def check_toml(browser, program, state, expected, folder):
+    """The TOML that the page gives is the same scenario."""
+    texts = json.loads(browser.run(f"stretto.ask('texts', {json.dumps(address_of(state))})"))
+    file = pathlib.Path(folder) / "scenario.toml"
+    file.write_text(texts["toml"])
+    got, _ = commanded(program, {"scenario": file, "platform": state["platform"], "set": {}}, folder)
+    return differences(got, expected, "by its TOML")
+
+
+def check_access(page):
+    """On a phone the page is as wide as the screen, and every control has a name for a screen reader."""
+    browser = Browser(page, width=390, height=800)
+    try:
+        browser.wait("window.stretto?.shown !== undefined")
+        width = browser.run("document.documentElement.scrollWidth")
+        nameless = browser.run("""[...document.querySelectorAll("input, select, button")].filter((one) =>
+            !one.labels?.length && !one.getAttribute("aria-label") && !one.textContent.trim()).map((one) => one.outerHTML)""")
+        return ([f"a screen of 390 pixels shows a page of {width}"] if width > 390 else []) + [f"no name: {one}" for one in nameless]
+    finally:
+        browser.close()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("page", type=pathlib.Path)
+    parser.add_argument("stretto", type=pathlib.Path)
+    parser.add_argument("--states", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    draw = random.Random(given.seed)
+    browser = Browser(given.page.resolve().as_uri())
+    failures, answered, refused, shown = [], 0, 0, 0
+    try:
+        browser.wait("window.stretto?.shown !== undefined")
+        lists = json.loads(browser.run("stretto.ask('lists', '')"))
+        with tempfile.TemporaryDirectory() as folder:
+            while answered < given.states and answered + refused <= 30 * given.states:
+                state = random_state(draw, lists)
+                expected, printed = commanded(given.stretto, state, folder)
+                text = browser.run(f"stretto.ask('step', {json.dumps(address_of(state))})")
+                answer = json.loads(text)
+                if "error" in answer or "error" in expected:
+                    refused += 1
+                    mine, theirs = neutral(answer.get("error", "")), neutral(expected.get("error", ""))
+                    if mine != theirs:
+                        failures.append((state, [f"page: {mine}", f"command: {theirs}"]))
+                    continue
+                answered += 1
+                wrong = differences(figures(text, "simulate"), expected)
+                if not wrong and answered % 10 == 0:
+                    shown += 1
+                    wrong = check_shown(browser, state, printed) + check_toml(browser, given.stretto, state, expected, folder)
+                if wrong:
+                    failures.append((state, wrong))
+    finally:
+        browser.close()
+    if wrong := check_access(given.page.resolve().as_uri()):
+        failures.append(({}, wrong))
+    for state, wrong in failures[:10]:
+        print(json.dumps(state), *wrong[:8], sep="\n  ")
+    print(f"{answered} states answered alike, {refused} refused alike, {shown} shown as printed"
+          if not failures else f"{len(failures)} differences in {answered + refused} states")
+    sys.exit(1 if failures or answered < given.states else 0)
+
+
+main()
