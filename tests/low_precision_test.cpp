@@ -156,7 +156,9 @@ Scenario latent_scenario(LowRecipe recipe, const Layout& layout, bool has_querie
   Transformer& model = scenario.model;
   model.latent.multi_latent_attention = true;
   model.latent.q_lora_rank = has_queries_latent ? 2 * unit : 0;
-  model.latent.kv_lora_rank = model.latent.qk_pos_emb_head_dim = model.latent.v_head_dim = unit;
+  model.latent.kv_lora_rank = model.latent.v_head_dim = unit;
+  // As in DeepSeek-V3, the last block of kv_down's 1.5 is short.
+  model.latent.qk_pos_emb_head_dim = recipe == LowRecipe::blockwise ? unit / 2 : unit;
   model.latent.qk_head_dim = unit;
   return scenario;
 }

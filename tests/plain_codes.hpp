@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -46,8 +47,8 @@ struct PlainCodes {
     float& amax = amaxes[static_cast<std::size_t>(top * cols + left)];
     if (!(amax < 0)) return amax;
     amax = 0;
-    for (std::int64_t i = top; i < (down ? top + rule.block : top + 1); ++i)
-      for (std::int64_t j = left; j < (across ? left + rule.block : left + 1); ++j)
+    for (std::int64_t i = top; i < std::min(down ? top + rule.block : top + 1, rows); ++i)
+      for (std::int64_t j = left; j < std::min(across ? left + rule.block : left + 1, cols); ++j)
         amax = larger_magnitude(amax, at(i, j));
     return amax;
   }
@@ -104,11 +105,11 @@ struct PlainCodes {
         all.push_back(format == Dtype::e2m1x2 ? static_cast<std::uint8_t>(code_at(r, c) | code_at(r, c + 1) << 4)
                                               : code_at(r, c));
       if (rule.block == 0) continue;
-      const bool ends = (r + 1) % rule.block == 0;
+      const bool ends = (r + 1) % rule.block == 0 || r + 1 == rows;
       if (scaling == Scaling::block_128x128) {
         for (std::int64_t c = 0; ends && c < cols; c += rule.block) {
           append(scale_at(r, c));
-          append(Bytes(static_cast<std::size_t>(rule.block - 4), 0xee));
+          append(Bytes(static_cast<std::size_t>(std::min(rule.block, cols - c) - 4), 0xee));
         }
       } else if (along == ScaledAlong::rows) {
         for (std::int64_t c = 0; c < cols; c += rule.block) append(scale_at(r, c));

@@ -61,17 +61,20 @@ class LowPrecisionGates {
     std::int64_t tokens = training.micro_batch_size * model.seq_length / parallel.context_parallel_size;
     if (parallel.sequence_parallel) tokens /= tp;
     std::string worst;
-    const auto check = [&](const std::string& what, std::int64_t size) {
-      if (worst.empty() && rules_.is_on() && size % rules_.align != 0)
-        worst = fmt::format("{} {}, which is no multiple of {}", size, what, rules_.align);
+    const auto check = [&](const std::string& what, std::int64_t size, std::int64_t align) {
+      if (worst.empty() && rules_.is_on() && size % align != 0)
+        worst = fmt::format("{} {}, which is no multiple of {}", size, what, align);
     };
-    check("tokens of a rank", tokens);
-    check("elements of hidden_size", model.hidden_size);
+    check("tokens of a rank", tokens, rules_.align);
+    check("elements of hidden_size", model.hidden_size, rules_.align);
     const LinearCuts cuts{tp, parallel.expert_tp(),
                           model.experts.num_moe_experts / parallel.expert_model_parallel_size};
     for (const LinearLayer& linear : linear_layers(model, cuts)) {
-      check(fmt::format("columns of {} on a rank", name_of(linear.layer)), linear.out);
-      check(fmt::format("rows of {} on a rank", name_of(linear.layer)), linear.in);
+      // The last block of a weight that is whole on every rank may be short.
+      const bool is_whole = linear.cut == LinearCut::none && !linear.is_grouped();
+      check(fmt::format("columns of {} on a rank", name_of(linear.layer)), linear.out,
+            is_whole ? side_of(rules_.weights) : rules_.align);
+      check(fmt::format("rows of {} on a rank", name_of(linear.layer)), linear.in, rules_.align);
     }
     refused(knob, asked, "sides of all products that are whole blocks of a scale", worst.empty(), worst,
             transformer_engine("pytorch/utils.py:614, pytorch/tensor/mxfp8_tensor.py:125"));

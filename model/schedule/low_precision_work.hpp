@@ -53,6 +53,12 @@ constexpr ScalingRule rule_of(Scaling scaling) {
   }
   return {};
 }
+// Returns the number of which sides of a whole matrix must be multiples: blocks of 128 may be short at its end, but
+// GPUs multiply codes in sixteens (TransformerEngine at d0067d0, pytorch/utils.py:614).
+constexpr std::int64_t side_of(Scaling scaling) {
+  const std::int64_t block = rule_of(scaling).block;
+  return block == 0 || block == 128 ? 16 : block;
+}
 constexpr const char* name_of(Scaling scaling) { return rule_of(scaling).name; }  // "none", …; "?" beyond the last
 
 // The axis of a stored matrix of codes along which codes share scales.
@@ -63,21 +69,24 @@ struct CodeShape {
 };
 // Returns the shape of a matrix [rows, cols] as codes with their scales. A slice of whole blocks has its own scales, so
 // codes and scales are cut, sent and gathered by one view:
-//   along rows     a row is its codes, then their scales: [rows, cols + cols / block · scale_bytes]
+//   along rows     a row is its codes, then their scales: [rows, cols + ⌈cols / block⌉ · scale_bytes]
 //   along columns  behind every `block` rows of codes are rows with their scales, of which column c has the bytes
 //                  [c · scale_bytes, …): [rows + rows / block · scale_bytes, cols]. Codes of 4 bits: the codes of such
 //                  a row take cols / 2 bytes, so there are twice as many rows of scales, one after the other.
 //   block_128x128  behind every 128 rows of codes is one row of scales, whatever the axis: the scale of a square is at
 //                  its first column: [rows + rows / 128, cols]
 //   tensor         the codes: [rows, cols]
-// nv_16x16 has a scale for each 16 codes, as nv has, equal in 16 rows. Codes of 4 bits are 2 to a byte.
+// With blocks of 128 the last one of a matrix may be short (as TransformerEngine's may), and its scales are behind its
+// rows; such a matrix is not cut. nv_16x16 has a scale for each 16 codes, as nv has, equal in 16 rows. Codes of 4 bits
+// are 2 to a byte.
 constexpr CodeShape code_shape(Dtype format, Scaling scaling, ScaledAlong along, std::int64_t rows, std::int64_t cols) {
   const ScalingRule rule = rule_of(scaling);
   const std::int64_t per_byte = format == Dtype::e2m1x2 ? 2 : 1;
   if (rule.block == 0) return {rows, cols / per_byte};
-  if (scaling == Scaling::block_128x128) return {rows + rows / rule.block, cols};
-  if (along == ScaledAlong::rows) return {rows, cols / per_byte + cols / rule.block * rule.scale_bytes};
-  return {rows + rows / rule.block * rule.scale_bytes * per_byte, cols / per_byte};
+  const auto blocks = [&](std::int64_t size) { return (size + rule.block - 1) / rule.block; };
+  if (scaling == Scaling::block_128x128) return {rows + blocks(rows), cols};
+  if (along == ScaledAlong::rows) return {rows, cols / per_byte + blocks(cols) * rule.scale_bytes};
+  return {rows + blocks(rows) * rule.scale_bytes * per_byte, cols / per_byte};
 }
 // Rows of a group of an activation, as codes, are rounded up to this, so that the group is whole blocks of a product
 // over its rows (TransformerEngine at d0067d0, pytorch/quantization.py:262).

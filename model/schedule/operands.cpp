@@ -663,9 +663,10 @@ std::string problem_of(Dtype format, Scaling scaling, ScaledAlong along, std::in
   const std::string shape = "a matrix of " + std::to_string(rows) + " x " + std::to_string(cols);
   if (format == Dtype::e2m1x2 && cols % 2 != 0) return shape + " has half a byte of codes";
   if (rule.block == 0) return "";
-  const bool is_whole = rule.is_square ? rows % rule.block == 0 && cols % rule.block == 0
-                                       : (along == ScaledAlong::rows ? cols : rows) % rule.block == 0;
-  return is_whole ? "" : shape + " is not cut into whole blocks of " + std::to_string(rule.block);
+  const std::int64_t side = side_of(scaling);
+  const bool is_whole = rule.is_square ? rows % side == 0 && cols % side == 0
+                                       : (along == ScaledAlong::rows ? cols : rows) % side == 0;
+  return is_whole ? "" : shape + " is not cut into whole blocks of " + std::to_string(side);
 }
 
 OperandList operands_of(const Work& work, std::int64_t group_size) {

@@ -36,14 +36,15 @@ void decode(const Codes& codes, std::int64_t first, std::int64_t count, float* n
       if (!codes.is_stacked()) {
         for (std::int64_t c = 0; c < cols; c += block) {
           const float scale = codes.scale_of(r, c);
-          for (std::int64_t j = c; j < c + block; ++j) to[j] *= scale;
+          for (std::int64_t j = c; j < std::min(c + block, cols); ++j) to[j] *= scale;
         }
         continue;
       }
       if (r / block != scales_of) {
         scales_of = r / block;
         const std::int64_t step = codes.scaling == Scaling::block_128x128 ? block : 1;
-        for (std::int64_t c = 0; c < cols; c += step) std::fill_n(scales.begin() + c, step, codes.scale_of(r, c));
+        for (std::int64_t c = 0; c < cols; c += step)
+          std::fill_n(scales.begin() + c, std::min(step, cols - c), codes.scale_of(r, c));
       }
       for (std::int64_t c = 0; c < cols; ++c) to[c] *= scales[static_cast<std::size_t>(c)];
     }

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cassert>
 #include <cstdint>
 #include <cstring>
@@ -36,7 +37,8 @@ struct Codes {
   std::uint8_t* scale_at(std::int64_t r, std::int64_t c) const {
     const ScalingRule of = rule();
     if (!is_stacked()) return row(r) + cols / per_byte() + c / of.block * of.scale_bytes;
-    std::uint8_t* first = data + (r / of.block * (of.block + scale_rows()) + of.block) * ld;
+    const std::int64_t top = r / of.block * of.block, below = std::min(top + of.block, rows);
+    std::uint8_t* first = data + (below + top / of.block * scale_rows()) * ld;
     if (scaling == Scaling::block_128x128) return first + c / of.block * of.block;
     const std::int64_t byte = c * of.scale_bytes, width = cols / per_byte();
     return first + byte / width * ld + byte % width;

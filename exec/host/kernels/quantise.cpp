@@ -214,18 +214,20 @@ class Quantiser {
   void by_squares(std::int64_t first, std::int64_t count) {
     const std::int64_t block = rule_.block;
     for (std::int64_t top = 0; top < count; top += block) {
+      const std::int64_t below = std::min(top + block, count);
       for (std::int64_t left = 0; left < work_.cols; left += block) {
         Magnitude magnitude;
-        for (std::int64_t r = top; r < top + block; ++r) magnitude.add(row_of_strip(strip_.x, r) + left, block);
+        const std::int64_t width = std::min(block, work_.cols - left);
+        for (std::int64_t r = top; r < below; ++r) magnitude.add(row_of_strip(strip_.x, r) + left, width);
         const BlockScale scale = scale_of(work_.scaling, magnitude.largest(), F::kMax, of_tensor_[0]);
-        std::fill_n(strip_.factors.begin() + left, block, scale.factor);
+        std::fill_n(strip_.factors.begin() + left, width, scale.factor);
         const bool one_scale = work_.scaling == Scaling::block_128x128;
         for (std::int64_t i = 0; i < (one_scale ? 1 : block); ++i) {
           if (of_.codes) put_scale(rowwise_, first + top + i, left, scale);
           put_column_scale(first + top, left + i, scale);
         }
       }
-      for (std::int64_t r = top; r < top + block; ++r) cast(strip_.x, first, r, 0);
+      for (std::int64_t r = top; r < below; ++r) cast(strip_.x, first, r, 0);
     }
     store_both(first, count);
   }
@@ -235,9 +237,10 @@ class Quantiser {
       for (std::int64_t r = 0; r < count; ++r) {
         for (std::int64_t c = 0; c < work_.cols; c += rule_.block) {
           Magnitude magnitude;
-          magnitude.add(row_of_strip(strip_.x, r) + c, rule_.block);
+          const std::int64_t width = std::min(rule_.block, work_.cols - c);
+          magnitude.add(row_of_strip(strip_.x, r) + c, width);
           const BlockScale scale = scale_of(work_.scaling, magnitude.largest(), F::kMax, of_tensor_[0]);
-          std::fill_n(strip_.factors.begin() + c, rule_.block, scale.factor);
+          std::fill_n(strip_.factors.begin() + c, width, scale.factor);
           put_scale(rowwise_, first + r, c, scale);
         }
         cast(strip_.x, first, r, 0);
@@ -252,7 +255,8 @@ class Quantiser {
     for (std::int64_t top = 0; top < count; top += rule_.block) {
       std::uint32_t* amaxes = strip_.amaxes.data();
       std::fill_n(amaxes, work_.cols, 0u);
-      for (std::int64_t r = top; r < top + rule_.block; ++r) {
+      const std::int64_t below = std::min(top + rule_.block, count);
+      for (std::int64_t r = top; r < below; ++r) {
         const float* row = row_of_strip(x, r);
         for (std::int64_t c = 0; c < work_.cols; ++c) amaxes[c] = std::max(amaxes[c], Magnitude::bits_of(row[c]));
       }
@@ -261,7 +265,7 @@ class Quantiser {
         strip_.factors[static_cast<std::size_t>(c)] = scale.factor;
         put_column_scale(first + top, c, scale);
       }
-      for (std::int64_t r = top; r < top + rule_.block; ++r) cast(x, first, r, 1);
+      for (std::int64_t r = top; r < below; ++r) cast(x, first, r, 1);
     }
     store_columnwise(first, count);
   }
