@@ -2,9 +2,10 @@
 import json
 import os
 import pathlib
-import shutil
+import re
 import subprocess
 import unittest
+import xml.etree.ElementTree
 
 from program import PLATFORM, STRETTO, ProgramTest, main, slow
 
@@ -178,13 +179,30 @@ print(stretto.show("tiny.toml", {"cluster.nccl_communicator_config": {"dp": {"ma
     def test_error_types(self):
         self.assertTrue(self.python("import stretto; print(issubclass(stretto.InputError, stretto.Error), stretto.__version__)").startswith("True"))
 
-    def test_example(self):
-        shutil.copy(pathlib.Path(__file__).parents[2] / "python/examples/scaling_curve.py", self.folder)
-        printed = subprocess.run([PYTHON, "scaling_curve.py", "llama3-8b", "curve.svg", "--gpus", "16", "32"], cwd=self.folder, text=True,
+    EXAMPLE = (pathlib.Path(__file__).parents[2] / "python/examples/scaling_curve.py").read_text()
+
+    def example(self, *words):
+        """Runs the example, and returns the rows of its table and the texts of its plot."""
+        self.write("scaling_curve.py", self.EXAMPLE)
+        printed = subprocess.run([PYTHON, "scaling_curve.py", *words], cwd=self.folder, text=True,
                                  env={**os.environ, "PYTHONPATH": str(BUILD / "python")}, capture_output=True)
         self.assertEqual(printed.returncode, 0, printed.stderr)
-        self.assertIn("<svg", (self.folder / "curve.svg").read_text())
-        self.assertEqual(len(printed.stdout.strip().splitlines()), 3)
+        plot = xml.etree.ElementTree.parse(self.folder / "curve.svg").getroot()
+        return printed.stdout.strip().splitlines()[1:], [element.text for element in plot.iter("{http://www.w3.org/2000/svg}text")]
+
+    def test_example(self):
+        rows, texts = self.example("llama3-8b", "curve.svg", "--gpus", "16", "32")
+        self.assertEqual(len(rows), 2)
+        for text in ("GPUs", "tokens/s of a GPU", "16", "32", "4000"):
+            self.assertIn(text, texts)
+
+    @slow
+    def test_curves_of_the_example_cross(self):
+        command = re.search(r"python3 scaling_curve.py (llama3-70b.*?)\n\n", self.EXAMPLE, re.S)[1].replace("\\\\", "").split()
+        rows, _ = self.example(*command, "--gpus", "64", "1024")
+        few, many, few_of_other, many_of_other = (float(row.split()[2]) for row in rows)
+        self.assertGreater(few, few_of_other)
+        self.assertLess(many, many_of_other)
 
 
 @unittest.skipUnless((BUILD / "libstretto.so").exists(), "the library is not built")
