@@ -17,6 +17,7 @@
 #include "predict/fusions.hpp"
 #include "predict/inputs.hpp"
 #include "predict/predict_step.hpp"
+#include "predict/quick_step.hpp"
 #include "predict/run.hpp"
 #include "predict/sensitivity.hpp"
 #include "report/critical_path.hpp"
@@ -110,17 +111,13 @@ Json headline_json(const Prediction& p) {
 Json simulate_json(const Asked& asked, Prediction& p) {
   const sim::SimOptions options;
   const auto keys = predict::read_run_input(asked.given, asked.set, asked.scenario, asked.platform);
-  predict::PredictedStep step;
-  if (keys)
-    step = predict::predict_step(asked.scenario, asked.platform, options);
-  else
-    step.prediction = predict::predict_times(asked.scenario, asked.platform, options);
-  if (!asked.fusions.note.empty()) step.prediction.notes.push_back(asked.fusions.note);
-  p = step.prediction;
+  const predict::QuickStep step(asked.scenario);
+  p = predict::predict_times(step, asked.platform, options);
+  if (!asked.fusions.note.empty()) p.notes.push_back(asked.fusions.note);
   Json json = prediction_json(p);
   for (const char* none : {"modes", "without", "recipes", "path", "run", "numbers", "machines", "changes", "fits_with"})
     json[none] = nullptr;
-  if (keys) json["run"] = predict::run_json(predict::predict_run(*keys, asked.scenario, asked.platform, step, options));
+  if (keys) json["run"] = predict::run_json(predict::predict_run(*keys, step, p, asked.platform, options));
   return json;
 }
 
