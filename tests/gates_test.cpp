@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "model/build_schedule.hpp"
+#include "model/overlap/overlap.hpp"
 #include "tests/random_layout.hpp"
 
 namespace stretto::testing {
@@ -343,6 +344,15 @@ TEST_CASE("the default of cuda_device_max_connections is what the profile's fram
   CHECK(connections("torchtitan", "h100-sxm", kTensor) == 0);
   CHECK(read(kTensor).cluster.cuda_device_max_connections == 0);
   CHECK(read(Keys{"platform=h100-sxm"} + kTensor).cluster.cuda_device_max_connections == 0);  // no profile
+}
+
+TEST_CASE("modes that a gate refuses are not tried") {
+  const auto pairs = [](const Keys& keys) {
+    const std::vector<std::string> modes = modes_of(read(kExperts + keys));
+    return std::count(modes.begin(), modes.end(), "overlap_moe_expert_parallel_comm");
+  };
+  CHECK(pairs({}) == 1);
+  CHECK(pairs({"training.recompute_granularity=full"}) == 0);
 }
 
 }  // namespace stretto::testing

@@ -286,8 +286,6 @@ TEST_CASE("experts and latent attention in low precision verify in all layouts a
               if (testing::is_fast_suite() && mode != modes_of(scenario).back() &&
                   mode != "overlap_moe_expert_parallel_comm")
                 continue;
-              // Pairs of passes do not recompute whole layers (docs/gates.md).
-              if (mode == "overlap_moe_expert_parallel_comm" && modules.find("full") != modules.npos) continue;
               INFO(model << recipe.name << "\n" << layout << transposes << recompute << mode);
               for (const std::string& problem : problems_of(with_mode(scenario, mode, scenario.parallel.ranks())))
                 FAIL_CHECK(problem);

@@ -187,7 +187,7 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
   std::vector<TensorPlace> of_backward = places;
   const TensorId id = family(name, rows, cols, layers, slots, std::move(places));
   if (!shape_.pairs_passes || repeated.empty()) return id;
-  // Of two concurrent passes one is a forward and one a backward pass. Where weight gradients come behind the next
+  // Two concurrent passes are a forward and a backward pass. Where weight gradients come behind the next
   // layer's backward pass, two layers that follow each other may not share a place.
   std::vector<std::optional<StorageId>> backward(shape_.weights_apart ? 2 : 1);
   for (const std::int64_t layer : repeated) {

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "model/overlap/gates.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/schedule/derive.hpp"
 #include "model/step_size.hpp"
@@ -11,6 +12,13 @@ namespace {
 void turn_off(Overlap& overlap, const OverlapMode& mode) {
   if (mode.on) overlap.*mode.on = false;
   if (mode.clear) mode.clear(overlap);
+}
+
+// Returns whether reading a scenario with these knobs would be an error.
+bool is_refused(const Scenario& scenario) {
+  const Gates gates = gates_of(scenario);
+  const Gate* const refused = gates.refused({});
+  return refused != nullptr && refused->section == "overlap";
 }
 
 }  // namespace
@@ -46,8 +54,10 @@ std::vector<std::string> modes_of(const Scenario& scenario) {
   bool is_listed = false;
   for (const OverlapMode& mode : overlap_modes()) {
     if (!mode.applies(scenario.parallel)) continue;
+    const Scenario with = with_mode(scenario, mode.name, scenario.parallel.ranks());
+    if (is_refused(with)) continue;
     modes.push_back(mode.name);
-    is_listed = is_listed || with_mode(scenario, mode.name, scenario.parallel.ranks()).overlap == scenario.overlap;
+    is_listed = is_listed || with.overlap == scenario.overlap;
   }
   if (!is_listed) modes.push_back(kAsGiven);
   return modes;

@@ -18,8 +18,8 @@ std::string mode_name(const Overlap& overlap);
 void set_mode(Overlap& overlap, const OverlapMode& mode);
 // Stands for a mode's name: the knobs exactly as the scenario sets them, including combinations that no mode has.
 constexpr const char* kAsGiven = "scenario";
-// Returns the modes that apply to the scenario's layout, the plain one first. kAsGiven is last, if the scenario's knobs
-// match none of them.
+// Returns the modes that apply to the scenario's layout and that no gate refuses, the plain one first. kAsGiven is last,
+// if the scenario's knobs match none of them.
 std::vector<std::string> modes_of(const Scenario& scenario);
 // Returns the scenario with another mode's knobs on another number of ranks: dp = ranks / (size of the other axes).
 // Micro-batch size and micro-batches per rank stay, so the global batch grows with dp (weak scaling).
