@@ -53,8 +53,13 @@ std::int64_t repeated_kv_bytes(const Schedule& schedule) {
 class Role {
  public:
   Role(const Schedule& schedule, const RolePlan& plan, std::int64_t rank, const FrameworkMemory& memory,
-       double most_rows)
-      : schedule_(schedule), plan_(plan), memory_(memory), most_rows_(most_rows), program_(bind(schedule, rank)) {
+       double most_rows, bool weights_are_codes)
+      : schedule_(schedule),
+        plan_(plan),
+        memory_(memory),
+        most_rows_(most_rows),
+        weights_are_codes_(weights_are_codes),
+        program_(bind(schedule, rank)) {
     parts_.push_back({"freed as soon as nobody reads it", 0, "exact", "lives of buffers in the order of the host"});
     tensor_of_.resize(schedule.storages.size());
     for (const Tensor& tensor : schedule.tensors)
@@ -107,11 +112,27 @@ class Role {
            });
   }
 
+  // Returns the elements of parameters in each storage that become codes before they are multiplied.
+  std::map<StorageId, std::int64_t> elements_cast() const {
+    std::map<std::pair<StorageId, std::int64_t>, std::int64_t> weights;  // by their places
+    for (const BoundOp& op : program_.ops) {
+      if (!std::holds_alternative<Quantise>(schedule_.operations[op.op].work)) continue;
+      const BoundView weight = resolve(schedule_, program_, op, 0);
+      if (schedule_.storages[weight.storage].kind == BufferKind::parameter)
+        weights[{weight.storage, weight.offset}] = weight.rows * weight.cols;
+    }
+    std::map<StorageId, std::int64_t> elements;
+    for (const auto& [place, count] : weights) elements[place.first] += count;
+    return elements;
+  }
+
   void keep(std::int64_t bytes, bool is_late) {
     if (bytes > 0) (is_late ? late_ : always_).push_back(bytes);
   }
 
   void add_persistent() {
+    const std::map<StorageId, std::int64_t> cast =
+        weights_are_codes_ ? elements_cast() : std::map<StorageId, std::int64_t>{};
     for (StorageId id = 0; id < schedule_.storages.size(); ++id) {
       const Storage& storage = schedule_.storages[id];
       if (!plan_.has(id)) continue;
@@ -134,6 +155,12 @@ class Role {
         parts_[part("parameters that are codes alone",
                     {"published", "TransformerEngine: fp8_model_init, which --fp8-param-gather has"})]
             .bytes -= storage.bytes();
+      }
+      if (const auto found = cast.find(id); found != cast.end() && bytes > 0) {
+        const std::int64_t less = found->second * bytes_of(storage.dtype);
+        bytes -= less;
+        parts_[part("weights that are codes alone", {"published", "Megatron-LM: --reuse-grad-buf-for-mxfp8-param-ag"})]
+            .bytes -= less;
       }
       if (memory_.casts_to_gather && tensor_of_[id].starts_with("shard.parameter.")) {
         bytes = 0;
@@ -369,6 +396,7 @@ class Role {
   const RolePlan& plan_;
   const FrameworkMemory& memory_;
   const double most_rows_;
+  const bool weights_are_codes_;
   const bool is_low_ = std::any_of(schedule_.operations.begin(), schedule_.operations.end(),
                                    [](const Operation& operation) { return is_of_low_precision(operation.work); });
   const BoundProgram program_;
@@ -384,8 +412,8 @@ class Role {
 }  // namespace
 
 RoleMemory role_memory(const Schedule& schedule, const RolePlan& plan, std::int64_t rank, const FrameworkMemory& memory,
-                       std::int64_t limit_bytes, double most_rows) {
-  return Role(schedule, plan, rank, memory, most_rows).run(limit_bytes);
+                       std::int64_t limit_bytes, double most_rows, bool weights_are_codes) {
+  return Role(schedule, plan, rank, memory, most_rows, weights_are_codes).run(limit_bytes);
 }
 
 }  // namespace stretto::predict

@@ -104,3 +104,21 @@ global_batch_size = 4
     if (part.what == "logits and their loss") loss = double(part.bytes);
   CHECK(loss == 12.0 * 2 * 2048 * 65536);  // log-softmax, its gradient and the gradient of the logits, in f32
 }
+
+TEST_CASE("weights that are gathered into the buffer of gradients are codes alone", "[memory]") {
+  std::string text = scenario_text("megatron-bridge", 4);
+  text.replace(text.find("a100-80gb"), 9, "b200-sxm");
+  const std::vector<std::string> keys = {"parallel.data_parallel_size=2", "training.global_batch_size=8",
+                                         "training.fp8_format=e4m3", "training.fp8_recipe=mxfp8",
+                                         "overlap.fp8_param_gather=true"};
+  std::vector<std::string> reused = keys;
+  reused.push_back("training.reuse_grad_buf_for_mxfp8_param_ag=true");
+  const MemoryUse use = memory(text, reused).roles.front(), without = memory(text, keys).roles.front();
+  // Weights of 12 h² elements a layer, on 8 ranks.
+  const std::int64_t less = 2 * 4 * 12 * 2048 * 2048 / 8;
+  CHECK(without.allocated() - use.allocated() == less);
+  std::int64_t part_bytes = 0;
+  for (const BesidePlan& part : use.by_framework)
+    if (part.what == "weights that are codes alone") part_bytes = part.bytes;
+  CHECK(part_bytes == -less);
+}

@@ -114,9 +114,9 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
                              by_framework.userbuffers->source.origin});
   for (std::size_t role = 0; role < first_rank.size(); ++role) {
     MemoryUse& use = memory.roles[role];
-    RoleMemory taken =
-        role_memory(schedule, plan.roles[role], first_rank[role], by_framework,
-                    memory.device_bytes - memory.reserved_bytes(), sim::most_rows(schedule, training.expert_loads));
+    RoleMemory taken = role_memory(
+        schedule, plan.roles[role], first_rank[role], by_framework, memory.device_bytes - memory.reserved_bytes(),
+        sim::most_rows(schedule, training.expert_loads), training.low_precision.reuse_grad_buf_for_mxfp8_param_ag);
     use.by_framework = std::move(taken.parts);
     use.held = taken.held_bytes;
     use.state = taken.state_bytes;
