@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/values_of.hpp"
+#include "model/overlap/gates.hpp"
 #include "predict/quick_step.hpp"
 #include "report/units.hpp"
 
@@ -74,6 +75,11 @@ std::vector<RecipeStep> predict_recipes(const Scenario& scenario, const sim::Pla
     }
     Scenario other = scenario;
     if (!step.is_scenario) set_recipe(other.training.low_precision, recipe);
+    const Gates gates = gates_of(other);
+    if (const Gate* refused = gates.refused(other.by_profile)) {
+      step.why_not = refused->knob + ": " + refused->refusal();
+      continue;
+    }
     try {
       const QuickStep quick(other);
       const DeviceMemory memory = quick.memory(platform);

@@ -32,6 +32,15 @@ TEST_CASE("the step in each precision, or why a GPU has none", "[predict]") {
   CHECK(named(hopper, "nvfp4").step_ms == 0);
   for (const char* recipe : {"bf16", "mxfp8", "nvfp4"}) CHECK(named(blackwell, recipe).why_not.empty());
   CHECK(named(blackwell, "nvfp4").step_ms < named(blackwell, "bf16").step_ms);
+  // A recipe that a gate refuses has its reason.
+  Scenario mixture = scenario;
+  mixture.model.experts.num_moe_experts = 4;
+  mixture.model.experts.moe_router_topk = 2;
+  mixture.model.experts.moe_ffn_hidden_size = 1024;
+  std::swap(scenario, mixture);
+  CHECK(named(of("h100-sxm"), "tensorwise").why_not.empty());
+  CHECK(named(of("h100-sxm"), "delayed").why_not.find("expected num_moe_experts = 0") != std::string::npos);
+  std::swap(scenario, mixture);
   scenario.training.precision = "fp32";
   CHECK(of("h100-sxm").empty());
 }
