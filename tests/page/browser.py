@@ -13,7 +13,7 @@ class Browser:
         program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
         if program is None:
             raise RuntimeError("no Chromium: scripts/packages soak")
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # the browser may still write
         to_browser, self.write_end = os.pipe()
         self.read_end, from_browser = os.pipe()
 
