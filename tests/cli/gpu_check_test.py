@@ -12,7 +12,7 @@ import time
 import unittest
 
 import program
-from program import ROOT, ProgramTest, main
+from program import ROOT, ProgramTest, main, slow
 
 EMULATED = os.path.join(os.path.dirname(program.STRETTO), "tests/fake_gpu/stretto")
 sys.dont_write_bytecode = True
@@ -108,6 +108,7 @@ class GpuCheck(ProgramTest):
         for file in self.out.iterdir():
             self.assertRegex(file.name, r"^[\w.-]+$")
 
+    @slow
     def test_experts(self):
         results, said = self.check(0, "experts")
         for step in experts.STEPS:

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import unittest
 
-from program import IS_FAST, ROOT, STRETTO, ProgramTest, main
+from program import IS_FAST, ROOT, STRETTO, ProgramTest, main, slow
 
 BUILD = pathlib.Path(STRETTO).parent
 
@@ -47,6 +47,7 @@ class Install(ProgramTest):
 
     @unittest.skipUnless(any((BUILD / "python/stretto").glob("_stretto*.so")), "the Python module is not built")
     @unittest.skipUnless(pathlib.Path("/usr/lib/python3/dist-packages/pip").exists(), "Debian's pip is not installed")
+    @slow
     def test_pip(self):
         """`pip install .` without a network, in a virtual environment: the module and the command, which find their files."""
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("STRETTO_", "PYTHON", "PIP_"))}
