@@ -273,9 +273,10 @@ TEST_CASE("experts and latent attention in low precision verify in all layouts a
                {"", "recompute_granularity = \"full\"\nrecompute_method = \"uniform\"\n",
                 "recompute_granularity = \"selective\"\nrecompute_modules = [\"moe_act\", \"layernorm\"]\n",
                 "recompute_granularity = \"selective\"\nrecompute_modules = [\"shared_experts\"]\n",
+                "recompute_granularity = \"selective\"\nrecompute_modules = [\"moe\"]\n",
                 "recompute_granularity = \"selective\"\nrecompute_modules = [\"mla_up_proj\", \"layernorm\"]\n"}) {
             const std::string modules = recompute, where = layout;
-            if (!has_experts && (modules.find("moe_act") != modules.npos || modules.find("shared") != modules.npos ||
+            if (!has_experts && (modules.find("\"moe") != modules.npos || modules.find("shared") != modules.npos ||
                                  where.find("expert") != where.npos))
               continue;
             if (model == kExperts && modules.find("mla") != modules.npos) continue;

@@ -70,14 +70,15 @@ bool Sections::computes_input_again(QuantisedLayer layer) const {
       return repeats(Module::mla_up_proj);
     case QuantisedLayer::shared_fc1:
     case QuantisedLayer::shared_fc2:
-      return repeats(Module::shared_experts);
+      return repeats(Module::shared_experts) || repeats(Module::moe);
+    case QuantisedLayer::experts_fc1:
+      return repeats(Module::moe);
     case QuantisedLayer::experts_fc2:
-      return repeats(Module::moe_act);
+      return repeats(Module::moe_act) || repeats(Module::moe);
     case QuantisedLayer::qkv:
     case QuantisedLayer::proj:
     case QuantisedLayer::q_down:
     case QuantisedLayer::kv_down:
-    case QuantisedLayer::experts_fc1:
       return false;
   }
   return false;
