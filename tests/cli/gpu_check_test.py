@@ -17,10 +17,10 @@ from program import ROOT, ProgramTest, main, slow
 EMULATED = os.path.join(os.path.dirname(program.STRETTO), "tests/fake_gpu/stretto")
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "scripts"))
-from gpu_check import experts, gpt2_speed, gpu_model, modes_and_kernels, processes  # noqa: E402
+from gpu_check import experts, gpt2_speed, gpu_model, low_precision, modes_and_kernels, processes  # noqa: E402
 
 HALF_AN_HOUR = (gpt2_speed, modes_and_kernels, gpu_model, processes)
-PARTS = (*HALF_AN_HOUR, experts)
+PARTS = (*HALF_AN_HOUR, experts, low_precision)
 SHELL, PYTHON = "#!/bin/sh\n", f"#!{sys.executable}\n"
 STAND_INS = {
     "gpu_tests": SHELL + 'echo "All tests passed (7 assertions in 3 test cases)"\n',
@@ -109,12 +109,14 @@ class GpuCheck(ProgramTest):
             self.assertRegex(file.name, r"^[\w.-]+$")
 
     @slow
-    def test_experts(self):
-        results, said = self.check(0, "experts")
-        for step in experts.STEPS:
-            for headline in step.headlines:
-                self.assertIsNotNone(results["headlines"][headline], headline)
+    def test_experts_and_low_precision(self):
+        results, said = self.check(0, "experts", "low_precision")
+        for part in (experts, low_precision):
+            for step in part.STEPS:
+                for headline in step.headlines:
+                    self.assertIsNotNone(results["headlines"][headline], headline)
         self.assertTrue(results["parts"]["experts"]["complete"])
+        self.assertTrue(results["parts"]["low_precision"]["complete"])
 
     def test_what_goes_wrong(self):
         """No failure of one step prevents the measurements of the next step."""
