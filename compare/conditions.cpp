@@ -12,7 +12,7 @@ double speed_against(const std::vector<double>& readings_GFLOPs, double calibrat
 }
 
 Conditions conditions_of(const CoreMonitor& cores, double calibrated_GFLOPs) {
-  Conditions conditions{speed_against(cores.sgemm_GFLOPs(), calibrated_GFLOPs), cores.detours().disturbance()};
+  Conditions conditions{speed_against(cores.sgemm_GFLOPs(), calibrated_GFLOPs), cores.disturbance()};
   // Below the limit other processes take cores at random times; above it one of them always computes.
   conditions.disturbance.shares_by_time = 100 * conditions.disturbance.share > Comparison::kBusy_pct;
   return conditions;

@@ -63,7 +63,7 @@ std::vector<std::unique_ptr<Contender>> contenders_of(Grid& grid, std::size_t at
 
 void CoreMonitor::add(const Reading& reading) {
   sgemm_GFLOPs_.push_back(reading.sgemm_GFLOPs);
-  detours_.add(reading.detours);
+  detours_of_turns_.back() += reading.detours;
 }
 
 Turns run_turns(std::vector<std::unique_ptr<Contender>>& contenders, std::int64_t turns,
@@ -92,6 +92,7 @@ Turns run_turns(std::vector<std::unique_ptr<Contender>>& contenders, std::int64_
     progress(fmt::format(
         "ranks {}: {}", contenders.front()->schedule.mesh.ranks(),
         turn < 0 ? "warming up" : fmt::format("turn {} of {}{}", turn + 1, turns, time_left.after(turn, turns))));
+    if (cores && turn >= 0) cores->begin_turn();
     // The first contender changes from turn to turn: the first of a turn meets caches that the last one left.
     for (std::size_t i = 0; i < contenders.size(); ++i) {
       Contender& contender = *contenders[(i + static_cast<std::size_t>(turn + 1)) % contenders.size()];

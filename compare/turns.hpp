@@ -40,14 +40,16 @@ class CoreMonitor {
     calibrate::DetourProbe::Sample detours;
   };
   Reading read() { return {yardstick_.run_GFLOPs(), detours_.run()}; }
-  void add(const Reading& reading);
+  void begin_turn() { detours_of_turns_.emplace_back(); }
+  void add(const Reading& reading);  // of the turn that has begun last
   const std::vector<double>& sgemm_GFLOPs() const { return sgemm_GFLOPs_; }
-  const calibrate::DetourProbe& detours() const { return detours_; }
+  sim::Disturbance disturbance() const { return calibrate::disturbance_of(detours_of_turns_); }
 
  private:
   calibrate::SgemmYardstick yardstick_;
   calibrate::DetourProbe detours_;
   std::vector<double> sgemm_GFLOPs_;
+  std::vector<calibrate::DetourProbe::Sample> detours_of_turns_;
 };
 
 // Counts of run_turns().

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/statistics.hpp"
 #include "calibrate/probes/probes.hpp"
 
 namespace stretto::calibrate {
@@ -30,24 +31,27 @@ DetourProbe::Sample DetourProbe::run() const {
       });
   }
   Sample sum;
-  for (const Sample& sample : samples) {
-    sum.watched_us += sample.watched_us;
-    sum.lost_us += sample.lost_us;
-    sum.squared_us2 += sample.squared_us2;
-  }
+  for (const Sample& sample : samples) sum += sample;
   return sum;
 }
 
-void DetourProbe::add(const Sample& sample) {
-  sum_.watched_us += sample.watched_us;
-  sum_.lost_us += sample.lost_us;
-  sum_.squared_us2 += sample.squared_us2;
+DetourProbe::Sample& DetourProbe::Sample::operator+=(const Sample& more) {
+  watched_us += more.watched_us;
+  lost_us += more.lost_us;
+  squared_us2 += more.squared_us2;
+  return *this;
 }
 
-sim::Disturbance DetourProbe::disturbance() const {
-  if (sum_.lost_us <= 0) return {};
+sim::Disturbance disturbance_of(std::span<const DetourProbe::Sample> turns) {
+  DetourProbe::Sample sum;
+  std::vector<double> shares;
+  for (const DetourProbe::Sample& turn : turns) {
+    sum += turn;
+    if (turn.watched_us > turn.lost_us) shares.push_back(turn.lost_us / (turn.watched_us - turn.lost_us));
+  }
+  if (sum.lost_us <= 0 || shares.empty()) return {};
   // With exponential lengths the mean square is twice the square of the mean.
-  return {sum_.lost_us / (sum_.watched_us - sum_.lost_us), from_us(sum_.squared_us2 / sum_.lost_us / 2)};
+  return {median(shares), from_us(sum.squared_us2 / sum.lost_us / 2)};
 }
 
 }  // namespace stretto::calibrate

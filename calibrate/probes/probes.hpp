@@ -2,6 +2,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <span>
 #include <vector>
 
 #include "calibrate/fit/linear_fit.hpp"
@@ -104,14 +105,16 @@ class DetourProbe {
 
   struct Sample {
     double watched_us = 0, lost_us = 0, squared_us2 = 0;
+    Sample& operator+=(const Sample& more);
   };
   Sample run() const;  // takes some 20 ms
-  void add(const Sample& sample);
-  sim::Disturbance disturbance() const;  // over all added samples
 
  private:
   int threads_;
-  Sample sum_;
 };
+
+// Returns what others take, of one sample a turn. The share is the median turn's: measured steps are medians over the
+// turns, which others that compute in fewer than half of them do not lengthen. The mean length is over all jumps.
+sim::Disturbance disturbance_of(std::span<const DetourProbe::Sample> turns);
 
 }  // namespace stretto::calibrate
