@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cli/commands.hpp"
+#include "exec/documents.hpp"
 #include "predict/inputs.hpp"
 
 namespace stretto::cli {
@@ -32,7 +33,8 @@ void add_scenario_options(CLI::App& command, CommonOptions& options) {
 Scenario scenario_of(const CommonOptions& options, const std::vector<std::string>& further) {
   std::vector<std::string> set = options.set;
   set.insert(set.end(), further.begin(), further.end());
-  return predict::read_scenario_input(options.scenario, std::move(set), options.platform);
+  return exec::with_measured_documents(
+      predict::read_scenario_input(options.scenario, std::move(set), options.platform));
 }
 
 void add_platform_option(CLI::App& command, CommonOptions& options) {

@@ -15,6 +15,7 @@
 #include "base/memory.hpp"
 #include "cli/version.hpp"
 #include "exec/cuda/cuda.hpp"
+#include "exec/documents.hpp"
 #include "exec/launch/spawn.hpp"
 #include "exec/launch/world.hpp"
 #include "model/build_schedule.hpp"
@@ -229,8 +230,9 @@ void run_ranked(const ScenarioOptions& options, const ScenarioCommand& command,
                 const std::function<void(const Scenario& scenario)>& check,
                 const std::function<void(ScenarioRun& run)>& act) {
   const auto scenario_of = [&](std::int64_t processes, std::vector<std::string>& notes) {
-    const Scenario scenario = processes > 0 && command.is_laid_out ? scenario_for_processes(options, processes, notes)
-                                                                   : read_scenario(options.scenario, options.set);
+    const Scenario scenario = exec::with_measured_documents(processes > 0 && command.is_laid_out
+                                                                ? scenario_for_processes(options, processes, notes)
+                                                                : read_scenario(options.scenario, options.set));
     return options.mode.empty() ? scenario : with_mode(scenario, options.mode, scenario.parallel.ranks());
   };
   const auto start = [&]() -> RankedCommand::Start {

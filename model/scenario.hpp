@@ -130,6 +130,13 @@ struct Training {
   LowPrecision low_precision;          // of the layers' linear products
   Recompute recompute;
   AttentionBackend attention_backend = AttentionBackend::fused;
+  // Documents end with the token eod_token (Megatron-LM's names); -1: the scenario names none, and training needs one.
+  bool reset_attention_mask = false;  // attention does not cross documents
+  bool reset_position_ids = false;    // positions count from a document's beginning
+  bool eod_mask_loss = false;         // the loss leaves out what is predicted from eod_token
+  std::int64_t eod_token = -1;
+  bool divides_documents() const { return reset_attention_mask || reset_position_ids || eod_mask_loss; }
+  double mean_document_tokens = 0;         // in predictions; 0: measured from the data, or unknown
   bool frozen_base = false;                // no parameter is trained: the passes of LoRA without its adapters
   bool gelu_fusion = false;                // GELU as the epilogue of the GEMM before it, forward and backward
   bool bias_gradient_fusion = false;       // bias gradients as the epilogue of the same layer's weight gradient

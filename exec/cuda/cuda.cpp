@@ -46,6 +46,11 @@ RanksHere ranks_here(const VerifiedSchedule& verified, launch::ProcessGroup* pro
 std::unique_ptr<exec::Executor> make_cuda_executor(const VerifiedSchedule& verified, const CudaOptions& options) {
   if (verified.schedule.compute_dtype == Dtype::f64)
     throw input_error("[training] precision: expected bf16 or fp32 on a GPU, got fp64");
+  if (verified.schedule.step_data.documents || verified.schedule.step_data.loss_weight)
+    throw input_error(
+        "[training] reset_attention_mask, reset_position_ids, eod_mask_loss: expected none on a GPU, where there are "
+        "no "
+        "kernels for documents yet");
   for (const Operation& operation : verified.schedule.operations) {
     if (const auto* grouped = std::get_if<GroupedGemm>(&operation.work); grouped != nullptr && grouped->has_codes())
       throw input_error(

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/parallel.hpp"
 #include "base/rng.hpp"
+#include "exec/documents.hpp"
 #include "exec/state/state_elements.hpp"
 #include "model/lower/parameters.hpp"
 
@@ -176,7 +177,9 @@ void write_batch(const Schedule& schedule, const Scenario& scenario, const Token
   const auto count = static_cast<std::size_t>(ids.elements());
   const std::int64_t seq = sampling.seq, samples = ids.elements() / inputs.parts.tokens(seq);
   const auto all = static_cast<std::size_t>(samples * seq);
-  std::vector<std::int32_t> tokens(all), targets(all), own(count);
+  std::vector<std::int32_t> tokens(all), targets(all), documents(inputs.documents ? all : 0), own(count);
+  const std::int64_t end = scenario.training.eod_token;
+  const double weight = inputs.loss_weight ? loss_weight(source, sampling, step, end) : 1;
   for (std::int64_t r = 0; r < schedule.mesh.ranks(); ++r) {
     host::RankMemory* memory = memory_of.find(r);
     if (memory == nullptr) continue;
@@ -185,6 +188,16 @@ void write_batch(const Schedule& schedule, const Scenario& scenario, const Token
       at[Coord::micro_batch] = mb;
       const std::int64_t first_sample = inputs.first_sample.eval(at);
       fill_batch(source, sampling, step, first_sample, tokens, targets);
+      if (inputs.documents) {
+        find_documents(tokens, seq, end, documents);
+        if (std::byte* data = tensor_data(schedule, *memory, *inputs.documents, mb))
+          std::memcpy(data, documents.data(), all * sizeof(std::int32_t));
+      }
+      if (inputs.loss_weight) {
+        mask_ends(tokens, end, targets);
+        if (std::byte* data = tensor_data(schedule, *memory, *inputs.loss_weight))
+          std::memcpy(data, &weight, sizeof weight);
+      }
       if (inputs.dropout_keys)
         write_dropout_keys(schedule, *inputs.dropout_keys, scenario, step, mb, first_sample, *memory);
       SequenceParts parts = inputs.parts;

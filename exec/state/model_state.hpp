@@ -84,8 +84,8 @@ void scatter_state(const Schedule& schedule, const MemoryOf& memory_of, StatePar
 
 // Returns the 64-bit dropout key of a layer in a step.
 std::uint64_t dropout_key(const Scenario& scenario, std::int64_t step, std::int64_t layer);
-// Both write inputs of `step` to every rank: write_batch tokens, targets and dropout keys of every micro-batch,
-// write_hyper the optimizer's scalars.
+// Both write inputs of `step` to every rank: write_batch tokens, targets, documents and dropout keys of every
+// micro-batch, write_hyper the optimizer's scalars.
 void write_batch(const Schedule& schedule, const Scenario& scenario, const TokenSource& source, std::int64_t step,
                  const MemoryOf& memory_of);
 void write_hyper(const Schedule& schedule, const Scenario& scenario, std::int64_t step, const MemoryOf& memory_of);

@@ -23,6 +23,8 @@ Scenario for_forward(const Scenario& given, std::int64_t length) {
   scenario.parallel = {};
   scenario.overlap = {};
   scenario.training.recompute = {};
+  scenario.training.reset_attention_mask = scenario.training.reset_position_ids = scenario.training.eod_mask_loss =
+      false;
   scenario.training.micro_batch_size = scenario.training.global_batch_size = 1;
   return scenario;
 }

@@ -23,6 +23,11 @@ BlockWriter::BlockWriter(Schedule& schedule, const BlockShape& shape, const Para
   if (shape.sequence_parallel && shape.pairs_passes) d_gathered_ = workspace("d_gathered", tokens(), width);
   const bool rounds_at_random = shape.low.recipe == LowPrecisionRules::Recipe::nvfp4;
   if (model.hidden_dropout > 0 || model.attention_dropout > 0 || rounds_at_random) add_dropout_keys();
+  if (shape.masks_documents || shape.resets_positions) {
+    documents_ = add_tensor(schedule, kDocuments, Dtype::i32, BufferKind::input, shape.micro_batch_size,
+                            model.seq_length, 1, shape.micro_batches);
+    schedule.step_data.documents = documents_;
+  }
 }
 
 void BlockWriter::add_dropout_keys() {
@@ -450,6 +455,7 @@ void BlockWriter::attention(const std::string& name, Pass pass, std::vector<Acce
   const Transformer& model = shape_.model;
   const std::int64_t heads = model.num_attention_heads / shape_.tp.size;
   if (model.attention_dropout > 0) accesses.push_back(read(dropout_key()));
+  if (shape_.masks_documents) accesses.push_back(read(documents()));
   op(name, pass == Pass::forward ? Phase::forward : Phase::dgrad,
      Attention{pass,
                shape_.micro_batch_size,
@@ -464,7 +470,9 @@ void BlockWriter::attention(const std::string& name, Pass pass, std::vector<Acce
                {},
                false,
                model.latent.any() ? model.value_dim() : 0,
-               model.latent.yarn.of_scores()},
+               model.latent.yarn.of_scores(),
+               shape_.masks_documents,
+               shape_.document_tokens},
      std::move(accesses));
 }
 
@@ -535,13 +543,19 @@ void BlockWriter::cross_entropy(View logits, View targets, View loss) {
     View own = work(stats);
     own.offset = shape_.tp.place * Expr(3 * tokens());
     own.rows = 1;
-    op("vocab_stats", Phase::forward, VocabStats{tokens(), logits.cols, classes, first_class},
+    op("vocab_stats", Phase::forward, VocabStats{tokens(), logits.cols, classes, first_class, shape_.masks_ends},
        {read(std::move(logits)), read(std::move(targets)), write(own)});
     collective("vocab_stats.all_gather", Phase::forward, CollectiveKind::all_gather, 3 * tp * tokens(),
                {read(own), write(work(stats))});
     accesses.push_back(read(work(stats)));
   }
-  const CrossEntropy work{tokens(), accesses[0].view.cols, classes, shape_.loss_scale, tp, first_class};
+  const CrossEntropy work{tokens(), accesses[0].view.cols, classes,          shape_.loss_scale,
+                          tp,       first_class,           shape_.masks_ends};
+  if (shape_.masks_ends) {
+    const TensorId weight = add_tensor(schedule_, kLossWeight, Dtype::f64, BufferKind::input, 1, 1);
+    schedule_.step_data.loss_weight = weight;
+    accesses.push_back(read(whole(schedule_, weight)));
+  }
   accesses.push_back(accumulate(std::move(loss)));
   op("cross_entropy", Phase::forward, work, std::move(accesses));
 }
@@ -549,10 +563,13 @@ void BlockWriter::cross_entropy(View logits, View targets, View loss) {
 void BlockWriter::rope(const std::string& name, Phase phase, Pass pass, View qkv) {
   const Transformer& model = shape_.model;
   if (model.position_embedding_type != PositionEmbedding::rope) return;
+  std::vector<Access> accesses = {accumulate(std::move(qkv))};
+  if (shape_.resets_positions) accesses.push_back(read(documents()));
   op(name, phase,
      Rope{pass, tokens(), model.num_attention_heads / shape_.tp.size, model.kv_heads() / shape_.tp.size,
-          model.seq_length, model.head_dim(), model.rotary_base, shape_.parts(), model.rope_scaling},
-     {accumulate(std::move(qkv))});
+          model.seq_length, model.head_dim(), model.rotary_base, shape_.parts(), model.rope_scaling,
+          shape_.resets_positions},
+     std::move(accesses));
 }
 
 }  // namespace stretto

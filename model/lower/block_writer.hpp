@@ -27,8 +27,8 @@ class BlockWriter {
   // end_weights() makes after end(). The caller must keep the operands of deferred gradients, output gradients
   // included, until that block has run. `suffix` is added to the names of operations.
   void begin(const std::string& name, bool weights_apart = false, const std::string& suffix = "");
-  // Begins a block of a backward pass of layers, which reads what it computes again in places of its own where a forward
-  // pass may be concurrent.
+  // Begins a block of a backward pass of layers, which reads what it computes again in places of its own where a
+  // forward pass may be concurrent.
   void begin_backward(const std::string& name, bool weights_apart = false);
   BlockId end();
   BlockId end_weights(const std::string& name);
@@ -67,8 +67,8 @@ class BlockWriter {
     std::vector<bool> passing = {};
   };
   TensorId recomputable(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers, Role role);
-  // Returns the activation in the places that it has in a backward pass: `activation` itself, unless begin_backward() says
-  // otherwise.
+  // Returns the activation in the places that it has in a backward pass: `activation` itself, unless begin_backward()
+  // says otherwise.
   TensorId in_backward(TensorId activation) const {
     const auto own = of_backward_.find(activation);
     return own == of_backward_.end() ? activation : own->second;
@@ -164,7 +164,9 @@ class BlockWriter {
   View dropped(const std::string& name, View dc, View db, DropoutSite site);
   bool drops() const { return shape_.model.hidden_dropout > 0; }
   View dropout_key() const;  // where any dropout is on
-  // Attention on whole sequences, forward or dgrad. The dropout key is appended to `accesses`.
+  // First positions of the documents of the micro-batch's sequences; where attention or positions are by document.
+  View documents() const { return whole(schedule_, documents_, 0, Coord::micro_batch); }
+  // Attention on whole sequences, forward or dgrad. The dropout key and documents are appended to `accesses`.
   void attention(const std::string& name, Pass pass, std::vector<Access> accesses);
   // Norms over the columns of x; with `heads` above 1 over the columns of each head.
   void norm_forward(const std::string& name, View x, View y, View stats, const Expr& layer, std::int64_t heads = 1);
@@ -224,6 +226,7 @@ class BlockWriter {
   // [T,H] or wider, with sequence parallelism, for the forward pass and for the backward pass
   TensorId gathered_ = 0, d_gathered_ = 0;
   TensorId dropout_key_ = 0;  // [layer][micro-batch], where any dropout is on
+  TensorId documents_ = 0;    // [micro-batch], where attention or positions are by document
 };
 
 }  // namespace stretto

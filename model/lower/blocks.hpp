@@ -58,6 +58,10 @@ struct BlockShape {
   std::int64_t micro_batches = 1;     // per step and rank; the inputs of all of them exist when the step starts
   Recompute recompute;
   AttentionBackend attention_backend = AttentionBackend::fused;
+  bool masks_documents = false;            // attention does not cross documents,
+  double document_tokens = 0;              // whose mean length this is; 0: unknown
+  bool resets_positions = false;           // positions count from the beginning of a document
+  bool masks_ends = false;                 // the last token of a document has no target
   bool frozen_base = false;                // no gradients of parameters: backward computes only data gradients
   bool gelu_fusion = false;                // GELU and its gradient are epilogues of the preceding products
   bool bias_gradient_fusion = false;       // gradients of biases are epilogues of weight gradients

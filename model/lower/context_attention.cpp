@@ -98,11 +98,14 @@ Attention ContextAttention::attention(Pass pass, const Expr& first_key_part, std
           .first_head = shape_.tp.place * Expr(heads_ * group) + kind_.exchange.place * Expr(heads_),
           .queries = {of, kind_.ring.place * Expr(group), group},
           .keys = {of, first_key_part, key_parts},
-          .kv_apart = steps_ > 1};
+          .kv_apart = steps_ > 1,
+          .by_document = shape_.masks_documents,
+          .document_tokens = shape_.document_tokens};
 }
 
 void ContextAttention::attend(const std::string& name, const Attention& work, std::vector<Access> accesses) {
   if (work.dropout > 0) accesses.push_back(read(w_.dropout_key()));
+  if (work.by_document) accesses.push_back(read(w_.documents()));
   w_.op(name, work.pass == Pass::forward ? Phase::forward : Phase::dgrad, work, std::move(accesses));
 }
 

@@ -1,6 +1,7 @@
 #include "model/lower/latent_projections.hpp"
 
 #include <utility>
+#include <vector>
 
 namespace stretto {
 namespace {
@@ -58,7 +59,8 @@ LatentHeads LatentProjections::heads(Pass pass) const {
           model_.qk_pos_emb_head_dim,
           model_.v_head_dim,
           shape_.model.rotary_base,
-          model_.yarn};
+          model_.yarn,
+          shape_.resets_positions};
 }
 
 void LatentProjections::down(const Path& path, const View& x) {
@@ -95,7 +97,9 @@ void LatentProjections::up_forward(const View& x, const View& qkv) {
                    {read(part), write(all)});
     key = all;
   }
-  w_.op("heads.fprop", Phase::forward, heads(Pass::forward), {read(w_.work(up_)), read(key), accumulate(q), write(kv)});
+  std::vector<Access> accesses = {read(w_.work(up_)), read(key), accumulate(q), write(kv)};
+  if (shape_.resets_positions) accesses.push_back(read(w_.documents()));
+  w_.op("heads.fprop", Phase::forward, heads(Pass::forward), std::move(accesses));
 }
 
 // Adds the gradient of x to `dx` or writes it.
@@ -113,8 +117,9 @@ View LatentProjections::backward(const View& d_qkv, const View& x, const View& a
   const View dq = columns(d_qkv, 0, q_cols_), dkv = columns(d_qkv, q_cols_, d_qkv.cols - q_cols_),
              of_latent = columns(w_.work(kv_.d_latent), kv_.rank, model_.qk_pos_emb_head_dim),
              d_key = shape_.tp.exists() ? w_.work(d_key_) : of_latent;
-  w_.op("heads.dgrad", Phase::dgrad, heads(Pass::dgrad),
-        {read(dkv), accumulate(dq), write(w_.work(d_up_)), write(d_key)});
+  std::vector<Access> accesses = {read(dkv), accumulate(dq), write(w_.work(d_up_)), write(d_key)};
+  if (shape_.resets_positions) accesses.push_back(read(w_.documents()));
+  w_.op("heads.dgrad", Phase::dgrad, heads(Pass::dgrad), std::move(accesses));
   // A rank has summed over its own heads.
   if (shape_.tp.exists()) {
     const View sum = w_.summed("shared_key.dgrad", Phase::dgrad, d_key, w_.work(d_key_part_));

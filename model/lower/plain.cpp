@@ -102,6 +102,10 @@ BlockShape shape_of(const Scenario& scenario, const Groups& groups, const std::v
   shape.loss_scale = 1.0 / (double(parallel.replicas()) * double(shape.micro_batches) * double(shape.tokens()));
   shape.recompute = scenario.training.recompute;
   shape.attention_backend = scenario.training.attention_backend;
+  shape.masks_documents = scenario.training.reset_attention_mask;
+  shape.document_tokens = scenario.training.mean_document_tokens;
+  shape.resets_positions = scenario.training.reset_position_ids;
+  shape.masks_ends = scenario.training.eod_mask_loss;
   shape.frozen_base = scenario.training.frozen_base;
   shape.codes_in_passes = scenario.parallel.shards_parameters() && scenario.parallel.replicas() > 1;
   // Codes are made of a product's result, and no bias gradient is a sum of codes.

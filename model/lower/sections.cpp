@@ -243,9 +243,16 @@ View Sections::branch_gradient(const std::string& residual, const std::string& l
 // ---- embedding ----
 
 Embedding Sections::embedding(Pass pass) const {
-  return {
-      pass,           w_.tokens(),     model_.hidden_size, model_.padded_vocab_size, model_.seq_length, has_positions(),
-      shape_.tp.size, shape_.tp.place, shape_.parts()};
+  return {pass,
+          w_.tokens(),
+          model_.hidden_size,
+          model_.padded_vocab_size,
+          model_.seq_length,
+          has_positions(),
+          shape_.tp.size,
+          shape_.tp.place,
+          shape_.parts(),
+          has_positions() && shape_.resets_positions};
 }
 
 void Sections::embedding_forward() {
@@ -254,6 +261,7 @@ void Sections::embedding_forward() {
   std::vector<Access> looked_up = {read(ids_), read(w_.parameter("wte.weight"))};
   if (has_positions()) looked_up.push_back(read(w_.parameter("wpe.weight")));
   looked_up.push_back(write(embedded));
+  if (embedding(Pass::forward).by_document) looked_up.push_back(read(w_.documents()));
   w_.op("embedding.fprop", Phase::forward, embedding(Pass::forward), std::move(looked_up));
   const View sum = w_.summed("embedding", Phase::forward, embedded, w_.drops() ? w_.work(forward_.branch_part) : x);
   if (w_.drops()) w_.dropout("embedding.dropout", sum, x, DropoutSite::embedding);
@@ -265,6 +273,7 @@ void Sections::embedding_backward() {
                   w_.dropped("embedding.dropout.dgrad", backward_.d_x, backward_.d_branch, DropoutSite::embedding));
   std::vector<Access> tables = {read(ids_), read(d_embedded), accumulate(w_.gradient("wte.weight"))};
   if (has_positions()) tables.push_back(accumulate(w_.gradient("wpe.weight")));
+  if (embedding(Pass::wgrad).by_document) tables.push_back(read(w_.documents()));
   w_.op("embedding.wgrad", Phase::wgrad, embedding(Pass::wgrad), std::move(tables));
 }
 

@@ -42,8 +42,14 @@ void UnfusedAttention::forward(const View& qkv, const View& out, const std::stri
   const View probabilities = of_layer(probabilities_);
   w_.op("attention.scores.fprop" + suffix, Phase::forward, product(AttentionFactor::scores),
         {read(qkv), write(w_.work(scores_))});
-  w_.op("attention.softmax.fprop" + suffix, Phase::forward,
-        Softmax{Pass::forward, rows_, shape_.model.seq_length, true}, {read(w_.work(scores_)), write(probabilities)});
+  Softmax softmax{Pass::forward, rows_, shape_.model.seq_length, true};
+  std::vector<Access> accesses = {read(w_.work(scores_)), write(probabilities)};
+  if (shape_.masks_documents) {
+    softmax.by_document = true;
+    softmax.heads = heads_;
+    accesses.push_back(read(w_.documents()));
+  }
+  w_.op("attention.softmax.fprop" + suffix, Phase::forward, softmax, std::move(accesses));
   if (drops())
     w_.op("attention.dropout.fprop" + suffix, Phase::forward, dropout(Pass::forward),
           {read(probabilities), read(w_.dropout_key()), write(of_layer(dropped_)), write(of_layer(mask_))});

@@ -82,8 +82,9 @@ class CpFlash {
             {is_send ? read(std::move(view)) : write(std::move(view))}};
   }
   static Operation piece_of(const Operation& whole, std::int64_t i, Attention work, std::vector<Access> accesses) {
-    // The last operand is the key of dropout.
-    if (work.dropout > 0) accesses.push_back(whole.accesses.back());
+    // The last operands are the key of dropout and documents.
+    const std::ptrdiff_t more = (work.dropout > 0 ? 1 : 0) + (work.by_document ? 1 : 0);
+    accesses.insert(accesses.end(), whole.accesses.end() - more, whole.accesses.end());
     return {whole.name + "." + std::to_string(i), std::move(work), whole.lane, whole.phase, std::move(accesses)};
   }
 

@@ -68,6 +68,12 @@ void read_data(TomlTable& table, KeyReader& keys, const Transformer& model, Trai
   for (const double weight : weights)
     if (!(weight * 1024 >= total) || total > 1e15)
       throw table.error("data_weights", "positive weights, none below 1/1024 of their sum");
+  for (const char* key : {"reset_attention_mask", "reset_position_ids", "eod_mask_loss", "eod_token"}) keys.read(key);
+  if (training.eod_token >= model.vocab_size)
+    throw table.failure("eod_token", "expected a token below vocab_size = " + number(model.vocab_size) + ", got " +
+                                         number(training.eod_token));
+  if (training.divides_documents() && training.eod_token < 0 && !training.data.empty())
+    throw table.failure("eod_token", "expected the token that ends a document of data, got none");
   for (const char* key : {"eval_interval", "eval_iters"})
     if (table.has(key) && training.validation_data.empty())
       throw table.failure(key, "expected validation_data as well, got none");

@@ -127,6 +127,8 @@ Json to_json(const StepData& data) {
   return {{"tokens", data.tokens},
           {"targets", data.targets},
           {"dropout_keys", data.dropout_keys ? Json(*data.dropout_keys) : Json()},
+          {"documents", data.documents ? Json(*data.documents) : Json()},
+          {"loss_weight", data.loss_weight ? Json(*data.loss_weight) : Json()},
           {"hyper", data.hyper},
           {"metrics", data.metrics},
           {"first_sample", to_json(data.first_sample)},

@@ -19,7 +19,8 @@ namespace stretto {
 //   state          {arrays [{name, rows, cols, mean, deviation, cuts [{begin, rows, cols, ld}]}],
 //                   buckets [{program, own_begin, own_elements, windows {part: {storage, begin}}}],
 //                   pieces [[array, layer or -1, bucket, offset_elements]]}: the state map (state.hpp)
-//   step_data      {tokens, targets, dropout_keys or null, hyper, metrics: tensors; first_sample, parts}
+//   step_data      {tokens, targets, hyper, metrics, and dropout_keys, documents, loss_weight or null: tensors;
+//                  first_sample, parts}
 //   operations     [{name, work {kind, …the fields of the struct in work.hpp}, lane, phase,
 //                    accesses [{mode: read|write|accumulate, tensor, layer, slot, offset, rows, cols, ld}]}]
 //   blocks         [{name, ops [operation]}]

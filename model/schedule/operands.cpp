@@ -35,6 +35,11 @@ std::string problem_of(const GroupedRows& g) {
   return g.capacity == 0 || g.capacity >= g.rows ? "" : "capacity must be at least rows";
 }
 
+// First positions of documents, of sequences that take so many rows.
+OperandSpec documents_of(std::int64_t batch, std::int64_t seq) {
+  return {kDocuments, "R", batch, seq, Shape::matrix, Type::i32};
+}
+
 OperandList bad(std::string error) { return {{}, std::move(error)}; }
 
 // LayerNorm has a beta, and a mean in its stats; RMSNorm has neither.
@@ -125,6 +130,9 @@ struct ListOperands {
     }
     if (!(a.dropout >= 0 && a.dropout < 1)) return bad("dropout must be a probability below 1");
     if (a.dropout > 0) list.operands.push_back(vector_of("key", "R", kDropoutKeyWords, Type::i32));
+    if (a.by_document && !a.causal) return bad("documents are of causal attention");
+    if (!(a.document_tokens >= 0)) return bad("document_tokens must not be negative");
+    if (a.by_document) list.operands.push_back(documents_of(a.batch, a.seq));
     return list;
   }
 
@@ -200,8 +208,13 @@ struct ListOperands {
     if (s.causal && s.rows % s.cols != 0) return bad("causal rows must be whole squares");
     if (has_wgrad(s.pass)) return bad("softmax has no weights");
     const auto full = [&](const char* name, const char* modes) { return OperandSpec{name, modes, s.rows, s.cols}; };
-    if (s.pass == Pass::forward) return {{full("scores", "R"), full("probabilities", "W")}, ""};
-    return {{full("probabilities", "R"), full("gradient", "A")}, ""};
+    if (s.pass != Pass::forward) return {{full("probabilities", "R"), full("gradient", "A")}, ""};
+    OperandList list{{full("scores", "R"), full("probabilities", "W")}, ""};
+    if (!s.by_document) return list;
+    if (!s.causal || s.heads < 1 || s.rows % (s.heads * s.cols) != 0)
+      return bad("documents are of causal squares, so many of a sequence");
+    list.operands.push_back(documents_of(s.rows / (s.heads * s.cols), s.cols));
+    return list;
   }
 
   OperandList operator()(const LatentHeads& h) const {
@@ -214,13 +227,16 @@ struct ListOperands {
     const auto matrix = [&](const char* name, const char* modes, std::int64_t cols) {
       return OperandSpec{name, modes, h.rows, cols};
     };
+    OperandList list;
     if (is_forward)
-      return {{matrix("up", "R", h.up_cols()), matrix("key", "R", h.rope), matrix("q", "A", h.q_cols()),
-               matrix("kv", "W", h.kv_cols())},
-              ""};
-    return {{matrix("dkv", "R", h.kv_cols()), matrix("dq", "A", h.q_cols()), matrix("dup", "W", h.up_cols()),
-             matrix("dkey", "W", h.rope)},
-            ""};
+      list.operands = {matrix("up", "R", h.up_cols()), matrix("key", "R", h.rope), matrix("q", "A", h.q_cols()),
+                       matrix("kv", "W", h.kv_cols())};
+    else
+      list.operands = {matrix("dkv", "R", h.kv_cols()), matrix("dq", "A", h.q_cols()), matrix("dup", "W", h.up_cols()),
+                       matrix("dkey", "W", h.rope)};
+    if (h.by_document && h.rows % h.seq != 0) return bad("documents are of whole sequences");
+    if (h.by_document) list.operands.push_back(documents_of(h.rows / h.seq, h.seq));
+    return list;
   }
 
   OperandList operator()(const Rope& r) const {
@@ -234,7 +250,13 @@ struct ListOperands {
       return bad("scaling must be by positive factors, the high frequency's above the low one's");
     if (const std::string problem = problem_of(r.parts, r.seq); !problem.empty()) return bad(problem);
     if (has_wgrad(r.pass)) return bad("rope has no weights");
-    return {{{r.pass == Pass::forward ? "qkv" : "dqkv", "A", r.rows, (r.heads + 2 * r.kv_heads) * r.head_dim}}, ""};
+    OperandList list{{{r.pass == Pass::forward ? "qkv" : "dqkv", "A", r.rows, (r.heads + 2 * r.kv_heads) * r.head_dim}},
+                     ""};
+    if (!r.by_document) return list;
+    const std::int64_t held = r.parts.tokens(r.seq);
+    if (r.rows % held != 0) return bad("documents are of whole sequences");
+    list.operands.push_back(documents_of(r.rows / held, r.seq));
+    return list;
   }
 
   OperandList operator()(const LayerNorm& n) const { return norm_operands(n.pass, n.rows, n.cols, n.heads, true); }
@@ -480,6 +502,10 @@ struct ListOperands {
     if (e.positions)
       list.operands.push_back(table_of(is_forward ? "wpe" : "dwpe", is_forward ? "R" : "A", e.seq, e.cols / e.shards));
     if (is_forward) list.operands.push_back({"x", "W", e.rows, e.cols});
+    if (!e.by_document) return list;
+    const std::int64_t held = e.parts.tokens(e.seq);
+    if (e.rows % held != 0) return bad("documents are of whole sequences");
+    list.operands.push_back(documents_of(e.rows / held, e.seq));
     return list;
   }
 
@@ -490,6 +516,7 @@ struct ListOperands {
     list.operands.push_back({"logits", "A", c.rows, c.cols});
     list.operands.push_back(vector_of("targets", "R", c.rows, Type::i32));
     if (c.shards > 1) list.operands.push_back(vector_of("stats", "R", 3 * c.shards * c.rows));
+    if (c.masked) list.operands.push_back(scalar_of("weight", "R"));
     list.operands.push_back(scalar_of("loss", "A"));
     return list;
   }
@@ -664,8 +691,8 @@ std::string problem_of(Dtype format, Scaling scaling, ScaledAlong along, std::in
   if (format == Dtype::e2m1x2 && cols % 2 != 0) return shape + " has half a byte of codes";
   if (rule.block == 0) return "";
   const std::int64_t side = side_of(scaling);
-  const bool is_whole = rule.is_square ? rows % side == 0 && cols % side == 0
-                                       : (along == ScaledAlong::rows ? cols : rows) % side == 0;
+  const bool is_whole =
+      rule.is_square ? rows % side == 0 && cols % side == 0 : (along == ScaledAlong::rows ? cols : rows) % side == 0;
   return is_whole ? "" : shape + " is not cut into whole blocks of " + std::to_string(side);
 }
 

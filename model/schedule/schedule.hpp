@@ -67,6 +67,8 @@ struct Tensor {
 struct StepData {
   TensorId tokens = 0, targets = 0;      // ids, with a slot for each micro-batch
   std::optional<TensorId> dropout_keys;  // [layer][micro-batch]: kDropoutKeyWords words
+  std::optional<TensorId> documents;     // [micro-batch]: first positions of documents (kDocuments)
+  std::optional<TensorId> loss_weight;   // as CrossEntropy reads it
   TensorId hyper = 0;                    // the optimizer's scalars, as AdamW reads them
   TensorId metrics = 0;                  // {loss, squared norm of the gradient}, on every rank
   // Index in the global batch of a rank's first sample of a micro-batch; the rank's other samples follow.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <type_traits>
 
 #include "base/overloaded.hpp"
@@ -51,6 +52,43 @@ double causal_attention_share(std::int64_t seq) {
   return multiplied / (double(seq) * double(seq));
 }
 
+namespace {
+
+// Sums over pairs of positions of r^distance, the probability that both are in one document, where each token ends its
+// document with probability 1 − r = 1 / mean.
+class OneDocument {
+ public:
+  // Documents of fewer tokens count as if they had two.
+  explicit OneDocument(double mean) : mean_(std::max(mean, 2.0)), log_r_(std::log1p(-1 / mean_)) {}
+  double power(double exponent) const { return std::exp(exponent * log_r_); }
+  double sum(double n) const { return -std::expm1(n * log_r_) * mean_; }  // 1 + r + … + r^(n − 1)
+  // Keys before a query, of the `n` that are there, that it sees: r + … + r^n.
+  double before(double n) const { return power(1) * sum(n); }
+  // Pairs of n queries with these and earlier ones as keys: Σ (n − d) r^d.
+  double below_diagonal(double n) const { return mean_ * (n - before(n)); }
+  // Keys of a run of `n` that a query sees which is `distance` positions behind the run's first.
+  double seen(double distance, double n) const { return power(distance - (n - 1)) * sum(n); }
+
+ private:
+  double mean_, log_r_;
+};
+
+// Adds the pairs of a run of queries with a run of keys at or before it.
+void add_pairs(AttentionPairs& pairs, const OneDocument& documents, const SequenceRun& q, const SequenceRun& k) {
+  const double keys = double(k.length);
+  const bool is_own = k.position == q.position;
+  const auto distance = double(q.position - k.position);
+  pairs.count += is_own ? documents.below_diagonal(double(q.length))
+                        : documents.seen(distance, keys) * documents.sum(double(q.length));
+  // A block multiplies all keys from the document of its first query on.
+  for (std::int64_t begin = 0; begin < q.length; begin += kAttentionQueryBlock) {
+    const auto rows = double(std::min(kAttentionQueryBlock, q.length - begin)), at = double(begin);
+    pairs.multiplied += rows * (is_own ? documents.before(at) + rows : documents.seen(distance + at, keys));
+  }
+}
+
+}  // namespace
+
 AttentionPairs attention_pairs(const Attention& attention) {
   SequenceParts queries = attention.queries, keys = attention.keys;
   queries.first = queries.first.eval({});
@@ -58,6 +96,10 @@ AttentionPairs attention_pairs(const Attention& attention) {
   AttentionPairs pairs;
   for (const SequenceRun& q : runs_of(queries, attention.seq, 1, 0))
     for (const SequenceRun& k : runs_of(keys, attention.seq, 1, 0)) {
+      if (attention.by_document && attention.document_tokens > 0) {
+        if (k.position <= q.position) add_pairs(pairs, OneDocument(attention.document_tokens), q, k);
+        continue;
+      }
       const double all = double(q.length) * double(k.length), n = double(q.length);
       if (!attention.causal || k.position < q.position) {
         pairs.count += all;
@@ -171,7 +213,8 @@ std::string describe(const Work& work) {
                           std::to_string(a.head_dim) +
                           (a.value_dim > 0 ? " values " + std::to_string(a.value_dim) : "") +
                           (a.causal ? " causal" : "") + (a.dropout > 0 ? " dropout" : "") +
-                          parts_text(" queries ", a.queries) + parts_text(" keys ", a.keys);
+                          (a.by_document ? " by document" : "") + parts_text(" queries ", a.queries) +
+                          parts_text(" keys ", a.keys);
                  },
                  [](const AttentionMerge& m) {
                    return std::to_string(m.parts) + " parts batch " + std::to_string(m.batch) +

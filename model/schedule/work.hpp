@@ -93,6 +93,11 @@ constexpr const char* kDropoutKey = "dropout.key";  // name of the input tensor,
 constexpr std::int64_t kAttentionQueryBlock = 64;
 double causal_attention_share(std::int64_t seq);
 
+// Documents are runs of tokens of a sequence that end with a token of their own. A work with `by_document` reads, as
+// its last operand unless it says otherwise, documents[batch, seq] i32 R: for each position of each whole sequence of
+// the micro-batch, whatever part of it the rank has, the position of the first token of its document.
+constexpr const char* kDocuments = "documents";  // name of the input tensor, by micro-batch
+
 // Softmax attention, per head of `head_dim`, causal when set; scale score_scale/sqrt(head_dim). qkv is [T, Q], Q =
 // (heads + 2·kv_heads)·head_dim: for token t the row holds q of all heads, then k of all kv heads, then v; head h takes
 // columns h·head_dim… of its segment. Heads of v and out are value_dim wide, unless it is 0, and then H = heads ·
@@ -108,6 +113,9 @@ double causal_attention_share(std::int64_t seq);
 // and dq[queries,H] and dkv[keys, …] replace dqkv. Positions in the sequence decide which keys a query attends to.
 // Where a query sees none of the keys, out is 0 and lse −∞. The gradient takes out and lse over all keys of the
 // sequence; its results are what these keys add to dq, and their dkv from these queries.
+//
+// by_document, only with causal: a query attends to keys of its own document only. Costs follow from the mean number of
+// tokens of a document; 0: as if each sequence were one document.
 struct Attention {
   Pass pass = Pass::forward;
   std::int64_t batch = 0, heads = 0, kv_heads = 0, seq = 0, head_dim = 0;
@@ -118,6 +126,8 @@ struct Attention {
   bool kv_apart = false;  // value_dim is 0
   std::int64_t value_dim = 0;
   double score_scale = 1;
+  bool by_document = false;
+  double document_tokens = 0;
 
   std::int64_t width_of_values() const { return value_dim > 0 ? value_dim : head_dim; }
   std::int64_t out_cols() const { return heads * width_of_values(); }
@@ -127,14 +137,16 @@ struct Attention {
   std::int64_t query_tokens() const { return queries.tokens(seq); }
   std::int64_t key_tokens() const { return keys.tokens(seq); }
   static constexpr const char* kKind = "attention";
-  static constexpr std::array kFields = {"pass",     "batch",    "heads",     "kv_heads",   "seq",
-                                         "head_dim", "causal",   "dropout",   "first_head", "queries",
-                                         "keys",     "kv_apart", "value_dim", "score_scale"};
+  static constexpr std::array kFields = {
+      "pass",       "batch",   "heads", "kv_heads", "seq",       "head_dim",    "causal",      "dropout",
+      "first_head", "queries", "keys",  "kv_apart", "value_dim", "score_scale", "by_document", "document_tokens"};
   bool operator==(const Attention&) const = default;
 };
 // Pairs of a query and a key of one head of one sequence. `count` are the pairs that count, below the diagonal when
 // causal; `multiplied` are those that a kernel with blocks of kAttentionQueryBlock queries multiplies. Places that
-// depend on the rank are taken at coordinate 0: under context parallelism all ranks have equally many pairs.
+// depend on the rank are taken at coordinate 0: under context parallelism all ranks have equally many pairs. Pairs of
+// one document are those to be expected if each token ends its document with probability 1 / document_tokens; under
+// context parallelism ranks then differ, and the numbers are the first rank's.
 struct AttentionPairs {
   double count = 0, multiplied = 0;
 };
@@ -218,24 +230,28 @@ struct AttentionProduct {
   bool operator==(const AttentionProduct&) const = default;
 };
 
-// Softmax of rows of scores. With `causal` the row of query q = row mod cols sees the keys 0 … q; others get 0.
-// forward: scores[rows,cols] R, probabilities W.
+// Softmax of rows of scores. With `causal` the row of query q = row mod cols sees the keys 0 … q; others get 0. With
+// by_document it sees those of its document only; each sequence then has `heads` squares of scores.
+// forward: scores[rows,cols] R, probabilities W, (documents R with by_document).
 // dgrad:   probabilities R, gradient A (in: of the probabilities; out: of the scores).
 struct Softmax {
   Pass pass = Pass::forward;
   std::int64_t rows = 0, cols = 0;
   bool causal = true;
+  bool by_document = false;
+  std::int64_t heads = 1;  // of a sequence, with by_document
 
   std::int64_t seen(std::int64_t row) const { return causal ? row % cols + 1 : cols; }
   static constexpr const char* kKind = "softmax";
-  static constexpr std::array kFields = {"pass", "rows", "cols", "causal"};
+  static constexpr std::array kFields = {"pass", "rows", "cols", "causal", "by_document", "heads"};
   bool operator==(const Softmax&) const = default;
 };
 
 // Rotary position embedding (Su et al., arXiv 2104.09864), in place on q and k of a qkv as in Attention; v stays.
 // Halves are rotated, as Llama in Hugging Face and Megatron-LM do it: with d = head_dim, elements i and i + d/2 of a
 // head are a pair that is turned by the angle p · f, where f = base^(−2i/d), changed by `scaling`, and p is the row's
-// position in the sequence, of which `parts` are held. forward: qkv[rows, Q] A. dgrad: dqkv[rows, Q] A (turned back).
+// position in the sequence, of which `parts` are held, or with by_document in its document. forward: qkv[rows, Q] A,
+// (documents R). dgrad: dqkv[rows, Q] A (turned back), (documents R).
 // The operand is the whole qkv although v is not touched, so that the verifier sees one contiguous range.
 struct Rope {
   Pass pass = Pass::forward;
@@ -243,18 +259,19 @@ struct Rope {
   double base = 10000;
   SequenceParts parts = {};
   RopeScaling scaling = {};
+  bool by_document = false;
 
   static constexpr const char* kKind = "rope";
   static constexpr std::array kFields = {"pass",     "rows", "heads", "kv_heads", "seq",
-                                         "head_dim", "base", "parts", "scaling"};
+                                         "head_dim", "base", "parts", "scaling",  "by_document"};
   bool operator==(const Rope&) const = default;
 };
 
 // The heads of multi-latent attention (LatentAttention), from products that hold a head's [nope, value] side by side
 // and one key of `rope` elements that all heads share. Queries are [nope, rope] a head, and so are keys, [heads] of
 // them before the values in kv. Neighbours 2i and 2i + 1 of a rope part are a pair, as in DeepSeek's weights; both are
-// turned by the angle p · f, where p is the row's position, row mod seq, and f = yarn.frequency(i), and multiplied by
-// yarn.of_elements().
+// turned by the angle p · f, where p is the row's position, row mod seq, or with by_document its position in its
+// document, and f = yarn.frequency(i), and multiplied by yarn.of_elements().
 // forward: up[rows, heads·(nope+value)] R, key[rows, rope] R, q[rows, heads·(nope+rope)] A, kv[rows,
 //          heads·(nope+rope+value)] W.
 // dgrad:   dkv R, dq A (turned back), dup W, dkey W (the sum over the heads, turned back).
@@ -263,12 +280,14 @@ struct LatentHeads {
   std::int64_t rows = 0, heads = 0, seq = 0, nope = 0, rope = 0, value = 0;
   double base = 10000;
   YarnScaling yarn = {};
+  bool by_document = false;
 
   std::int64_t q_cols() const { return heads * (nope + rope); }
   std::int64_t up_cols() const { return heads * (nope + value); }
   std::int64_t kv_cols() const { return q_cols() + heads * value; }
   static constexpr const char* kKind = "latent_heads";
-  static constexpr std::array kFields = {"pass", "rows", "heads", "seq", "nope", "rope", "value", "base", "yarn"};
+  static constexpr std::array kFields = {"pass", "rows",  "heads", "seq",  "nope",
+                                         "rope", "value", "base",  "yarn", "by_document"};
   bool operator==(const LatentHeads&) const = default;
 };
 
@@ -361,7 +380,8 @@ struct Dropout {
 
 // forward: tokens[rows,1] i32 R, wte[vocab,cols] R, wpe[max_seq,cols] R, x[rows,cols] W.
 // wgrad:   tokens R, dx R, dwte A, dwpe A.
-// The position of a row is its position in a sequence of `seq` tokens, of which `parts` are held. Without `positions`
+// The position of a row is its position in a sequence of `seq` tokens, of which `parts` are held, or with by_document
+// its position in its document; the last operand is then documents. Without `positions`
 // wpe and dwpe are no operands, and x has only the rows of wte. With shards > 1, shard number t holds rows
 // [t·vocab/shards, …) of wte and columns [t·cols/shards, …) of wpe: x is then the shard's term of the sum over all
 // shards, 0 for other shards' tokens (vocab-parallel, Megatron-LM).
@@ -372,10 +392,11 @@ struct Embedding {
   std::int64_t shards = 1;
   Expr shard = 0;
   SequenceParts parts = {};
+  bool by_document = false;
 
   static constexpr const char* kKind = "embedding";
   static constexpr std::array kFields = {"pass",      "rows",   "cols",  "vocab", "seq",
-                                         "positions", "shards", "shard", "parts"};
+                                         "positions", "shards", "shard", "parts", "by_document"};
   bool operator==(const Embedding&) const = default;
 };
 
@@ -384,27 +405,33 @@ struct Embedding {
 // that gradients and losses of all ranks and micro-batches simply add up. Columns from `classes` on are padding: the
 // softmax leaves them out and their gradient is 0. With shards > 1 each rank has a slice of the vocabulary
 // (Megatron-LM's vocab-parallel cross-entropy), classes [first_class, first_class + cols), and stats[shards, 3·rows] R,
-// VocabStats of all shards, precedes loss.
+// VocabStats of all shards, precedes loss. With `masked` a row whose target is kNoTarget counts for nothing and gets
+// the gradient 0, and weight[1,1] f64 R, before loss, multiplies `scale`: tokens of the global batch over those that
+// count.
+constexpr std::int32_t kNoTarget = -1;
+constexpr const char* kLossWeight = "loss.weight";  // name of the input tensor
 struct CrossEntropy {
   std::int64_t rows = 0, cols = 0, classes = 0;
   double scale = 1;
   std::int64_t shards = 1;
   Expr first_class = 0;
+  bool masked = false;
 
   static constexpr const char* kKind = "cross_entropy";
-  static constexpr std::array kFields = {"rows", "cols", "classes", "scale", "shards", "first_class"};
+  static constexpr std::array kFields = {"rows", "cols", "classes", "scale", "shards", "first_class", "masked"};
   bool operator==(const CrossEntropy&) const = default;
 };
 
 // The statistics of one slice of the vocabulary, from first_class on, for the softmax of each row. logits[rows,cols] R,
 // targets[rows,1] i32 R, stats[3,rows] W contiguous: max, Σ exp(logit − max), logit of the target or 0 when the target
-// lies in another slice.
+// lies in another slice. `masked` as in CrossEntropy.
 struct VocabStats {
   std::int64_t rows = 0, cols = 0, classes = 0;
   Expr first_class = 0;
+  bool masked = false;
 
   static constexpr const char* kKind = "vocab_stats";
-  static constexpr std::array kFields = {"rows", "cols", "classes", "first_class"};
+  static constexpr std::array kFields = {"rows", "cols", "classes", "first_class", "masked"};
   bool operator==(const VocabStats&) const = default;
 };
 

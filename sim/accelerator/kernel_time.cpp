@@ -76,7 +76,12 @@ class KernelClock {
     const AttentionKernel& kernel = a_.attention_named(f_.attention_kernel);
     const bool is_forward = at.pass == Pass::forward;
     const double heads = double(at.batch) * double(at.heads), d = double(at.head_dim);
-    const double queries = double(at.query_tokens()), keys = double(at.key_tokens());
+    // A kernel for sequences of different lengths skips what a document does not see, and its sequences are as short.
+    Attention as_one = at;
+    as_one.by_document = false;
+    const bool is_short = at.by_document && at.document_tokens > 0;
+    const double share = is_short ? attention_pairs(at).count / attention_pairs(as_one).count : 1;
+    const double queries = double(at.query_tokens()), keys = double(at.key_tokens()) * share;
     const double reached = keys / (keys + kernel.half_rate_keys);
     // Rates are counted without halving, so the arithmetic that is really executed runs at `rate / 2`.
     const double rate = (is_forward ? kernel.forward_TFLOPs : kernel.backward_TFLOPs).value * 1e6 * reached;  // FLOP/µs

@@ -4,10 +4,12 @@
 //   forward: S = scale·Q·Kᵀ, P = softmax(S), O = P·V                                   2 matmuls
 //   dgrad:   S again, P = exp(S − lse), dP = dO·Vᵀ, dS = scale·P∘(dP − rowsum(dO∘O)),
 //            dQ = dS·K, dK += dSᵀ·Q, dV += Pᵀ·dO                                        5 matmuls
-// Dropout multiplies P by D before the product with V, and dP by D: rowsum(dP∘P) still is rowsum(dO∘O). Each matmul of
-// a block is 2·(i1 − i0)·e·head_dim FLOPs, or value_dim, so a causal head executes about (seq + kQueryRows) / (2·seq)
-// of the full square, where the causal convention of model_flops() counts one half. Masked scores inside the diagonal
-// block are computed and then zeroed. The lse formulation of the gradient is FlashAttention-2's (arXiv 2307.08691).
+// With documents, runs of keys begin at the document of the block's first query, and scores of other documents are
+// zeroed too. Dropout multiplies P by D before the product with V, and dP by D: rowsum(dP∘P) still is rowsum(dO∘O).
+// Each matmul of a block is 2·(i1 − i0)·e·head_dim FLOPs, or value_dim, so a causal head executes about (seq +
+// kQueryRows) / (2·seq) of the full square, where the causal convention of model_flops() counts one half. Masked scores
+// inside the diagonal block are computed and then zeroed. The lse formulation of the gradient is FlashAttention-2's
+// (arXiv 2307.08691).
 #include <algorithm>
 #include <cassert>
 #include <cmath>
@@ -52,24 +54,28 @@ std::int64_t score_ld(std::int64_t seq) {
 struct Columns {
   struct Piece {
     std::int64_t row = 0, position = 0, col = 0, length = 0;
-    // Returns how many of the run's keys a query at `position_of_query` sees.
+    // Returns how many of the run's keys lie before the end of what a query at `position_of_query` sees.
     std::int64_t seen(bool causal, std::int64_t position_of_query) const {
       return causal ? std::clamp<std::int64_t>(position_of_query + 1 - position, 0, length) : length;
+    }
+    // Returns how many of the `seen` keys lie before a document that begins at `position_of_document`.
+    std::int64_t other(std::int64_t position_of_document, std::int64_t seen) const {
+      return std::clamp<std::int64_t>(position_of_document - position, 0, seen);
     }
   };
   std::vector<Piece> pieces;
   std::int64_t count = 0;
 
-  // Finds the columns for queries at positions up to `last`.
-  void find(const std::vector<SequenceRun>& keys, bool causal, std::int64_t last) {
+  // Finds the columns for queries at positions up to `last` whose documents begin at `first` or behind it.
+  void find(const std::vector<SequenceRun>& keys, bool causal, std::int64_t first, std::int64_t last) {
     pieces.clear();
     count = 0;
     for (const SequenceRun& run : keys) {
-      const std::int64_t length =
-          causal ? std::clamp<std::int64_t>(last + 1 - run.position, 0, run.length) : run.length;
-      if (length == 0) continue;
-      pieces.push_back({run.row, run.position, count, length});
-      count += length;
+      const std::int64_t end = causal ? std::clamp<std::int64_t>(last + 1 - run.position, 0, run.length) : run.length,
+                         begin = std::clamp<std::int64_t>(first - run.position, 0, end);
+      if (begin == end) continue;
+      pieces.push_back({run.row + begin, run.position + begin, count, end - begin});
+      count += end - begin;
     }
   }
 };
@@ -80,7 +86,9 @@ struct HeadShape {
   std::int64_t head_dim = 0, value_dim = 0, key_tokens = 0;
   bool causal = true;
   double score_scale = 1;
+  const std::int32_t* documents = nullptr;  // [position] first position of its document; null: one document
 
+  std::int64_t document_of(std::int64_t position) const { return documents ? documents[position] : 0; }
   template <class T>
   T scale() const {
     return static_cast<T>(score_scale) / std::sqrt(static_cast<T>(head_dim));
@@ -131,7 +139,7 @@ void forward_head(const HeadShape& shape, HeadParts<T> in, HeadView<T> out, T* l
   T* scores = thread_scratch<T>(kQueryRows * ld);
   Columns keys;
   shape.for_blocks([&](std::int64_t begin, std::int64_t position, std::int64_t rows, std::int64_t column) {
-    keys.find(shape.keys, shape.causal, position + rows - 1);
+    keys.find(shape.keys, shape.causal, shape.document_of(position), position + rows - 1);
     for (const Columns::Piece& p : keys.pieces)
       blas_gemm(false, true, rows, p.length, d, scale, q.row(begin), q.ld, k.row(p.row), k.ld, T(0), scores + p.col,
                 ld);
@@ -139,18 +147,22 @@ void forward_head(const HeadShape& shape, HeadParts<T> in, HeadView<T> out, T* l
     for (std::int64_t row = 0; row < rows; ++row) {
       T* score = scores + row * ld;
       T top = -std::numeric_limits<T>::infinity(), sum = 0;
-      for (const Columns::Piece& p : keys.pieces)
-        if (const std::int64_t seen = p.seen(shape.causal, position + row); seen > 0)
-          top = max_or_nan(top, row_max(score + p.col, seen));
+      const std::int64_t document = shape.document_of(position + row);
       for (const Columns::Piece& p : keys.pieces) {
-        const std::int64_t seen = p.seen(shape.causal, position + row);
-        T* const from = score + p.col;
-        if (seen > 0) sum += row_exp(from, seen, top);
+        const std::int64_t seen = p.seen(shape.causal, position + row), other = p.other(document, seen);
+        if (seen > other) top = max_or_nan(top, row_max(score + p.col + other, seen - other));
+      }
+      for (const Columns::Piece& p : keys.pieces) {
+        const std::int64_t seen = p.seen(shape.causal, position + row), other = p.other(document, seen);
+        T* const from = score + p.col + other;
+        std::fill(score + p.col, from, T(0));
+        if (seen > other) sum += row_exp(from, seen - other, top);
         if (dropout.mask)
-          for_simd<T>(seen, [&](std::int64_t i, std::int64_t count) {
-            store<T>(from + i, count, load(from + i, count) * dropout.factors<T>(position + row, p.position + i));
+          for_simd<T>(seen - other, [&](std::int64_t i, std::int64_t count) {
+            store<T>(from + i, count,
+                     load(from + i, count) * dropout.factors<T>(position + row, p.position + other + i));
           });
-        std::fill(from + seen, from + p.length, T(0));
+        std::fill(score + p.col + seen, score + p.col + p.length, T(0));
       }
       lse[column + row] = sum == 0 ? -std::numeric_limits<T>::infinity() : top + std::log(sum);
       inverse_sum[row] = sum == 0 ? T(0) : T(1) / sum;
@@ -186,9 +198,9 @@ void dgrad_head(const HeadShape& shape, HeadParts<T> in, HeadView<T> out, const 
   T* dscores = probabilities + kQueryRows * ld;
   // The last block of a run of queries comes first: it sees every key that any block sees, so its dK and dV overwrite
   // all rows and the other blocks add. Blocks of later query heads that share the kv head also add. Where there are
-  // more runs, some keys may be seen by no query.
+  // more runs or documents, the last block does not see all keys.
   bool adds = adds_to_kv;
-  if (!adds && (shape.queries.size() > 1 || shape.keys.size() > 1)) {
+  if (!adds && (shape.queries.size() > 1 || shape.keys.size() > 1 || shape.documents)) {
     for (const SequenceRun& run : shape.keys)
       for (std::int64_t row = run.row; row < run.row + run.length; ++row) {
         std::fill_n(grad.k.row(row), d, T(0));
@@ -198,7 +210,7 @@ void dgrad_head(const HeadShape& shape, HeadParts<T> in, HeadView<T> out, const 
   }
   Columns keys;
   shape.for_blocks([&](std::int64_t begin, std::int64_t position, std::int64_t rows, std::int64_t column) {
-    keys.find(shape.keys, shape.causal, position + rows - 1);
+    keys.find(shape.keys, shape.causal, shape.document_of(position), position + rows - 1);
     const T beta = adds ? T(1) : T(0);
     for (const Columns::Piece& p : keys.pieces) {
       blas_gemm(false, true, rows, p.length, d, scale, q.row(begin), q.ld, k.row(p.row), k.ld, T(0),
@@ -208,24 +220,29 @@ void dgrad_head(const HeadShape& shape, HeadParts<T> in, HeadView<T> out, const 
     }
     for (std::int64_t row = 0; row < rows; ++row) {
       const T shift = lse[column + row];
+      const std::int64_t document = shape.document_of(position + row);
       const T mean = row_dot(out.row(begin + row), dout.row(begin + row), width);
       for (const Columns::Piece& piece : keys.pieces) {
-        T* p = probabilities + row * ld + piece.col;
-        T* ds = dscores + row * ld + piece.col;
-        const std::int64_t seen = piece.seen(shape.causal, position + row);
-        for_simd<T>(seen, [&](std::int64_t i, std::int64_t count) {
+        const std::int64_t seen = piece.seen(shape.causal, position + row), other = piece.other(document, seen);
+        T* const begin_of_p = probabilities + row * ld + piece.col;
+        T* const begin_of_ds = dscores + row * ld + piece.col;
+        T* const p = begin_of_p + other;
+        T* const ds = begin_of_ds + other;
+        std::fill(begin_of_p, p, T(0));
+        std::fill(begin_of_ds, ds, T(0));
+        for_simd<T>(seen - other, [&](std::int64_t i, std::int64_t count) {
           const Simd<T> y = (load(p + i, count, shift) - shift).exp();
           Simd<T> dp = load(ds + i, count), dropped = y;
           if (dropout.mask) {
-            const Simd<T> factors = dropout.factors<T>(position + row, piece.position + i);
+            const Simd<T> factors = dropout.factors<T>(position + row, piece.position + other + i);
             dp *= factors;
             dropped *= factors;
           }
           store<T>(p + i, count, dropped);
           store<T>(ds + i, count, y * (dp - mean) * scale);
         });
-        std::fill(p + seen, p + piece.length, T(0));
-        std::fill(ds + seen, ds + piece.length, T(0));
+        std::fill(begin_of_p + seen, begin_of_p + piece.length, T(0));
+        std::fill(begin_of_ds + seen, begin_of_ds + piece.length, T(0));
       }
     }
     for (const Columns::Piece& p : keys.pieces) {
@@ -245,7 +262,9 @@ void dgrad_head(const HeadShape& shape, HeadParts<T> in, HeadView<T> out, const 
 template <class T>
 void attention(const Attention& work, std::span<const Operand> operands) {
   std::optional<DropoutMask> mask;
-  if (work.dropout > 0) mask.emplace(operands.back(), work.dropout, DropoutSite::attention);
+  const Operand* documents = work.by_document ? &operands.back() : nullptr;
+  if (work.dropout > 0)
+    mask.emplace(operands[operands.size() - (documents ? 2 : 1)], work.dropout, DropoutSite::attention);
   const std::int64_t group = work.heads / work.kv_heads;  // query heads of a kv head
   const std::size_t in = 0, out_at = work.kv_apart ? 2 : 1, gradient = out_at + 3;
   for (std::int64_t batch = 0; batch < work.batch; ++batch) {
@@ -255,7 +274,8 @@ void attention(const Attention& work, std::span<const Operand> operands) {
                     work.width_of_values(),
                     work.key_tokens(),
                     work.causal,
-                    work.score_scale};
+                    work.score_scale,
+                    documents ? row_of<std::int32_t>(*documents, batch) : nullptr};
     for (std::int64_t head = 0; head < work.heads; ++head) {
       const std::int64_t col = head * work.head_dim, out_col = head * shape.value_dim, kv_head = head / group;
       // Rows count from the first row of the operand. q and kv are columns of one operand, or two operands.
@@ -372,7 +392,8 @@ void run_kernel(const Attention& work, std::span<const Operand> operands) {
   [[maybe_unused]] const std::size_t out = work.kv_apart ? 2 : 1, count = is_forward ? out + 2 : 2 * out + 3;
   [[maybe_unused]] const std::int64_t tokens = work.batch * work.query_tokens(), keys = work.batch * work.key_tokens(),
                                       hidden = work.out_cols(), kv = work.kv_cols();
-  assert(operands.size() == count + (work.dropout > 0) && have_one_dtype(operands.first(count)));
+  assert(operands.size() == count + (work.dropout > 0) + work.by_document && have_one_dtype(operands.first(count)));
+  assert(!work.by_document || has_shape(operands.back(), work.batch, work.seq));
   assert(has_shape(operands[0], tokens, work.qkv_cols()) && (!work.kv_apart || has_shape(operands[1], keys, kv)));
   assert(has_shape(operands[out], tokens, hidden));
   assert(has_shape(operands[out + 1], work.batch * work.heads, work.query_tokens()));

@@ -13,6 +13,12 @@ namespace {
 
 constexpr const char* kWhat = "cross-entropy: target";
 
+// Returns the target of a row, kNoTarget where `masked` allows it.
+std::int32_t target_at(const Operand& targets, std::int64_t row, std::int64_t classes, bool masked) {
+  if (masked && *row_of<std::int32_t>(targets, row) == kNoTarget) return kNoTarget;
+  return index_at(targets, row, classes, kWhat);
+}
+
 // The classes among the columns of one shard's slice, and the place of a target among them.
 struct Slice {
   std::int64_t begin = 0, classes = 0;
@@ -38,7 +44,8 @@ struct RowStats {
   }
 };
 
-// row ← scale · (softmax − onehot), from its exponentials; padding ← 0.
+// row ← work.scale · (softmax − onehot), from its exponentials; padding ← 0. The scale has the loss's weight in it,
+// here and below.
 template <class T>
 void finish_row(T* x, const Slice& slice, const CrossEntropy& work, std::int64_t target, T sum) {
   row_scale(x, slice.classes, static_cast<T>(work.scale) / sum);
@@ -52,7 +59,11 @@ double sum_nll(const CrossEntropy& work, const Operand& logits, const Operand& t
   double nll = 0;
   for (std::int64_t row = 0; row < work.rows; ++row) {
     T* x = row_of<T>(logits, row);
-    const std::int32_t target = index_at(targets, row, work.classes, kWhat);
+    const std::int32_t target = target_at(targets, row, work.classes, work.masked);
+    if (target == kNoTarget) {
+      std::fill_n(x, work.cols, T(0));
+      continue;
+    }
     const T top = row_max(x, slice.classes);
     const double shifted = static_cast<double>(x[target]) - static_cast<double>(top);
     const T sum = row_exp(x, slice.classes, top);
@@ -68,7 +79,11 @@ double sum_nll(const CrossEntropy& work, const Operand& logits, const Operand& t
   double nll = 0;
   for (std::int64_t row = 0; row < work.rows; ++row) {
     T* x = row_of<T>(logits, row);
-    const std::int32_t target = index_at(targets, row, work.classes, kWhat);
+    const std::int32_t target = target_at(targets, row, work.classes, work.masked);
+    if (target == kNoTarget) {
+      std::fill_n(x, work.cols, T(0));
+      continue;
+    }
     const RowStats<T> all(stats, work.rows, row);
     if (slice.classes > 0) row_exp(x, slice.classes, all.top);
     nll += std::log(static_cast<double>(all.sum)) - (static_cast<double>(all.target) - static_cast<double>(all.top));
@@ -82,7 +97,7 @@ void write_stats(const VocabStats& work, const Operand& logits, const Operand& t
   const Slice slice(work.first_class, work.cols, work.classes);
   for (std::int64_t row = 0; row < work.rows; ++row) {
     const T* x = row_of<T>(logits, row);
-    const std::int32_t target = index_at(targets, row, work.classes, kWhat);
+    const std::int32_t target = target_at(targets, row, work.classes, work.masked);
     T top = -std::numeric_limits<T>::infinity(), sum = 0;
     if (slice.classes > 0) {
       top = row_max(x, slice.classes);
@@ -100,21 +115,23 @@ void write_stats(const VocabStats& work, const Operand& logits, const Operand& t
   }
 }
 
-void check_targets(const Operand& targets, std::int64_t rows, std::int64_t classes) {
+void check_targets(const Operand& targets, std::int64_t rows, std::int64_t classes, bool masked) {
   assert(targets.dtype == Dtype::i32 && has_shape(targets, rows, 1));
-  for (std::int64_t row = 0; row < rows; ++row) index_at(targets, row, classes, kWhat);
+  for (std::int64_t row = 0; row < rows; ++row) target_at(targets, row, classes, masked);
 }
 
 }  // namespace
 
-void run_kernel(const CrossEntropy& work, std::span<const Operand> operands) {
-  assert(operands.size() == (work.shards > 1 ? 4u : 3u));
+void run_kernel(const CrossEntropy& given, std::span<const Operand> operands) {
+  assert(operands.size() == (given.shards > 1 ? 4u : 3u) + given.masked);
+  CrossEntropy work = given;
+  if (work.masked) work.scale *= *data_of<double>(operands[operands.size() - 2]);
   const Operand& logits = operands[0];
   const Operand& targets = operands[1];
   const Operand& loss = operands.back();
   assert(has_shape(logits, work.rows, work.cols));
   assert(loss.dtype == Dtype::f64 && elements_of(loss) == 1);
-  check_targets(targets, work.rows, work.classes);
+  check_targets(targets, work.rows, work.classes, work.masked);
   with_compute_type(logits.dtype, [&](auto type) {
     using T = decltype(type);
     const double nll =
@@ -126,7 +143,7 @@ void run_kernel(const CrossEntropy& work, std::span<const Operand> operands) {
 void run_kernel(const VocabStats& work, std::span<const Operand> operands) {
   assert(operands.size() == 3 && has_shape(operands[0], work.rows, work.cols));
   assert(elements_of(operands[2]) == 3 * work.rows && is_contiguous(operands[2]));
-  check_targets(operands[1], work.rows, work.classes);
+  check_targets(operands[1], work.rows, work.classes, work.masked);
   with_compute_type(operands[0].dtype, [&](auto type) {
     using T = decltype(type);
     write_stats<T>(work, operands[0], operands[1], data_of<T>(operands[2]));

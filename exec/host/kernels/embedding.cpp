@@ -32,10 +32,16 @@ struct Part {
   }
 };
 
-// `wpe` is null without positions, here and below.
+// Returns the position of a row, in its sequence or in its document.
+std::int64_t position_of(const Embedding& work, const Operand* documents, std::int64_t row) {
+  const SequencePlace place = place_of_row(work.parts, work.seq, row);
+  return documents ? place.position - row_of<std::int32_t>(*documents, place.sample)[place.position] : place.position;
+}
+
+// `wpe` is null without positions, and `documents` where they are those of the sequence, here and below.
 template <class T>
 void forward(const Embedding& work, const Part& part, const Operand& tokens, const Operand& wte, const Operand* wpe,
-             const Operand& x) {
+             const Operand& x, const Operand* documents) {
   for (std::int64_t row = 0; row < work.rows; ++row) {
     T* to = row_of<T>(x, row);
     const std::int64_t of_token = part.row_of(index_at(tokens, row, work.vocab, kWhat));
@@ -44,15 +50,14 @@ void forward(const Embedding& work, const Part& part, const Operand& tokens, con
     else
       std::copy_n(row_of<T>(wte, of_token), work.cols, to);
     if (wpe)
-      add_row(to + part.first_col, to + part.first_col,
-              row_of<T>(*wpe, place_of_row(work.parts, work.seq, row).position), part.cols);
+      add_row(to + part.first_col, to + part.first_col, row_of<T>(*wpe, position_of(work, documents, row)), part.cols);
   }
 }
 
 // The loop goes row after row, so a token that occurs twice always sums in one order.
 template <class T>
 void wgrad(const Embedding& work, const Part& part, const Operand& tokens, const Operand& dx, const Operand& dwte,
-           const Operand* dwpe) {
+           const Operand* dwpe, const Operand* documents) {
   for (std::int64_t row = 0; row < work.rows; ++row) {
     const T* from = row_of<T>(dx, row);
     if (const std::int64_t of_token = part.row_of(index_at(tokens, row, work.vocab, kWhat)); of_token >= 0) {
@@ -60,7 +65,7 @@ void wgrad(const Embedding& work, const Part& part, const Operand& tokens, const
       add_row(to, to, from, work.cols);
     }
     if (!dwpe) continue;
-    T* of_position = row_of<T>(*dwpe, place_of_row(work.parts, work.seq, row).position);
+    T* of_position = row_of<T>(*dwpe, position_of(work, documents, row));
     add_row(of_position, of_position, from + part.first_col, part.cols);
   }
 }
@@ -68,6 +73,8 @@ void wgrad(const Embedding& work, const Part& part, const Operand& tokens, const
 }  // namespace
 
 void run_kernel(const Embedding& work, std::span<const Operand> operands) {
+  const Operand* documents = work.by_document ? &operands.back() : nullptr;
+  if (documents) operands = operands.first(operands.size() - 1);
   assert(operands.size() == (work.positions ? 4u : 3u) && work.pass != Pass::dgrad);
   const bool is_forward = work.pass == Pass::forward;
   const Part part(work);
@@ -81,7 +88,8 @@ void run_kernel(const Embedding& work, std::span<const Operand> operands) {
   for (std::int64_t row = 0; row < work.rows; ++row) index_at(tokens, row, work.vocab, kWhat);
   with_compute_type(x.dtype, [&](auto type) {
     using T = decltype(type);
-    is_forward ? forward<T>(work, part, tokens, wte, wpe, x) : wgrad<T>(work, part, tokens, x, wte, wpe);
+    is_forward ? forward<T>(work, part, tokens, wte, wpe, x, documents)
+               : wgrad<T>(work, part, tokens, x, wte, wpe, documents);
   });
 }
 

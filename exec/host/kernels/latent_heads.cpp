@@ -46,7 +46,8 @@ void latent_heads(const LatentHeads& work, std::span<const Operand> o) {
   Turn<T> turn(work);
   std::vector<T> key(static_cast<std::size_t>(rope));
   for (std::int64_t row = 0; row < work.rows; ++row) {
-    turn.move_to(row % work.seq);
+    const std::int64_t position = row % work.seq;
+    turn.move_to(work.by_document ? position - row_of<std::int32_t>(o[4], row / work.seq)[position] : position);
     T* const q = row_of<T>(o[1 + (work.pass == Pass::forward)], row);
     for (std::int64_t head = 0; head < work.heads; ++head) turn.apply(q + head * width + nope);
     if (work.pass == Pass::forward) {
@@ -79,8 +80,9 @@ void latent_heads(const LatentHeads& work, std::span<const Operand> o) {
 
 void run_kernel(const LatentHeads& work, std::span<const Operand> operands) {
   const bool is_forward = work.pass == Pass::forward;
-  assert(operands.size() == 4 && (is_forward || work.pass == Pass::dgrad) && work.rope % 2 == 0);
-  assert(have_one_dtype(operands));
+  assert(operands.size() == (work.by_document ? 5u : 4u) && (is_forward || work.pass == Pass::dgrad) &&
+         work.rope % 2 == 0);
+  assert(have_one_dtype(operands.first(4)));
   [[maybe_unused]] const std::int64_t cols[] = {
       is_forward ? work.up_cols() : work.kv_cols(), is_forward ? work.rope : work.q_cols(),
       is_forward ? work.q_cols() : work.up_cols(), is_forward ? work.kv_cols() : work.rope};

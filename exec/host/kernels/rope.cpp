@@ -53,34 +53,52 @@ void turn(T* head, const T* cos, const T* sin, std::int64_t half) {
   }
 }
 
+// `documents` is null where positions count from the beginning of the sequence.
 template <class T>
-void rope(const Rope& work, const Operand& qkv) {
+void rope(const Rope& work, const Operand& qkv, const Operand* documents) {
   const std::int64_t half = work.head_dim / 2, turned = work.heads + work.kv_heads;
   const double direction = work.pass == Pass::forward ? 1 : -1;
   Angle* angles = thread_scratch<Angle>(half);
   T* cos = thread_scratch<T>(2 * half);
   T* sin = cos + half;
+  const auto to = [&](std::int64_t position, bool begins) {
+    move_to(position, begins, work, angles);
+    for (std::int64_t pair = 0; pair < half; ++pair) {
+      cos[pair] = static_cast<T>(angles[pair].cos);
+      sin[pair] = static_cast<T>(direction * angles[pair].sin);
+    }
+  };
+  const auto turn_row = [&](std::int64_t row) {
+    for (std::int64_t head = 0; head < turned; ++head) turn(row_of<T>(qkv, row) + head * work.head_dim, cos, sin, half);
+  };
   const std::int64_t tokens = work.parts.tokens(work.seq);  // tokens of a sequence that are held
+  if (documents != nullptr) {
+    for (std::int64_t sample = 0; sample < work.rows / tokens; ++sample) {
+      const std::int32_t* first = row_of<std::int32_t>(*documents, sample);
+      for (const SequenceRun& run : runs_of(work.parts, work.seq, work.rows / tokens, sample))
+        for (std::int64_t i = 0; i < run.length; ++i) {
+          const std::int64_t position = run.position + i;
+          to(position - first[position], i == 0 || first[position] == position);
+          turn_row(run.row + i);
+        }
+    }
+    return;
+  }
   for (const SequenceRun& run : runs_of(work.parts, work.seq, 1, 0))
     for (std::int64_t i = 0; i < std::min(run.length, work.rows - run.row); ++i) {
-      move_to(run.position + i, i == 0, work, angles);
-      for (std::int64_t pair = 0; pair < half; ++pair) {
-        cos[pair] = static_cast<T>(angles[pair].cos);
-        sin[pair] = static_cast<T>(direction * angles[pair].sin);
-      }
-      for (std::int64_t row = run.row + i; row < work.rows; row += tokens)
-        for (std::int64_t head = 0; head < turned; ++head)
-          turn(row_of<T>(qkv, row) + head * work.head_dim, cos, sin, half);
+      to(run.position + i, i == 0);
+      for (std::int64_t row = run.row + i; row < work.rows; row += tokens) turn_row(row);
     }
 }
 
 }  // namespace
 
 void run_kernel(const Rope& work, std::span<const Operand> operands) {
-  assert(operands.size() == 1 && work.pass != Pass::wgrad && work.head_dim % 2 == 0);
+  assert(operands.size() == (work.by_document ? 2u : 1u) && work.pass != Pass::wgrad && work.head_dim % 2 == 0);
   assert(has_shape(operands[0], work.rows, (work.heads + 2 * work.kv_heads) * work.head_dim));
   assert(operands[0].mode == AccessMode::accumulate);
-  with_compute_type(operands[0].dtype, [&](auto type) { rope<decltype(type)>(work, operands[0]); });
+  const Operand* documents = work.by_document ? &operands[1] : nullptr;
+  with_compute_type(operands[0].dtype, [&](auto type) { rope<decltype(type)>(work, operands[0], documents); });
 }
 
 }  // namespace stretto::host

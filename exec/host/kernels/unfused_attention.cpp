@@ -92,11 +92,14 @@ void softmax(const Softmax& work, std::span<const Operand> operands) {
   for (std::int64_t row = 0; row < work.rows; ++row) {
     const std::int64_t seen = work.seen(row);
     if (work.pass == Pass::forward) {
-      T* p = row_of<T>(operands[1], row);
-      std::copy_n(row_of<T>(operands[0], row), seen, p);
-      const T sum = row_exp(p, seen, row_max(p, seen));
-      row_scale(p, seen, T(1) / sum);
-      std::fill(p + seen, p + work.cols, T(0));
+      const std::int64_t first =
+          work.by_document ? row_of<std::int32_t>(operands[2], row / (work.heads * work.cols))[row % work.cols] : 0;
+      T *begin = row_of<T>(operands[1], row), *p = begin + first;
+      std::copy_n(row_of<T>(operands[0], row) + first, seen - first, p);
+      const T sum = row_exp(p, seen - first, row_max(p, seen - first));
+      row_scale(p, seen - first, T(1) / sum);
+      std::fill(begin, p, T(0));
+      std::fill(begin + seen, begin + work.cols, T(0));
       continue;
     }
     const T* p = row_of<T>(operands[0], row);
@@ -122,7 +125,8 @@ void run_kernel(const AttentionProduct& work, std::span<const Operand> operands)
 }
 
 void run_kernel(const Softmax& work, std::span<const Operand> operands) {
-  assert(operands.size() == 2 && have_one_dtype(operands));
+  assert(operands.size() == (work.by_document && work.pass == Pass::forward ? 3u : 2u));
+  assert(have_one_dtype(operands.first(2)));
   assert(has_shape(operands[0], work.rows, work.cols) && has_shape(operands[1], work.rows, work.cols));
   with_compute_type(operands[0].dtype, [&](auto type) { softmax<decltype(type)>(work, operands); });
 }
