@@ -1,10 +1,14 @@
 #include "report/profile.hpp"
 
 #include <fmt/format.h>
+#include <stdlib.h>
 
+#include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <thread>
 
 #include "base/error.hpp"
 #include "base/memory.hpp"
@@ -21,6 +25,17 @@
 
 namespace stretto::cli {
 namespace {
+
+// Returns a warning where other programs had more than a quarter of this machine in the last minute; "" otherwise.
+std::string note_of_load() {
+  double load = 0;
+  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+  if (::getloadavg(&load, 1) != 1 || load < 0.25 * cores) return "";
+  return fmt::format(
+      "other programs kept {:.1f} of {} cores busy in the last minute; operations are timed by the clock on the wall, so "
+      "what they wait for a core counts, and their distance from their floors is too large",
+      load, cores);
+}
 
 void profile_as(const ScenarioOptions& options, ScenarioRun& run) {
   const Scenario& scenario = run.scenario;
@@ -43,6 +58,7 @@ void profile_as(const ScenarioOptions& options, ScenarioRun& run) {
   out << fmt::format("scenario {}, schedule {}, {} rank{}, on {}\n", scenario.name, step.schedule.name,
                      step.schedule.mesh.ranks(), step.schedule.mesh.ranks() == 1 ? "" : "s",
                      device ? device->name : "this host");
+  if (const std::string note = device ? "" : note_of_load(); !note.empty()) out << "note: " << note << "\n";
   for (const std::string& note : notes) out << "note: " << note << "\n";
   out << std::flush;
 
