@@ -33,6 +33,7 @@ class Tokenizer {
   std::int64_t size() const { return static_cast<std::int64_t>(bytes_.size()); }
 
  private:
+  class Maker;  // of a file
   struct Merge {
     std::size_t order = 0;  // the lowest of a piece is done first
     std::int32_t into = 0;

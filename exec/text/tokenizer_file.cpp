@@ -11,58 +11,60 @@
 #include "exec/text/tokenizer.hpp"
 
 namespace stretto::exec {
-namespace {
-
-using nlohmann::json;
 
 // The keys of a tokenizer.json, read one by one.
 class TokenizerFile {
  public:
   TokenizerFile(std::string_view text, std::string name) : name_(std::move(name)) {
-    root_ = json::parse(require_text(text, name_), nullptr, false);
+    root_ = nlohmann::json::parse(require_text(text, name_), nullptr, false);
     if (!root_.is_object()) throw failure("", "expected the JSON of a tokenizer");
   }
-  const json& root() const { return root_; }
+  const nlohmann::json& root() const { return root_; }
 
   Error failure(const std::string& key, const std::string& what) const {
     return input_error(name_ + ": " + (key.empty() ? "" : key + ": ") + what);
   }
   // Returns a value; null where the key is absent.
-  static const json& at(const json& in, const char* key) {
-    static const json null;
+  static const nlohmann::json& at(const nlohmann::json& in, const char* key) {
+    static const nlohmann::json null;
     const auto found = in.is_object() ? in.find(key) : in.end();
     return in.is_object() && found != in.end() ? *found : null;
   }
-  std::string type_of(const json& part, const std::string& key) const {
-    const json& type = at(part, "type");
+  std::string type_of(const nlohmann::json& part, const std::string& key) const {
+    const nlohmann::json& type = at(part, "type");
     if (!type.is_string()) throw failure(key, "expected an object with a type");
     return type.get<std::string>();
   }
   // Refuses a key unless it is absent, null or `wanted`.
-  void require(const json& in, const std::string& where, const char* key, const json& wanted) const {
-    const json& value = at(in, key);
+  void require(const nlohmann::json& in, const std::string& where, const char* key,
+               const nlohmann::json& wanted) const {
+    const nlohmann::json& value = at(in, key);
     if (!value.is_null() && value != wanted)
       throw failure(where + "." + key, "expected " + wanted.dump() + ", got " + shown(value));
   }
-  std::int32_t id(const json& value, const std::string& key) const {
+  std::int32_t id(const nlohmann::json& value, const std::string& key) const {
     constexpr std::int64_t kMost = 1 << 24;
     if (!value.is_number_integer() || value.get<std::int64_t>() < 0 || value.get<std::int64_t>() >= kMost)
       throw failure(key, fmt::format("expected a token's number below {}, got {}", kMost, shown(value)));
     return value.get<std::int32_t>();
   }
-  const std::string& text(const json& value, const std::string& key) const {
+  const std::string& text(const nlohmann::json& value, const std::string& key) const {
     if (!value.is_string()) throw failure(key, "expected a string, got " + shown(value));
     return value.get_ref<const std::string&>();
   }
-  static std::string shown(const json& value) {
+  static std::string shown(const nlohmann::json& value) {
     const std::string all = value.dump(-1, ' ', true);
     return all.size() <= 200 ? all : all.substr(0, 200) + "…";
   }
 
  private:
   std::string name_;
-  json root_;
+  nlohmann::json root_;
 };
+
+namespace {
+
+using nlohmann::json;
 
 // Returns the byte that each character of GPT-2's alphabet stands for. Printable bytes of Latin-1 are themselves; the
 // others are the characters from U+0100 on.
@@ -115,118 +117,146 @@ std::vector<json> parts_of(const TokenizerFile& file, const char* key, const cha
 
 }  // namespace
 
+// Makes a tokenizer of a file, part by part: later parts name tokens of earlier ones.
+class Tokenizer::Maker {
+ public:
+  explicit Maker(const TokenizerFile& file, const std::string& name) : file_(file) { made_.name_ = name; }
+
+  Tokenizer make() {
+    const json& model = at(file_.root(), "model");
+    if (const json& type = at(model, "type"); !type.is_null() && type != "BPE")
+      throw file_.failure("model.type", "expected BPE, got " + TokenizerFile::shown(type));
+    file_.require(model, "model", "dropout", 0.0);
+    file_.require(model, "model", "byte_fallback", false);
+    file_.require(model, "model", "continuing_subword_prefix", "");
+    file_.require(model, "model", "end_of_word_suffix", "");
+    made_.ignores_merges_ = at(model, "ignore_merges") == json(true);
+    read_vocabulary(at(model, "vocab"));
+    read_merges(at(model, "merges"));
+    read_special();
+    read_cuts();
+    read_tokens_before();
+    return std::move(made_);
+  }
+
+ private:
+  static const json& at(const json& in, const char* key) { return TokenizerFile::at(in, key); }
+
+  void place(std::int32_t id, const std::string& bytes) {
+    if (made_.bytes_.size() <= static_cast<std::size_t>(id)) made_.bytes_.resize(static_cast<std::size_t>(id) + 1);
+    made_.bytes_[static_cast<std::size_t>(id)] = bytes;
+  }
+
+  void read_vocabulary(const json& vocabulary) {
+    if (!vocabulary.is_object()) throw file_.failure("model.vocab", "expected an object of tokens");
+    std::set<std::string> added;
+    for (const json& token : at(file_.root(), "added_tokens"))
+      added.insert(file_.text(at(token, "content"), "added_tokens.content"));
+    for (const auto& [token, number] : vocabulary.items()) {
+      const std::int32_t id = file_.id(number, "model.vocab." + token);
+      by_name_[token] = id;
+      if (added.contains(token)) continue;
+      const auto bytes = bytes_of_name(token);
+      if (!bytes)
+        throw file_.failure("model.vocab", "expected tokens in GPT-2's alphabet of bytes, got \"" + token + "\"");
+      place(id, *bytes);
+      made_.tokens_[*bytes] = id;
+    }
+    for (int byte = 0; byte < 256; ++byte)
+      if (!made_.tokens_.contains(std::string(1, static_cast<char>(byte))))
+        throw file_.failure("model.vocab", fmt::format("expected a token for each byte, got none for 0x{:02x}", byte));
+  }
+
+  void read_merges(const json& merges) {
+    if (!merges.is_array()) throw file_.failure("model.merges", "expected an array");
+    for (const json& merge : merges) {
+      std::string left, right;
+      if (merge.is_array() && merge.size() == 2) {
+        left = file_.text(merge[0], "model.merges"), right = file_.text(merge[1], "model.merges");
+      } else {
+        const std::string& both = file_.text(merge, "model.merges");
+        const std::size_t space = both.find(' ');
+        left = both.substr(0, space), right = space < both.size() ? both.substr(space + 1) : "";
+      }
+      const auto a = by_name_.find(left), b = by_name_.find(right), whole = by_name_.find(left + right);
+      if (a == by_name_.end() || b == by_name_.end() || whole == by_name_.end())
+        throw file_.failure("model.merges",
+                            "expected two tokens that together are one, got " + TokenizerFile::shown(merge));
+      made_.merges_.try_emplace({a->second, b->second}, Merge{made_.merges_.size(), whole->second});
+    }
+  }
+
+  void read_special() {
+    for (const json& token : at(file_.root(), "added_tokens")) {
+      for (const char* key : {"single_word", "lstrip", "rstrip"}) file_.require(token, "added_tokens", key, false);
+      const std::string& content = at(token, "content").get_ref<const std::string&>();
+      if (content.empty()) throw file_.failure("added_tokens.content", "expected a name, got an empty one");
+      const std::int32_t id = file_.id(at(token, "id"), "added_tokens.id");
+      place(id, content);
+      by_name_[content] = id;
+      made_.special_.emplace_back(content, id);
+    }
+    std::stable_sort(made_.special_.begin(), made_.special_.end(),
+                     [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
+  }
+
+  // Reads how a text is cut into pieces, and that pieces are bytes on both sides.
+  void read_cuts() {
+    if (const json& normalizer = at(file_.root(), "normalizer"); !normalizer.is_null()) {
+      if (const std::string type = file_.type_of(normalizer, "normalizer"); type != "NFC")
+        throw file_.failure("normalizer.type", "expected NFC or none, got " + type);
+      made_.is_normalised_ = true;
+    }
+    std::optional<PreTokens> cut;
+    bool has_bytes = false;
+    for (const json& part : parts_of(file_, "pre_tokenizer", "pretokenizers")) {
+      const std::optional<PreTokens> found = read_cut(file_, part, "pre_tokenizer");
+      if (cut && found) throw file_.failure("pre_tokenizer", "expected one regular expression, got several");
+      if (found) cut = found;
+      if (at(part, "type") != "ByteLevel") continue;
+      has_bytes = true;
+      made_.adds_space_ = at(part, "add_prefix_space") != json(false);
+      if (made_.adds_space_ && !found)
+        throw file_.failure("pre_tokenizer.add_prefix_space", "expected false behind a Split, got true");
+    }
+    if (!has_bytes || !cut)
+      throw file_.failure("pre_tokenizer", "expected ByteLevel, with its regular expression or a Split before it");
+    made_.cut_ = *cut;
+    if (const json& decoder = at(file_.root(), "decoder"); file_.type_of(decoder, "decoder") != "ByteLevel")
+      throw file_.failure("decoder.type", "expected ByteLevel, got " + file_.type_of(decoder, "decoder"));
+  }
+
+  void read_tokens_before() {
+    for (const json& part : parts_of(file_, "post_processor", "processors")) {
+      const std::string type = file_.type_of(part, "post_processor");
+      if (type == "ByteLevel") continue;
+      if (type != "TemplateProcessing")
+        throw file_.failure("post_processor.type", "expected ByteLevel or TemplateProcessing, got " + type);
+      bool is_behind = false;
+      for (const json& item : at(part, "single")) {
+        const json& token = at(at(item, "SpecialToken"), "id");
+        if (!at(item, "Sequence").is_null()) {
+          is_behind = true;
+          continue;
+        }
+        if (is_behind)
+          throw file_.failure("post_processor.single", "expected no token behind the text to be continued");
+        const auto found = by_name_.find(file_.text(token, "post_processor.single"));
+        if (found == by_name_.end())
+          throw file_.failure("post_processor.single", "expected a token, got " + TokenizerFile::shown(token));
+        made_.before_.push_back(found->second);
+      }
+    }
+  }
+
+  const TokenizerFile& file_;
+  Tokenizer made_;
+  std::unordered_map<std::string, std::int32_t> by_name_;
+};
+
 Tokenizer Tokenizer::parse(std::string_view given, const std::string& name) {
   const TokenizerFile file(given, name);
-  const auto at = TokenizerFile::at;
-  Tokenizer made;
-  made.name_ = name;
-
-  const json& model = at(file.root(), "model");
-  if (const json& type = at(model, "type"); !type.is_null() && type != "BPE")
-    throw file.failure("model.type", "expected BPE, got " + TokenizerFile::shown(type));
-  file.require(model, "model", "dropout", 0.0);
-  file.require(model, "model", "byte_fallback", false);
-  file.require(model, "model", "continuing_subword_prefix", "");
-  file.require(model, "model", "end_of_word_suffix", "");
-  made.ignores_merges_ = at(model, "ignore_merges") == json(true);
-
-  const json& vocabulary = at(model, "vocab");
-  if (!vocabulary.is_object()) throw file.failure("model.vocab", "expected an object of tokens");
-  std::set<std::string> added;
-  for (const json& token : at(file.root(), "added_tokens"))
-    added.insert(file.text(at(token, "content"), "added_tokens.content"));
-  const auto place = [&](std::int32_t id, const std::string& bytes) {
-    if (made.bytes_.size() <= static_cast<std::size_t>(id)) made.bytes_.resize(static_cast<std::size_t>(id) + 1);
-    made.bytes_[static_cast<std::size_t>(id)] = bytes;
-  };
-  std::unordered_map<std::string, std::int32_t> by_name;
-  for (const auto& [token, number] : vocabulary.items()) {
-    const std::int32_t id = file.id(number, "model.vocab." + token);
-    by_name[token] = id;
-    if (added.contains(token)) continue;
-    const auto bytes = bytes_of_name(token);
-    if (!bytes)
-      throw file.failure("model.vocab", "expected tokens in GPT-2's alphabet of bytes, got \"" + token + "\"");
-    place(id, *bytes);
-    made.tokens_[*bytes] = id;
-  }
-  for (int byte = 0; byte < 256; ++byte)
-    if (!made.tokens_.contains(std::string(1, static_cast<char>(byte))))
-      throw file.failure("model.vocab", fmt::format("expected a token for each byte, got none for 0x{:02x}", byte));
-
-  const json& merges = at(model, "merges");
-  if (!merges.is_array()) throw file.failure("model.merges", "expected an array");
-  for (const json& merge : merges) {
-    std::string left, right;
-    if (merge.is_array() && merge.size() == 2) {
-      left = file.text(merge[0], "model.merges"), right = file.text(merge[1], "model.merges");
-    } else {
-      const std::string& both = file.text(merge, "model.merges");
-      const std::size_t space = both.find(' ');
-      left = both.substr(0, space), right = space < both.size() ? both.substr(space + 1) : "";
-    }
-    const auto a = by_name.find(left), b = by_name.find(right), whole = by_name.find(left + right);
-    if (a == by_name.end() || b == by_name.end() || whole == by_name.end())
-      throw file.failure("model.merges",
-                         "expected two tokens that together are one, got " + TokenizerFile::shown(merge));
-    made.merges_.try_emplace({a->second, b->second}, Merge{made.merges_.size(), whole->second});
-  }
-
-  for (const json& token : at(file.root(), "added_tokens")) {
-    for (const char* key : {"single_word", "lstrip", "rstrip"}) file.require(token, "added_tokens", key, false);
-    const std::string& content = at(token, "content").get_ref<const std::string&>();
-    if (content.empty()) throw file.failure("added_tokens.content", "expected a name, got an empty one");
-    const std::int32_t id = file.id(at(token, "id"), "added_tokens.id");
-    place(id, content);
-    by_name[content] = id;
-    made.special_.emplace_back(content, id);
-  }
-  std::stable_sort(made.special_.begin(), made.special_.end(),
-                   [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
-
-  if (const json& normalizer = at(file.root(), "normalizer"); !normalizer.is_null()) {
-    if (const std::string type = file.type_of(normalizer, "normalizer"); type != "NFC")
-      throw file.failure("normalizer.type", "expected NFC or none, got " + type);
-    made.is_normalised_ = true;
-  }
-  std::optional<PreTokens> cut;
-  bool has_bytes = false;
-  for (const json& part : parts_of(file, "pre_tokenizer", "pretokenizers")) {
-    const std::optional<PreTokens> found = read_cut(file, part, "pre_tokenizer");
-    if (cut && found) throw file.failure("pre_tokenizer", "expected one regular expression, got several");
-    if (found) cut = found;
-    if (at(part, "type") != "ByteLevel") continue;
-    has_bytes = true;
-    made.adds_space_ = at(part, "add_prefix_space") != json(false);
-    if (made.adds_space_ && !found)
-      throw file.failure("pre_tokenizer.add_prefix_space", "expected false behind a Split, got true");
-  }
-  if (!has_bytes || !cut)
-    throw file.failure("pre_tokenizer", "expected ByteLevel, with its regular expression or a Split before it");
-  made.cut_ = *cut;
-  if (const json& decoder = at(file.root(), "decoder"); file.type_of(decoder, "decoder") != "ByteLevel")
-    throw file.failure("decoder.type", "expected ByteLevel, got " + file.type_of(decoder, "decoder"));
-
-  for (const json& part : parts_of(file, "post_processor", "processors")) {
-    const std::string type = file.type_of(part, "post_processor");
-    if (type == "ByteLevel") continue;
-    if (type != "TemplateProcessing")
-      throw file.failure("post_processor.type", "expected ByteLevel or TemplateProcessing, got " + type);
-    bool is_behind = false;
-    for (const json& item : at(part, "single")) {
-      const json& token = at(at(item, "SpecialToken"), "id");
-      if (!at(item, "Sequence").is_null()) {
-        is_behind = true;
-        continue;
-      }
-      if (is_behind) throw file.failure("post_processor.single", "expected no token behind the text to be continued");
-      const auto found = by_name.find(file.text(token, "post_processor.single"));
-      if (found == by_name.end())
-        throw file.failure("post_processor.single", "expected a token, got " + TokenizerFile::shown(token));
-      made.before_.push_back(found->second);
-    }
-  }
-  return made;
+  return Maker(file, name).make();
 }
 
 Tokenizer Tokenizer::open(const std::string& path) {
