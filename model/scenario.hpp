@@ -130,6 +130,7 @@ struct Training {
   LowPrecision low_precision;          // of the layers' linear products
   Recompute recompute;
   AttentionBackend attention_backend = AttentionBackend::fused;
+  bool round_partial_sums = false;  // on the host: sums of bf16 over ranks are rounded at each, as by a ring of NCCL
   // Documents end with the token eod_token (Megatron-LM's names); -1: the scenario names none, and training needs one.
   bool reset_attention_mask = false;  // attention does not cross documents
   bool reset_position_ids = false;    // positions count from a document's beginning

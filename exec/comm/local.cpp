@@ -20,8 +20,10 @@ namespace {
 // Elements whose running sum stays in L1 while all members' buffers stream past.
 constexpr std::int64_t kChunk = 1024;
 
+// Combines `in` from the member `begin` on. `rounds`: to T after each.
 template <class T, class Combine>
-void reduce_as(std::int64_t elements, std::span<const void* const> in, T* out, Combine combine) {
+void reduce_as(std::int64_t elements, std::span<const void* const> in, std::size_t begin_at, bool rounds, T* out,
+               Combine combine) {
   constexpr bool is_bf16 = std::is_same_v<T, Bf16>;
   using Sum = std::conditional_t<is_bf16, float, T>;
   const auto widen = [](T value) -> Sum {
@@ -31,16 +33,21 @@ void reduce_as(std::int64_t elements, std::span<const void* const> in, T* out, C
       return value;
     }
   };
-  const auto source = [&](std::size_t from) { return static_cast<const T*>(in[from]); };
+  const auto source = [&](std::size_t from) { return static_cast<const T*>(in[(begin_at + from) % in.size()]); };
+  const auto combined = [&](Sum a, Sum b) -> Sum {
+    const Sum exact = combine(a, b);
+    if constexpr (is_bf16) return rounds ? to_float(to_bf16(exact)) : exact;
+    return exact;
+  };
   alignas(64) Sum sum[kChunk];
   for (std::int64_t begin = 0; begin < elements; begin += kChunk) {
     const std::int64_t count = std::min(kChunk, elements - begin);
     const T* first = source(0) + begin;
     const T* second = source(1) + begin;
-    for (std::int64_t i = 0; i < count; ++i) sum[i] = combine(widen(first[i]), widen(second[i]));
+    for (std::int64_t i = 0; i < count; ++i) sum[i] = combined(widen(first[i]), widen(second[i]));
     for (std::size_t from = 2; from < in.size(); ++from) {
       const T* next = source(from) + begin;
-      for (std::int64_t i = 0; i < count; ++i) sum[i] = combine(sum[i], widen(next[i]));
+      for (std::int64_t i = 0; i < count; ++i) sum[i] = combined(sum[i], widen(next[i]));
     }
     if constexpr (is_bf16) {
       for (std::int64_t i = 0; i < count; ++i) out[begin + i] = to_bf16(sum[i]);
@@ -52,13 +59,15 @@ void reduce_as(std::int64_t elements, std::span<const void* const> in, T* out, C
 
 }  // namespace
 
-void reduce(Reduction reduction, Dtype dtype, std::int64_t elements, std::span<const void* const> in, void* out) {
+void reduce(Reduction reduction, Dtype dtype, std::int64_t elements, std::span<const void* const> in, std::size_t own,
+            void* out) {
   assert(in.size() >= 2);
+  const bool is_ring = reduction == Reduction::ring_sum;
   const auto reduce_typed = [&]<class T>(T* to) {
-    if (reduction == Reduction::sum)
-      reduce_as(elements, in, to, [](auto a, auto b) { return a + b; });
+    if (reduction == Reduction::max)
+      reduce_as(elements, in, 0, false, to, [](auto a, auto b) { return std::max(a, b); });
     else
-      reduce_as(elements, in, to, [](auto a, auto b) { return std::max(a, b); });
+      reduce_as(elements, in, is_ring ? own + 1 : 0, is_ring, to, [](auto a, auto b) { return a + b; });
   };
   switch (dtype) {
     case Dtype::f32:
@@ -134,7 +143,8 @@ void run_share(const Collective& collective, Dtype dtype, int member, std::span<
   if (moves.reduces && members > 1) {
     std::vector<const void*> in;
     for (std::int64_t from = 0; from < members; ++from) in.push_back(source(from));
-    return reduce(collective.reduction, dtype, parcel(member).elements, in, out + parcel(member).target * bytes);
+    return reduce(collective.reduction, dtype, parcel(member).elements, in, static_cast<std::size_t>(member),
+                  out + parcel(member).target * bytes);
   }
   // Each member begins at its right neighbour, so that not all read one buffer at once. The serial oracle also runs
   // incorrect schedules, in which source and target may overlap in part.

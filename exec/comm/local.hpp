@@ -26,13 +26,15 @@ Buffers buffers_of(const Collective& collective, const Operands& operands) {
 // be concurrent, on different threads.
 //
 // A member gets its parcels of the phase (model/schedule/parcel.hpp). Between phases there must be a barrier. Sums are
-// in rank order, and bf16 is accumulated in f32 and rounded once: results depend neither on timing nor on which member
-// sums. Throws Error(runtime) where offsets leave a buffer, before anything is written.
+// in rank order, and bf16 is accumulated in f32 and rounded once, or as in a ring (Reduction::ring_sum): results depend
+// neither on timing nor on which member sums. Throws Error(runtime) where offsets leave a buffer, before anything is
+// written.
 void run_share(const Collective& collective, Dtype dtype, int member, std::span<const Buffers> buffers, int phase);
 
 // out[i] = Σ in[m][i] over m in order, or the largest of them, i < elements; there are 2 or more inputs, and `out` may
-// be one of `in`.
-void reduce(Reduction reduction, Dtype dtype, std::int64_t elements, std::span<const void* const> in, void* out);
+// be one of `in`. `own` is the member whose slice the elements are, with which ring_sum ends.
+void reduce(Reduction reduction, Dtype dtype, std::int64_t elements, std::span<const void* const> in, std::size_t own,
+            void* out);
 
 // Throws Error(runtime) unless all parcels of a dispatch or a combine lie in their buffers. Every member has the
 // offsets of all, and gives the same reason.

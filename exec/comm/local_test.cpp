@@ -166,6 +166,20 @@ TEST_CASE("bf16 sums are rounded once", "[comm]") {
   CHECK(to_float(buffers[1][0]) == 258);
 }
 
+TEST_CASE("bf16 sums round a ring are rounded at each member, from behind the owner on", "[comm]") {
+  // Slice 0: (1 + 1) + 256 = 258. Slice 1: (1 + 256) + 1, whose first sum is a tie that goes to 256. Slice 2: likewise.
+  Buffers<Bf16> buffers(3, std::vector<Bf16>(3, to_bf16(1.f)));
+  std::fill(buffers[0].begin(), buffers[0].end(), to_bf16(256.f));
+  auto scattered = buffers;
+  run_collective(CollectiveKind::all_reduce, buffers, Reduction::ring_sum);
+  run_collective(CollectiveKind::reduce_scatter, scattered, Reduction::ring_sum);
+  const float expected[] = {258, 256, 256};
+  for (std::size_t slice = 0; slice < 3; ++slice) {
+    CHECK(to_float(scattered[slice][slice]) == expected[slice]);
+    for (const auto& buffer : buffers) CHECK(to_float(buffer[slice]) == expected[slice]);
+  }
+}
+
 TEST_CASE("shards of their own, out of place", "[comm]") {
   for (const int members : {1, 2, 3, 5}) {
     const std::int64_t shard = 1500;

@@ -115,7 +115,9 @@ void HostExecutor::State::communicate_remotely(Rank& rank, std::uint32_t op, con
     move(rank, op, std::move(transfers));
     std::byte* to = out + own.target * width;
     if (moves.reduces)
-      residence.work([&] { local::reduce(collective.reduction, dtype, own.elements, addends, to); });
+      residence.work([&] {
+        local::reduce(collective.reduction, dtype, own.elements, addends, static_cast<std::size_t>(self), to);
+      });
     else if (given + own.source * width != to)
       std::memcpy(to, given + own.source * width, size(own));
   }

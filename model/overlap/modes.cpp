@@ -21,6 +21,16 @@ bool is_refused(const Scenario& scenario) {
   return refused != nullptr && refused->section == "overlap";
 }
 
+// Sums of bf16 are rounded at each rank, as those of a ring of NCCL.
+void sum_round_rings(Schedule& schedule) {
+  for (Operation& operation : schedule.operations) {
+    auto* collective = std::get_if<Collective>(&operation.work);
+    if (collective != nullptr && rule_of(collective->kind).reduces() && collective->reduction == Reduction::sum &&
+        schedule.dtype_of(operation.accesses.front().view) == Dtype::bf16)
+      collective->reduction = Reduction::ring_sum;
+  }
+}
+
 }  // namespace
 
 const OverlapMode& find_overlap_mode(const std::string& name) {
@@ -87,6 +97,7 @@ Schedule build_schedule(const Scenario& scenario, std::int64_t free_bytes) {
   for (const RewriteStage stage : {RewriteStage::cut_blocks, RewriteStage::attach_data_parallel})
     for (const OverlapMode& mode : overlap_modes())
       if (mode.rewrite && mode.stage == stage && mode.is_set(acting)) mode.rewrite(lowered, scenario, gates);
+  if (scenario.training.round_partial_sums) sum_round_rings(lowered.schedule);
   derive_waits(lowered.schedule, lowered.free);
   assign_streams(lowered.schedule, scenario.cluster);
   lowered.schedule.name = mode_name(acting);

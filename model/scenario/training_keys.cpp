@@ -311,6 +311,15 @@ std::vector<ScenarioKey> training_keys() {
        .megatron = {},
        .says_how = false,
        .record = Record::none},
+      {.name = "round_partial_sums",
+       .field = [](S s) -> Field { return &s.training.round_partial_sums; },
+       .range = "acts on the host with `precision` `\"bf16\"`",
+       .meaning =
+           "sums of bf16 over ranks go round a ring and are rounded at every rank, as those of NCCL's rings are; "
+           "otherwise they are in rank order and f32, and rounded once",
+       .megatron = {},
+       .says_how = false,
+       .record = Record::setting},
       {.name = "reset_attention_mask",
        .field = [](S s) -> Field { return &s.training.reset_attention_mask; },
        .range = "training needs `eod_token`; not on GPUs",

@@ -185,7 +185,7 @@ CollectiveKind like_equal_slices(CollectiveKind kind) {
 }
 
 const char* name_of(CollectiveKind kind) { return rule_of(kind).name; }
-const char* name_of(Reduction reduction) { return reduction == Reduction::sum ? "sum" : "max"; }
+const char* name_of(Reduction reduction) { return name_in({"sum", "max", "ring_sum"}, reduction); }
 
 template <class Norm>
 std::string describe_norm(const Norm& norm) {
@@ -321,7 +321,8 @@ std::string describe(const Work& work) {
                    return std::to_string(a.elements) + " of " + std::to_string(a.shards) + " shards";
                  },
                  [](const Collective& c) {
-                   return std::to_string(c.elements) + (c.reduction == Reduction::max ? " max" : "");
+                   return std::to_string(c.elements) +
+                          (c.reduction == Reduction::sum ? "" : std::string(" ") + name_of(c.reduction));
                  },
                  [](const PointToPoint& p) {
                    return std::to_string(p.elements) + (p.is_send ? " to " : " from ") +

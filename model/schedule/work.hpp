@@ -559,16 +559,18 @@ struct CollectiveRule {
 CollectiveRule rule_of(CollectiveKind kind);
 
 // How a reduce-scatter or an all-reduce combines the members' elements. The maximum is defined for numbers: where one
-// element is NaN the result is any of them (NCCL's ncclMax).
-enum class Reduction : std::uint8_t { sum, max };
-const char* name_of(Reduction reduction);  // "sum", "max"
+// element is NaN the result is any of them (NCCL's ncclMax). ring_sum is the sum that goes round a ring: it begins with
+// the member behind the one whose slice it is, ends with that one, and is rounded to the element's type at each. NCCL's
+// rings sum so, whatever is asked for; only the host can do either.
+enum class Reduction : std::uint8_t { sum, max, ring_sum };
+const char* name_of(Reduction reduction);  // "sum", "max", "ring_sum"
 
 // A collective: the members of the group meet (rendezvous), transfer, and complete together.
 struct Collective {
   CollectiveKind kind = CollectiveKind::all_reduce;
   std::uint32_t communicator = 0;        // index into Schedule::communicators
   std::int64_t elements = 0;             // elements of the whole buffer; divisible by the group size unless all_reduce
-  Reduction reduction = Reduction::sum;  // max only for kinds that reduce
+  Reduction reduction = Reduction::sum;  // others only for kinds that reduce
   // For dispatch and combine, whose `elements` are those of a member's rows of `cols` elements, sorted by expert. With
   // `experts` data says how much goes where: member m has as many of the `experts` as every other, from m · experts /
   // members on, and room for `capacity` elements of the rows of all members that go there, by member and then by

@@ -185,7 +185,7 @@ std::string Meaning::written_as(Stamp stamp) const {
 
 bool Meaning::takes_sum(std::uint32_t op) {
   const auto* collective = std::get_if<Collective>(&program_.work_of(op));
-  if (!collective || collective->reduction == Reduction::sum) return true;
+  if (!collective || collective->reduction != Reduction::max) return true;
   wrong_.why = "of which it takes the maximum, and not the sum";
   return false;
 }

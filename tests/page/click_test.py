@@ -195,7 +195,7 @@ class Page(unittest.TestCase):
 
 
 class Phone(Page):
-    """The same on a screen of 390 pixels, where nothing may be wider than it."""
+    """All of it on a screen of 390 pixels, where nothing may be wider than that."""
     WIDTH = 390
 
     def tearDown(self):

@@ -174,7 +174,7 @@ void run_share(const Collective& collective, Dtype dtype, int member, std::span<
     slices.bytes[slices.count++] = parcel.elements * width;
   }
   if (!moves.reduces) return copy(slices, pace, stream);
-  if (collective.reduction == Reduction::sum) return reduce<Reduction::sum>(dtype, slices, pace, stream);
+  if (collective.reduction != Reduction::max) return reduce<Reduction::sum>(dtype, slices, pace, stream);
   reduce<Reduction::max>(dtype, slices, pace, stream);
 }
 

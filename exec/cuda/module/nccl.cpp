@@ -321,7 +321,7 @@ class Nccl final : public Communication {
     const NcclCommunicator& group = found->second;
     const std::size_t share = elements / group.members().size();
     const ncclDataType_t type = type_of(dtype);
-    const ncclRedOp_t reduction = collective.reduction == Reduction::sum ? ncclSum : ncclMax;
+    const ncclRedOp_t reduction = collective.reduction == Reduction::max ? ncclMax : ncclSum;
     ncclResult_t result = ncclSuccess;
     switch (collective.kind) {
       case CollectiveKind::all_gather:
