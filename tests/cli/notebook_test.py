@@ -39,7 +39,7 @@ class Notebook(ProgramTest):
         fullest = max(float(used) for used in re.findall(r"([\d.]+) of 80 GiB", printed[1]))
         self.assertEqual(fullest, round(step["predicted_peak_bytes"] / 2**30, 1))
         self.assertIn("benchmark first", printed[2])
-        self.assertEqual(printed[3].count("GPUs"), 5)
+        self.assertEqual(printed[3].count("tokens/s a GPU"), 5)
         self.assertIn("<svg", "".join(cells[4]["outputs"][0]["data"]["image/svg+xml"]))
 
     def test_outputs_are_not_kept(self):
