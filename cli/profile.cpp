@@ -32,8 +32,8 @@ std::string note_of_load() {
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
   if (::getloadavg(&load, 1) != 1 || load < 0.25 * cores) return "";
   return fmt::format(
-      "other programs kept {:.1f} of {} cores busy in the last minute; operations are timed by the clock on the wall, so "
-      "what they wait for a core counts, and their distance from their floors is too large",
+      "other programs use this machine: in the last minute {:.1f} threads wanted its {} cores. Operations are timed by "
+      "the clock on the wall, so what they wait for a core counts, and their distance from their floors is too large",
       load, cores);
 }
 
