@@ -39,9 +39,9 @@ struct Explanation {
   std::vector<Part> parts;
 };
 
-// What the times of a simulated step follow from: its rows say which of several causes came last, and how long
-// activities of a device were concurrent. A second look at the rows, so that an engine that runs a step does nothing
-// for it.
+// Says which times and costs each time of a simulated step follows from: rows tell which of several causes came last,
+// and how long activities of a device were concurrent. A second look at the rows, so that an engine that runs a step
+// does nothing for it.
 class StepCauses {
  public:
   // `timeline` has the rows of all of `inputs.programs`, in order, and its step is steady. All is borrowed.

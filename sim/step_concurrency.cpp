@@ -6,8 +6,8 @@
 
 #include "sim/step_causes.hpp"
 
-// What is concurrent in a recorded step: who meets whom, which activities a device has at one time, and how the length
-// of work follows from the others.
+// The concurrent parts of a recorded step: who meets whom, which activities a device has at one time, and how the
+// length of work follows from the others.
 namespace stretto::sim {
 namespace {
 
