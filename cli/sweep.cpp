@@ -19,6 +19,7 @@
 #include "model/interchange/megatron.hpp"
 #include "predict/inputs.hpp"
 #include "predict/predict_step.hpp"
+#include "predict/quick_step.hpp"
 #include "report/html.hpp"
 #include "report/layout_text.hpp"
 #include "report/units.hpp"
@@ -119,16 +120,38 @@ HtmlStep html_step(const FullStep& full, bool with_timeline) {
   return step;
 }
 
-Table limits_table(const std::vector<FullStep>& steps) {
-  Table table({"layout", "step", "compute", "exposed", "bubble", "host", "memory", "fits"});
-  for (const FullStep& full : steps) {
-    const Prediction& p = full.step.prediction;
+// Returns where the time of steps goes: shares of each step.
+Table limits_table(const std::vector<Prediction>& steps) {
+  Table table({"layout", "GPUs", "step", "compute", "exposed", "most of it", "bubble", "host", "memory", "fits"});
+  for (const Prediction& p : steps) {
     const auto share = [&](double ms) { return percent_text(ms / p.step_ms); };
-    table.add_row({layout_text(p.parallel, p.micro_batches), time_text(p.step_ms), share(p.breakdown.compute),
-                   share(p.breakdown.exposed), share(p.breakdown.bubble - p.breakdown.host), share(p.breakdown.host),
+    Coord most = Coord::dp;
+    for (const Coord axis : {Coord::tp, Coord::pp, Coord::cp, Coord::ep})
+      if (p.exposed_ms(axis) > p.exposed_ms(most)) most = axis;
+    table.add_row({layout_text(p.parallel, p.micro_batches), std::to_string(p.devices), time_text(p.step_ms),
+                   share(p.breakdown.compute), share(p.breakdown.exposed),
+                   p.exposed_ms(most) > 0 ? fmt::format("{} {}", name_of(most), share(p.exposed_ms(most))) : "",
+                   share(p.breakdown.bubble - p.breakdown.host), share(p.breakdown.host),
                    size_text(double(p.memory.predicted_bytes())), p.memory.fits() ? "yes" : "no"});
   }
   return table;
+}
+
+Table limits_table(const std::vector<FullStep>& steps) {
+  std::vector<Prediction> predictions;
+  for (const FullStep& full : steps) predictions.push_back(full.step.prediction);
+  return limits_table(predictions);
+}
+
+// Returns a line that compares the scenario as it is with the fastest point: a recipe with the best layout.
+std::string recipe_text(const Prediction& own, const Prediction& fastest) {
+  const double behind = fastest.throughput.tokens_per_s_per_device / own.throughput.tokens_per_s_per_device - 1;
+  return fmt::format(
+      "the scenario as it is, {} on {} GPUs: {}, {}{}\n", layout_text(own.parallel, own.micro_batches), own.devices,
+      time_text(own.step_ms),
+      behind < 0 ? fmt::format("{:.1f} % ahead of the fastest", -100 * behind / (1 + behind))
+                 : fmt::format("{:.1f} % behind the fastest{}", 100 * behind, behind < sweep::kTie ? " (tie)" : ""),
+      own.memory.fits() ? "" : "; it does not fit");
 }
 
 void sweep_command(SweepOptions& options, const Swept& swept) {
@@ -217,21 +240,44 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
   }
   progress.clear();
   if (order.empty()) std::cout << "\nno point fits\n";
-  nlohmann::json json = {
-      {"scenario", scenario.name},         {"platform", platform.name},       {"combinations", combinations},
-      {"indivisible", result.indivisible}, {"complete", result.complete},     {"seconds", seconds},
-      {"points", nlohmann::json::array()}, {"best", nlohmann::json::array()}, {"pareto", nlohmann::json::array()}};
+  nlohmann::json json = {{"scenario", scenario.name},         {"platform", platform.name},
+                         {"combinations", combinations},      {"indivisible", result.indivisible},
+                         {"complete", result.complete},       {"seconds", seconds},
+                         {"points", nlohmann::json::array()}, {"best", nlohmann::json::array()},
+                         {"pareto", nlohmann::json::array()}, {"own", nullptr}};
   for (const sweep::Point& point : result.points) json["points"].push_back(sweep::json_of(point));
   for (const FullStep& one : full) json["best"].push_back(prediction_json(one.step.prediction));
   for (const std::size_t i : front) json["pareto"].push_back(result.points[i].key);
 
   const Table best = order.empty() ? Table({}) : sweep::points_table(space, result, order);
-  const Table scaling = sweep::scaling_table(space, result);
+  const std::vector<std::size_t> by_gpus = sweep::best_by_gpus(result.points);
+  const Table scaling = by_gpus.empty() ? Table({}) : sweep::points_table(space, result, by_gpus);
+  const auto times_of = [&](const Scenario& of, const sim::Platform& on) {
+    return predict::predict_times(predict::QuickStep(of), on);
+  };
+  std::vector<Prediction> scales;
+  for (const std::size_t i : by_gpus) {
+    if (interrupted()) break;
+    const sweep::PointSettings settings{result.points[i].set, result.points[i].platform};
+    scales.push_back(times_of(calls.read(settings), calls.platform(settings)));
+  }
+  const Table scaling_limits = limits_table(scales);
+  std::string recipe;
+  if (!swept.text_of && !full.empty()) try {
+      const Prediction own = times_of(scenario, platform);
+      recipe = recipe_text(own, full.front().step.prediction);
+      json["own"] = prediction_json(own);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::input) throw;
+      recipe = std::string("the scenario as it is cannot be predicted: ") + error.what() + "\n";
+    }
   const Table pareto = front.empty() ? Table({}) : sweep::points_table(space, result, front);
   if (!order.empty()) {
     std::cout << "\n" << best.text() << "\n" << limits_table(full).text();
     if (front.size() > 1) std::cout << "\nless memory, slower (Pareto front):\n" << pareto.text();
-    if (scaling.rows() > 0) std::cout << "\nby the number of GPUs:\n" << scaling.text();
+    if (!recipe.empty()) std::cout << "\n" << recipe;
+    if (scaling.rows() > 0)
+      std::cout << "\nby the number of GPUs:\n" << scaling.text() << "\n" << scaling_limits.text();
     const sweep::Point& winner = result.points[order.front()];
     std::cout << "\nthe fastest: " << swept.command << " " << sweep::set_options(winner) << "\n";
     try {
@@ -255,8 +301,12 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
         {"limits", "Where the time goes", "The best points, simulated in full.", limits_table(full)});
     if (front.size() > 1)
       report.tables.push_back({"pareto", "Step against memory", "No other point is faster with less memory.", pareto});
-    if (scaling.rows() > 0)
+    if (!recipe.empty()) report.remarks.push_back(recipe);
+    if (scaling.rows() > 0) {
       report.tables.push_back({"scaling", "By the number of GPUs", "The best point of each number.", scaling});
+      report.tables.push_back({"scaling-limits", "What stays hidden on more GPUs",
+                               "Where the time of the best point of each number of GPUs goes.", scaling_limits});
+    }
     for (const FullStep& one : full) report.steps.push_back(html_step(one, &one == &full.front()));
     report.device_bytes = platform.memory_bytes;
     write_text(options.html, render_html(report));

@@ -9,7 +9,7 @@ namespace stretto::diagnose {
 namespace {
 
 // States of a span, by precedence.
-enum State : std::uint8_t { kComputes, kQueues, kMoves, kWaits, kStates };
+enum State : std::uint8_t { kComputes, kQueues, kIsIssued, kMoves, kWaits, kStates };
 
 struct StateEdge {
   Picoseconds at = 0;
@@ -24,6 +24,8 @@ Part part_of(State state, Part of_span) {
       return of_span;
     case kQueues:
       return Part::cores;
+    case kIsIssued:
+      return Part::host;
     case kMoves:
       return Part::exposed;
     case kWaits:
@@ -60,6 +62,7 @@ Account account_of(const std::vector<Span>& spans, Picoseconds begin, Picosecond
     } else {
       add(s.queued_from, s.start, kQueues, i);
       add(s.start, s.end, kComputes, i);
+      add(s.free_from, s.issued, kIsIssued, i);
     }
   }
   std::stable_sort(edges.begin(), edges.end(), [](const StateEdge& a, const StateEdge& b) { return a.at < b.at; });
@@ -91,8 +94,10 @@ Account account_of(const std::vector<Span>& spans, Picoseconds begin, Picosecond
   }
   for (std::uint32_t i = 0; i < spans.size(); ++i)
     for (std::size_t state = 0; state < kStates; ++state)
-      if (of_span[i][state] > 0)
-        account[{part_of(static_cast<State>(state), spans[i].key.part), spans[i].key.name}] += of_span[i][state];
+      if (of_span[i][state] > 0) {
+        const Part part = part_of(static_cast<State>(state), spans[i].key.part);
+        account[{part, part == Part::host ? "" : spans[i].key.name}] += of_span[i][state];
+      }
   if (idle > 0) account[{Part::host, ""}] += idle;
   return account;
 }

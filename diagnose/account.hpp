@@ -12,7 +12,8 @@ namespace stretto::diagnose {
 // The parts of a rank's step. An instant belongs to the first part of this list that holds on one of its lanes. A
 // trace does not say what a stream waits for, so the time of a communication is exposed here whenever nothing computes,
 // on the predicted side too, and of several communications that of the one that began last. report/exposure.hpp, which
-// knows the waits, counts some of it as bubble.
+// knows the waits, counts some of it as bubble. Where the host binds, communication that nothing waits for yet would
+// be exposed all the time: the time in which the next computation waits for nothing but to be issued is the host's.
 enum class Part : std::uint8_t {
   kernel,       // an operation of the schedule computes
   unscheduled,  // a kernel computes that the schedule does not have
@@ -34,6 +35,9 @@ using Account = std::map<TimeKey, Picoseconds>;
 struct Span {
   Picoseconds queued_from = 0, start = 0, transfer = 0, end = 0;
   TimeKey key;  // part kernel, unscheduled or exposed
+  // Computation: all that it waits for on the device was over at the first of these, and the host issued it at the
+  // second. Not known, or issued before: equal.
+  Picoseconds free_from = 0, issued = 0;
 };
 
 // Divides the period from `begin` on among the keys; the sum is the period. Spans that reach beyond the period stand

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
+#include <map>
 #include <set>
 
 #include "base/error.hpp"
@@ -91,46 +93,113 @@ std::string short_name(const std::string& kernel) {
   return name;
 }
 
+namespace {
+
+// Returns the name without that of a bucket: runs with other overlaps have other buckets.
+std::string without_bucket(const std::string& name) {
+  const std::size_t dot = name.rfind(".b");
+  const bool is_bucket = dot != std::string::npos && dot + 2 < name.size() &&
+                         name.find_first_not_of("0123456789", dot + 2) == std::string::npos;
+  return is_bucket ? name.substr(0, dot) : name;
+}
+
+constexpr Picoseconds kUnknown = std::numeric_limits<Picoseconds>::min();
+
+// When the operations of a step were issued, started and ended, and what came before on their lanes or streams.
+struct IssuedOp {
+  Picoseconds before = kUnknown, issued = kUnknown, start = kUnknown, end = kUnknown;
+};
+
+// Adds the times in which an operation waits for nothing but to be issued, or a communication does for which it waits.
+void add_issue(const BoundProgram& program, std::uint32_t op, const std::vector<IssuedOp>& ops, Picoseconds begin,
+               std::vector<Span>& spans) {
+  const auto add = [&](std::uint32_t late, Picoseconds from) {
+    const BoundOp& bound = program.ops[late];
+    from = std::max({from, begin, ops[late].before});
+    for (std::uint32_t i = bound.wait_begin; i < bound.wait_end; ++i)
+      if (const BoundWait& wait = program.waits[i]; wait.steps_ago == 0 && wait.kind == EdgeKind::finish_start)
+        from = std::max(from, ops[wait.op].end);
+    const Picoseconds until = std::min(ops[late].issued, ops[late].start);
+    if (from < until) spans.push_back({until, until, until, until, {Part::kernel, ""}, from, until});
+  };
+  add(op, ops[op].before);
+  const BoundOp& bound = program.ops[op];
+  for (std::uint32_t i = bound.wait_begin; i < bound.wait_end; ++i)
+    if (const BoundWait& wait = program.waits[i]; wait.steps_ago == 0 && is_communication(program.work_of(wait.op)))
+      add(wait.op, ops[op].before);
+}
+
+std::vector<Span> predicted_spans(const Schedule& schedule, const PredictedRank& predicted, bool knows_launches) {
+  const BoundProgram& program = *predicted.program;
+  std::vector<IssuedOp> ops(program.ops.size());
+  std::vector<Span> spans;
+  for (const TimelineRow* row : predicted.rows) {
+    if (row == nullptr) continue;
+    const Operation& operation = schedule.operations[program.ops[row->op].op];
+    const bool moves = is_communication(operation.work);
+    spans.push_back({moves ? row->start : row->ready, row->start, row->transfer, row->moved(),
+                     moves ? TimeKey{Part::exposed, name_of_communication(schedule, operation)}
+                           : TimeKey{Part::kernel, without_bucket(operation.name)}});
+    // It is ready when the last of its waits is over, or the host has issued it.
+    ops[row->op] = {kUnknown, row->ready, row->start, row->end};
+  }
+  if (!knows_launches) return spans;
+  for (const auto& lane : program.lanes)
+    for (std::size_t i = 1; i < lane.size(); ++i) ops[lane[i]].before = ops[lane[i - 1]].end;
+  for (const TimelineRow* row : predicted.rows)
+    if (row != nullptr && !is_communication(program.work_of(row->op)))
+      add_issue(program, row->op, ops, predicted.begin, spans);
+  return spans;
+}
+
+std::vector<Span> measured_spans(const Schedule& schedule, const MeasuredRank& rank) {
+  std::vector<IssuedOp> ops(rank.program.ops.size());
+  std::map<std::uint32_t, Picoseconds> latest;  // [stream] end of its latest kernel so far
+  std::vector<Span> spans;
+  for (const PlacedKernel& placed : rank.placed.kernels) {
+    const Kernel& kernel = rank.kernel(placed);
+    const bool is_placed = placed.op != kNoOperation;
+    const auto op = static_cast<std::uint32_t>(placed.op);
+    Picoseconds& before = latest.try_emplace(kernel.stream, rank.period.begin).first->second;
+    // Its first kernel says when an operation was launched.
+    if (is_placed && ops[op].start == kUnknown && kernel.launched != trace::kNoTime)
+      ops[op] = {before, kernel.launched, kernel.start, kernel.end};
+    before = std::max(before, kernel.end);
+    if (is_placed) ops[op].end = std::max(ops[op].end, kernel.end);
+    Span span{kernel.start, kernel.start, kernel.start, kernel.end, {}};
+    if (trace::is_communication(kernel.cls)) {
+      span.transfer = placed.transfer;
+      span.end = kernel.end - kernel.waited_for_joined;
+      const char* kind = kernel.cls == trace::KernelClass::send_recv ? "messages" : trace::name_of(kernel.cls);
+      if (is_placed)
+        span.key = {Part::exposed, name_of_communication(schedule, schedule.operations[rank.program.ops[op].op])};
+      else if (placed.communicator != kNoCommunicator)
+        span.key = {Part::exposed, schedule.communicators[placed.communicator].name + " " + kind};
+      else
+        span.key = {Part::exposed, std::string(kind) + " outside the schedule"};
+    } else {
+      span.queued_from = kernel.start - kernel.queued;
+      span.key = is_placed ? TimeKey{Part::kernel, without_bucket(schedule.operations[rank.program.ops[op].op].name)}
+                           : TimeKey{Part::unscheduled, short_name(rank.trace->name_of(kernel))};
+    }
+    spans.push_back(std::move(span));
+  }
+  for (std::uint32_t op = 0; op < ops.size(); ++op)
+    if (ops[op].start != kUnknown && !is_communication(rank.program.work_of(op)))
+      add_issue(rank.program, op, ops, rank.period.begin, spans);
+  return spans;
+}
+
+}  // namespace
+
 void account_for(const Schedule& schedule, std::vector<MeasuredRank>& ranks) {
   for (MeasuredRank& rank : ranks) {
-    std::vector<Span> spans;
-    for (const TimelineRow* row : rank.predicted.rows) {
-      if (row == nullptr) continue;
-      const BoundOp& op = rank.predicted.program->ops[row->op];
-      const Operation& operation = schedule.operations[op.op];
-      const bool moves = is_communication(operation.work);
-      spans.push_back({moves ? row->start : row->ready, row->start, row->transfer, row->moved(),
-                       moves ? TimeKey{Part::exposed, name_of_communication(schedule, operation)}
-                             : TimeKey{Part::kernel, operation.name}});
-    }
-    rank.expected = account_of(spans, rank.predicted.begin, rank.predicted.period);
-    spans.clear();
-    for (const PlacedKernel& placed : rank.placed.kernels) {
-      const Kernel& kernel = rank.kernel(placed);
-      Span span{kernel.start, kernel.start, kernel.start, kernel.end, {}};
-      if (trace::is_communication(kernel.cls)) {
-        span.transfer = placed.transfer;
-        span.end = kernel.end - kernel.waited_for_joined;
-        const char* kind = kernel.cls == trace::KernelClass::send_recv ? "messages" : trace::name_of(kernel.cls);
-        if (placed.op != kNoOperation)
-          span.key = {Part::exposed,
-                      name_of_communication(
-                          schedule, schedule.operations[rank.program.ops[static_cast<std::uint32_t>(placed.op)].op])};
-        else if (placed.communicator != kNoCommunicator)
-          span.key = {Part::exposed, schedule.communicators[placed.communicator].name + " " + kind};
-        else
-          span.key = {Part::exposed, std::string(kind) + " outside the schedule"};
-      } else {
-        span.queued_from = kernel.start - kernel.queued;
-        if (placed.op != kNoOperation)
-          span.key = {Part::kernel,
-                      schedule.operations[rank.program.ops[static_cast<std::uint32_t>(placed.op)].op].name};
-        else
-          span.key = {Part::unscheduled, short_name(rank.trace->name_of(kernel))};
-      }
-      spans.push_back(std::move(span));
-    }
-    rank.measured = account_of(spans, rank.period.begin, rank.length());
+    const bool knows_launches =
+        std::any_of(rank.placed.kernels.begin(), rank.placed.kernels.end(),
+                    [&](const PlacedKernel& placed) { return rank.kernel(placed).launched != trace::kNoTime; });
+    rank.expected = account_of(predicted_spans(schedule, rank.predicted, knows_launches), rank.predicted.begin,
+                               rank.predicted.period);
+    rank.measured = account_of(measured_spans(schedule, rank), rank.period.begin, rank.length());
   }
 }
 

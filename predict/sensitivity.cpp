@@ -13,11 +13,14 @@
 #include "predict/constants.hpp"
 #include "predict/quick_step.hpp"
 #include "report/units.hpp"
+#include "sim/cost/cost_schedule.hpp"
+#include "sim/step_gradient.hpp"
 
 namespace stretto::predict {
 namespace {
 
-constexpr double kShare = 0.01;  // by which a number is changed
+constexpr double kShare = 0.01;        // by which a number is changed for a step that is simulated
+constexpr double kSmallShare = 0.001;  // by which it is changed for costs alone
 
 // A machine on which a step is simulated.
 struct Machine {
@@ -78,17 +81,62 @@ std::vector<double> steps_on(const Scenario& scenario, const std::vector<Machine
   return steps_s;
 }
 
-}  // namespace
-
-std::vector<Sensitivity> sensitivities_of(const Scenario& scenario, const sim::Platform& platform) {
-  require_published(platform);
+// Returns the numbers that are not 0, with no derivative yet.
+std::vector<Sensitivity> numbers_of(const Scenario& scenario, const sim::Platform& platform) {
   Machine machine{platform, scenario.framework};
-  std::vector<Sensitivity> found;
-  std::vector<Machine> machines;  // two for each entry: the number lower, and higher
+  std::vector<Sensitivity> numbers;
+  for (const Constant& constant : constants_of(*machine.platform.accelerator, machine.framework))
+    if (const double value = constant.quantity->value; value != 0)
+      numbers.push_back({constant.name, value, constant.quantity->source.kind, 0});
+  return numbers;
+}
+
+// Returns [number] the derivatives by the gradient of one simulated step; empty where its rows do not tell it, with the
+// reason in `why_not`.
+std::vector<double> by_gradient(const Scenario& scenario, const sim::Platform& platform, std::string& why_not) {
+  const QuickStep quick(scenario);
+  const ToldStep told = quick.tell(platform, scenario.framework);
+  if (!told.result.steady) {
+    why_not = "its steps have no steady period";
+    return {};
+  }
+  const Schedule& schedule = *told.schedule;
+  Machine machine{platform, scenario.framework};
+  const auto costs_now = [&] {
+    return sim::cost_schedule(schedule, machine.platform, scenario.cluster, 1, machine.framework, scenario.training);
+  };
+  const sim::Costs costs = costs_now();
+  const auto flat_with = [&](const sim::Costs& of) {
+    return sim::flatten_all(schedule, told.result.programs, of, told.result.issued.partners);
+  };
+  const auto flat = flat_with(costs);
+  const sim::SimInputs inputs{schedule, costs, told.result.programs, flat, told.result.issued.partners};
+  const std::optional<sim::StepGradient> gradient =
+      sim::gradient_of(inputs, told.result.timeline, told.result.round, told.rounds.times, &why_not);
+  if (!gradient) return {};
+  std::vector<double> derivatives;
   for (const Constant& constant : constants_of(*machine.platform.accelerator, machine.framework)) {
     const double value = constant.quantity->value;
     if (value == 0) continue;
-    found.push_back({constant.name, value, constant.quantity->source.kind, 0});
+    constant.quantity->value = value * (1 - kSmallShare);
+    const sim::Costs less = costs_now();
+    constant.quantity->value = value * (1 + kSmallShare);
+    const sim::Costs more = costs_now();
+    constant.quantity->value = value;
+    double longer = gradient->change(less, more);
+    if (less.host != more.host) longer += gradient->change(inputs, flat_with(less), flat_with(more));
+    derivatives.push_back(longer / static_cast<double>(told.step()) / (2 * kSmallShare));
+  }
+  return derivatives;
+}
+
+// Returns [number] the derivatives by the central difference of two simulated steps.
+std::vector<double> by_differences(const Scenario& scenario, const sim::Platform& platform) {
+  Machine machine{platform, scenario.framework};
+  std::vector<Machine> machines;  // two for each number: it is lower, and higher
+  for (const Constant& constant : constants_of(*machine.platform.accelerator, machine.framework)) {
+    const double value = constant.quantity->value;
+    if (value == 0) continue;
     for (const double factor : {1 - kShare, 1 + kShare}) {
       constant.quantity->value = value * factor;
       machines.push_back(machine);
@@ -96,8 +144,23 @@ std::vector<Sensitivity> sensitivities_of(const Scenario& scenario, const sim::P
     constant.quantity->value = value;
   }
   const std::vector<double> steps_s = steps_on(scenario, machines);
-  for (std::size_t i = 0; i < found.size(); ++i)
-    found[i].pct_per_pct = std::log(steps_s[2 * i + 1] / steps_s[2 * i]) / std::log((1 + kShare) / (1 - kShare));
+  std::vector<double> derivatives;
+  for (std::size_t i = 0; i < steps_s.size(); i += 2)
+    derivatives.push_back(std::log(steps_s[i + 1] / steps_s[i]) / std::log((1 + kShare) / (1 - kShare)));
+  return derivatives;
+}
+
+}  // namespace
+
+std::vector<Sensitivity> sensitivities_of(const Scenario& scenario, const sim::Platform& platform,
+                                          std::string* why_simulated) {
+  require_published(platform);
+  std::string why_not;
+  std::vector<Sensitivity> found = numbers_of(scenario, platform);
+  std::vector<double> derivatives = by_gradient(scenario, platform, why_not);
+  if (derivatives.empty()) derivatives = by_differences(scenario, platform);
+  if (why_simulated) *why_simulated = why_not;
+  for (std::size_t i = 0; i < found.size(); ++i) found[i].pct_per_pct = derivatives[i];
   // Times are rounded to picoseconds, and a steady step to 1e-6 (docs/simulation.md).
   std::erase_if(found, [](const Sensitivity& s) { return std::abs(s.pct_per_pct) < 2e-4; });
   std::stable_sort(found.begin(), found.end(), [](const Sensitivity& a, const Sensitivity& b) {

@@ -71,14 +71,13 @@ Table points_table(const Space& space, const SearchResult& result, const std::ve
   return table;
 }
 
-Table scaling_table(const Space& space, const SearchResult& result) {
+std::vector<std::size_t> best_by_gpus(const std::vector<Point>& points) {
   std::map<std::int64_t, std::size_t> best;  // [GPUs]
-  for (const std::size_t i : fastest(result.points)) best.try_emplace(result.points[i].gpus, i);
-  std::vector<std::size_t> points;
+  for (const std::size_t i : fastest(points)) best.try_emplace(points[i].gpus, i);
+  std::vector<std::size_t> found;
   if (best.size() > 1)
-    for (const auto& [gpus, i] : best) points.push_back(i);
-  if (points.empty()) return Table({});
-  return points_table(space, result, points);
+    for (const auto& [gpus, i] : best) found.push_back(i);
+  return found;
 }
 
 std::string summary_text(const SearchResult& result, std::int64_t combinations) {

@@ -94,6 +94,8 @@ struct KinetoOptions {
   double inserted_us = 0;
   std::string inserted_kernel;
   double clock_us = 1.7e9;  // the rank's clock at the beginning
+  // [operation] when the host launches it, from the step's beginning on; empty: early enough
+  std::vector<double> launched_us = {};
 };
 
 // Returns the trace of a rank: `steps` steps of the simulated one, one after the other.
@@ -152,9 +154,10 @@ inline std::string kineto_json(const Schedule& schedule, const sim::SimResult& r
             type == Dtype::f32 ? "Float" : "BFloat16", communicator.name);
       }
       double at = base + begin;
+      const double launched = base + (options.launched_us.empty() ? 0.5 * begin : options.launched_us[row.op]);
       for (const FrameworkKernel& one : kernels_of(operation)) {
         const double length = one.share * to_us(row.end - row.start);
-        kernel(one.name, at, length, moves ? 20 + int(op.lane) : 7, more, base + 0.5 * begin, is_backward ? 10 : 9);
+        kernel(one.name, at, length, moves ? 20 + int(op.lane) : 7, more, launched, is_backward ? 10 : 9);
         at += length;
       }
     }

@@ -116,6 +116,8 @@ class Sweep(ProgramTest):
     def test_more_gpus_and_platforms(self):
         done = self.ok("sweep", self.small, "--over", "gpus=16,32", "--over", "micro_batch_size=1", "--over", "recompute_granularity=none", "--best", "3")
         self.assertIn("by the number of GPUs", done.out)
+        self.assertIn("most of it", done.out.split("by the number of GPUs")[1])  # where overlap stops hiding
+        self.assertIn("the scenario as it is", done.out)
         done = self.ok("sweep", self.small, "--over", "platform=h100-sxm,h200-sxm", "--over", "micro_batch_size=1", "--over", "recompute_granularity=none", "--best", "3")
         self.assertIn("h200-sxm", done.out)
 
