@@ -31,12 +31,15 @@ CachingAllocator::Handle CachingAllocator::new_block(const Block& block) {
 void CachingAllocator::insert_free(Handle handle) {
   Block& block = blocks_[handle];
   block.is_free = true;
-  pool_of(block).insert({{block.bytes, block.begin}, handle});
+  FreeBlocks& pool = pool_of(block);
+  const FreeBlock free{block.bytes, block.begin, handle};
+  pool.insert(std::lower_bound(pool.begin(), pool.end(), free), free);
 }
 void CachingAllocator::erase_free(Handle handle) {
   Block& block = blocks_[handle];
   block.is_free = false;
-  pool_of(block).erase({{block.bytes, block.begin}, handle});
+  FreeBlocks& pool = pool_of(block);
+  pool.erase(std::lower_bound(pool.begin(), pool.end(), FreeBlock{block.bytes, block.begin, handle}));
 }
 
 // Leaves `bytes` of a block that is not free; the rest becomes a free block after it.
@@ -52,18 +55,16 @@ void CachingAllocator::split(Handle handle, std::int64_t bytes) {
 
 // Returns segments without a block in use to the driver; of an expandable segment all free blocks.
 void CachingAllocator::give_back() {
-  for (FreeBlocks& pool : free_) {
-    const FreeBlocks all = pool;
-    for (const auto& [key, handle] : all) {
-      Block& block = blocks_[handle];
-      if (!expandable_ && (block.before || block.after)) continue;
+  for (FreeBlocks& pool : free_)
+    std::erase_if(pool, [&](const FreeBlock& free) {
+      Block& block = blocks_[free.handle];
+      if (!expandable_ && (block.before || block.after)) return false;
       reserved_ -= block.bytes;
-      pool.erase({key, handle});
       // The addresses stay reserved, as a hole that no allocation gets.
       block.is_free = false;
-      if (!expandable_) unused_.push_back(handle);
-    }
-  }
+      if (!expandable_) unused_.push_back(free.handle);
+      return true;
+    });
 }
 
 CachingAllocator::Handle CachingAllocator::grow(std::int64_t bytes, bool is_small) {
@@ -105,8 +106,8 @@ CachingAllocator::Handle CachingAllocator::allocate(std::int64_t bytes) {
   const bool is_small = size <= kSmallSize;
   FreeBlocks& pool = free_[is_small ? 1 : 0];
   Handle handle = 0;
-  if (const auto found = pool.lower_bound({{size, 0}, 0}); found != pool.end()) {
-    handle = found->second;
+  if (const auto found = std::lower_bound(pool.begin(), pool.end(), FreeBlock{size, 0, 0}); found != pool.end()) {
+    handle = found->handle;
     erase_free(handle);
   } else {
     handle = grow(size, is_small);

@@ -1,9 +1,7 @@
 #pragma once
+#include <compare>
 #include <cstdint>
-#include <map>
 #include <optional>
-#include <set>
-#include <utility>
 #include <vector>
 
 namespace stretto::predict {
@@ -33,8 +31,13 @@ class CachingAllocator {
     std::optional<Handle> before, after;
     bool is_small = false, is_free = false;
   };
-  // sorted by bytes, then by begin
-  using FreeBlocks = std::set<std::pair<std::pair<std::int64_t, std::int64_t>, Handle>>;
+  struct FreeBlock {
+    std::int64_t bytes = 0, begin = 0;
+    Handle handle = 0;
+    auto operator<=>(const FreeBlock&) const = default;
+  };
+  // Sorted by bytes, then by begin. Neighbours that are free are one block, so there are few.
+  using FreeBlocks = std::vector<FreeBlock>;
 
   Handle new_block(const Block& block);
   FreeBlocks& pool_of(const Block& block) { return free_[block.is_small ? 1 : 0]; }
