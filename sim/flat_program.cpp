@@ -279,11 +279,15 @@ FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const
   return flat;
 }
 
-FlatPrograms flatten_all(const Schedule& schedule, const std::vector<BoundProgram>& programs, const Costs& costs,
-                         const Partners& partners) {
+namespace {
+
+// Returns [program] → its flat form; equal forms are one object.
+std::vector<std::shared_ptr<FlatProgram>> flat_forms(const Schedule& schedule,
+                                                     const std::vector<BoundProgram>& programs, const Costs& costs,
+                                                     const Partners& partners) {
   check_costs(schedule, costs, costs);
   for (const auto& [rank, of_rank] : costs.of_rank) check_costs(schedule, of_rank, costs);
-  FlatPrograms classes, result;
+  std::vector<std::shared_ptr<FlatProgram>> classes, result;
   // Programs of one role whose counterparts and costs are equal have one flat form.
   std::map<std::tuple<std::size_t, const OpCosts*, std::vector<std::uint32_t>>, std::size_t> known;  // → result
   for (std::size_t p = 0; p < programs.size(); ++p) {
@@ -299,11 +303,19 @@ FlatPrograms flatten_all(const Schedule& schedule, const std::vector<BoundProgra
     if (same != classes.end()) {
       result.push_back(*same);
     } else {
-      classes.push_back(std::make_shared<const FlatProgram>(std::move(flat)));
+      classes.push_back(std::make_shared<FlatProgram>(std::move(flat)));
       result.push_back(classes.back());
     }
   }
   return result;
+}
+
+}  // namespace
+
+FlatPrograms flatten_all(const Schedule& schedule, const std::vector<BoundProgram>& programs, const Costs& costs,
+                         const Partners& partners) {
+  const auto forms = flat_forms(schedule, programs, costs, partners);
+  return {forms.begin(), forms.end()};
 }
 
 const FlatPrograms& TimedPrograms::with(const Schedule& schedule, const BoundStep& step, const Costs& costs) {
@@ -317,14 +329,12 @@ const FlatPrograms& TimedPrograms::with(const Schedule& schedule, const BoundSte
     return programs_;
   }
   distinct_.clear();
-  FlatPrograms all = flatten_all(schedule, step.programs, costs, step.issued.partners);
-  std::map<const FlatProgram*, std::shared_ptr<FlatProgram>> known;
-  programs_.clear();
-  for (std::size_t p = 0; p < all.size(); ++p) {
-    std::shared_ptr<FlatProgram>& flat = known[all[p].get()];
-    if (!flat) distinct_.emplace_back(flat = std::make_shared<FlatProgram>(*all[p]), p);
-    programs_.push_back(flat);
-  }
+  const auto forms = flat_forms(schedule, step.programs, costs, step.issued.partners);
+  programs_.assign(forms.begin(), forms.end());
+  for (std::size_t p = 0; p < forms.size(); ++p)
+    if (std::find(forms.begin(), forms.begin() + static_cast<std::ptrdiff_t>(p), forms[p]) ==
+        forms.begin() + static_cast<std::ptrdiff_t>(p))
+      distinct_.emplace_back(forms[p], p);
   host_ = costs.host;
   return programs_;
 }

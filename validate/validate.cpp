@@ -119,15 +119,17 @@ void predict_published(ValidatedStep& step, const sim::Platform& shipped, bool w
 // one, whose verification has threads of its own.
 class SmallTogether {
  public:
-  static constexpr double kMost_bytes = 128 << 20;
+  // Estimates are half of what is taken in the end.
+  static constexpr double kMost_bytes = 64 << 20;
 
   void begin(double bytes) {
     std::unique_lock lock(mutex_);
     ended_.wait(lock, [&] { return bytes_ == 0 || bytes_ + bytes <= kMost_bytes; });
     bytes_ += bytes;
+    if (bytes > kMost_bytes) give_back_freed_memory();
   }
   void end(double bytes) {
-    if (bytes > kMost_bytes / 4) give_back_freed_memory();
+    if (bytes > kMost_bytes) give_back_freed_memory();
     const std::lock_guard lock(mutex_);
     bytes_ -= bytes;
     ended_.notify_all();
