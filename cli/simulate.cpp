@@ -213,9 +213,9 @@ void simulate_command(const SimulateOptions& options) {
   for (const std::string& note : p.notes) std::cout << "note: " << note << "\n";
   std::optional<Modes> modes;
   if (options.modes) {
-    modes.emplace().modes = predict::predict_modes(scenario, simulated, sim_options);
+    modes.emplace().modes = predict::predict_modes(scenario, simulated, sim_options, &quick);
     modes->knobs = predict::predict_without(scenario, simulated, sim_options, p.step_ms, modes->modes);
-    modes->recipes = predict::predict_recipes(scenario, simulated, sim_options);
+    modes->recipes = predict::predict_recipes(scenario, simulated, sim_options, &quick);
     std::cout << text_of(*modes, p.step_ms);
   }
   std::optional<Limits> limits;

@@ -21,7 +21,7 @@ std::vector<double> times_of(const ToldStep& told, const sim::Costs& costs) {
   const Schedule& schedule = *told.schedule;
   std::vector<double> times(schedule.operations.size());
   auto row = told.result.timeline.rows.begin();
-  for (const BoundProgram& program : told.result.programs) {
+  for (const BoundProgram& program : told.programs()) {
     std::vector<std::int64_t> calls(times.size());
     for (const BoundOp& op : program.ops) calls[op.op] += told.rounds.count(*row++);
     for (OpId op = 0; op < times.size(); ++op)

@@ -17,6 +17,31 @@ std::int64_t rounded(std::int64_t bytes, std::int64_t to) { return (bytes + to -
 
 }  // namespace
 
+auto CachingAllocator::FreeBlocks::at(std::int64_t bytes) -> std::vector<Size>::iterator {
+  return std::lower_bound(sizes_.begin(), sizes_.end(), bytes,
+                          [](const Size& size, std::int64_t wanted) { return size.bytes < wanted; });
+}
+
+void CachingAllocator::FreeBlocks::insert(std::int64_t bytes, std::int64_t begin, Handle handle) {
+  auto size = at(bytes);
+  if (size == sizes_.end() || size->bytes != bytes) size = sizes_.insert(size, Size{bytes, {}});
+  const std::pair block(begin, handle);
+  size->blocks.insert(std::lower_bound(size->blocks.begin(), size->blocks.end(), block), block);
+}
+
+void CachingAllocator::FreeBlocks::erase(std::int64_t bytes, std::int64_t begin) {
+  const auto size = at(bytes);
+  size->blocks.erase(std::lower_bound(size->blocks.begin(), size->blocks.end(), std::pair(begin, Handle{0})));
+  if (size->blocks.empty()) sizes_.erase(size);
+}
+
+std::optional<CachingAllocator::Handle> CachingAllocator::FreeBlocks::find(std::int64_t bytes) const {
+  const auto size = std::lower_bound(sizes_.begin(), sizes_.end(), bytes,
+                                     [](const Size& of, std::int64_t wanted) { return of.bytes < wanted; });
+  if (size == sizes_.end()) return std::nullopt;
+  return size->blocks.front().second;
+}
+
 CachingAllocator::Handle CachingAllocator::new_block(const Block& block) {
   if (unused_.empty()) {
     blocks_.push_back(block);
@@ -31,12 +56,12 @@ CachingAllocator::Handle CachingAllocator::new_block(const Block& block) {
 void CachingAllocator::insert_free(Handle handle) {
   Block& block = blocks_[handle];
   block.is_free = true;
-  pool_of(block).insert({{block.bytes, block.begin}, handle});
+  pool_of(block).insert(block.bytes, block.begin, handle);
 }
 void CachingAllocator::erase_free(Handle handle) {
   Block& block = blocks_[handle];
   block.is_free = false;
-  pool_of(block).erase({{block.bytes, block.begin}, handle});
+  pool_of(block).erase(block.bytes, block.begin);
 }
 
 // Leaves `bytes` of a block that is not free; the rest becomes a free block after it.
@@ -52,18 +77,16 @@ void CachingAllocator::split(Handle handle, std::int64_t bytes) {
 
 // Returns segments without a block in use to the driver; of an expandable segment all free blocks.
 void CachingAllocator::give_back() {
-  for (FreeBlocks& pool : free_) {
-    const FreeBlocks all = pool;
-    for (const auto& [key, handle] : all) {
+  for (FreeBlocks& pool : free_)
+    pool.erase_if([&](Handle handle) {
       Block& block = blocks_[handle];
-      if (!expandable_ && (block.before || block.after)) continue;
+      if (!expandable_ && (block.before || block.after)) return false;
       reserved_ -= block.bytes;
-      pool.erase({key, handle});
       // The addresses stay reserved, as a hole that no allocation gets.
       block.is_free = false;
       if (!expandable_) unused_.push_back(handle);
-    }
-  }
+      return true;
+    });
 }
 
 CachingAllocator::Handle CachingAllocator::grow(std::int64_t bytes, bool is_small) {
@@ -105,8 +128,8 @@ CachingAllocator::Handle CachingAllocator::allocate(std::int64_t bytes) {
   const bool is_small = size <= kSmallSize;
   FreeBlocks& pool = free_[is_small ? 1 : 0];
   Handle handle = 0;
-  if (const auto found = pool.lower_bound({{size, 0}, 0}); found != pool.end()) {
-    handle = found->second;
+  if (const std::optional<Handle> found = pool.find(size)) {
+    handle = *found;
     erase_free(handle);
   } else {
     handle = grow(size, is_small);

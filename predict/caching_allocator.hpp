@@ -1,8 +1,6 @@
 #pragma once
 #include <cstdint>
-#include <map>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -33,8 +31,28 @@ class CachingAllocator {
     std::optional<Handle> before, after;
     bool is_small = false, is_free = false;
   };
-  // sorted by bytes, then by begin
-  using FreeBlocks = std::set<std::pair<std::pair<std::int64_t, std::int64_t>, Handle>>;
+  // Blocks sorted by bytes, then by begin. Few sizes are distinct.
+  class FreeBlocks {
+   public:
+    void insert(std::int64_t bytes, std::int64_t begin, Handle handle);
+    void erase(std::int64_t bytes, std::int64_t begin);  // it must be there
+    // Returns the first of the smallest blocks of at least so many bytes.
+    std::optional<Handle> find(std::int64_t bytes) const;
+    // Erases the blocks for which erases(handle) returns true, in order.
+    template <class Erases>
+    void erase_if(const Erases& erases) {
+      for (Size& size : sizes_) std::erase_if(size.blocks, [&](const auto& block) { return erases(block.second); });
+      std::erase_if(sizes_, [](const Size& size) { return size.blocks.empty(); });
+    }
+
+   private:
+    struct Size {
+      std::int64_t bytes = 0;
+      std::vector<std::pair<std::int64_t, Handle>> blocks;  // begin and handle, ascending; not empty
+    };
+    std::vector<Size>::iterator at(std::int64_t bytes);
+    std::vector<Size> sizes_;  // ascending
+  };
 
   Handle new_block(const Block& block);
   FreeBlocks& pool_of(const Block& block) { return free_[block.is_small ? 1 : 0]; }

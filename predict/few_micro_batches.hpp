@@ -35,13 +35,15 @@ std::string why_only_whole(const Scenario& scenario);
 struct ToldStep {
   const Schedule* schedule = nullptr;  // of the simulated step, borrowed
   std::int64_t micro_batches = 0;      // of the simulated step
-  sim::SimResult result;               // the simulated step
+  sim::SimResult result;               // the simulated step; its BoundStep may be empty
   Repeated rounds;                     // left out
+  const BoundStep* bound = nullptr;    // borrowed; nullptr: that of `result`
+  const std::vector<BoundProgram>& programs() const { return bound != nullptr ? bound->programs : result.programs; }
   Picoseconds step() const { return result.step + rounds.longer(); }
   // Returns the breakdown of the scenario's step, which must not have been told by a round of some ranks alone.
   Breakdown mean() const {
     assert(rounds.times == 0 || result.round->is_of_all);
-    return mean_breakdown(*schedule, result.programs, result.timeline, rounds);
+    return mean_breakdown(*schedule, programs(), result.timeline, rounds);
   }
 };
 
@@ -50,6 +52,13 @@ struct ToldStep {
 // with the reason in `why_not`. Borrows the schedule.
 std::optional<ToldStep> told_step(const Scenario& scenario, const Schedule& schedule, BoundStep step,
                                   std::int64_t micro_batches, const sim::Costs& costs, sim::SimOptions options = {},
+                                  std::string* why_not = nullptr);
+
+// Does the same by a simulation that is kept for other costs. Borrows the schedule and the bound step of the
+// simulation.
+std::optional<ToldStep> told_step(const Scenario& scenario, const Schedule& schedule, const BoundStep& step,
+                                  const sim::RepeatedSimulation& simulation, std::int64_t micro_batches,
+                                  const sim::Costs& costs, sim::SimOptions options = {},
                                   std::string* why_not = nullptr);
 
 }  // namespace stretto::predict

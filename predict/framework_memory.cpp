@@ -52,14 +52,14 @@ std::int64_t repeated_kv_bytes(const Schedule& schedule) {
 
 class Role {
  public:
-  Role(const Schedule& schedule, const RolePlan& plan, std::int64_t rank, const FrameworkMemory& memory,
+  Role(const Schedule& schedule, const RolePlan& plan, const BoundProgram& program, const FrameworkMemory& memory,
        double most_rows, bool weights_are_codes)
       : schedule_(schedule),
         plan_(plan),
         memory_(memory),
         most_rows_(most_rows),
         weights_are_codes_(weights_are_codes),
-        program_(bind(schedule, rank)) {
+        program_(program) {
     parts_.push_back({"freed as soon as nobody reads it", 0, "exact", "lives of buffers in the order of the host"});
     tensor_of_.resize(schedule.storages.size());
     for (const Tensor& tensor : schedule.tensors)
@@ -69,9 +69,11 @@ class Role {
 
   RoleMemory run(std::int64_t limit_bytes) {
     add_persistent();
+    find_lives();
     add_lives();
     add_transients();
     add_dummies();
+    order_events();
     const std::int64_t peak = sum_up_parts();
     RoleMemory result;
     result.held_bytes = std::max<std::int64_t>(0, reserved(limit_bytes) - peak);
@@ -178,23 +180,31 @@ class Role {
   }
 
   // The schedule's lives. A framework keeps what a layer's recomputation would write again where only one layer writes.
-  std::vector<BufferLife> lives() const {
-    std::vector<BufferLife> lives;
-    std::map<StorageId, std::set<std::int32_t>> layers;
+  void find_lives() {
     const std::vector<BufferLife> all = buffer_lives(schedule_, program_);
-    for (const BufferLife& life : all) layers[life.storage].insert(program_.ops[life.first].layer);
-    std::map<StorageId, std::size_t> latest;
+    struct Written {
+      std::int32_t layer = -1;
+      bool by_several_layers = false;
+      std::size_t latest = 0;  // 1 + index of its latest life; 0: none yet
+    };
+    std::vector<Written> written(schedule_.storages.size());
     for (const BufferLife& life : all) {
-      const auto [found, is_first] = latest.try_emplace(life.storage, lives.size());
-      if (!is_first && layers[life.storage].size() == 1 &&
-          program_.ops[life.first].micro_batch == program_.ops[lives[found->second].first].micro_batch) {
-        lives[found->second].last = life.last;
+      Written& of = written[life.storage];
+      const std::int32_t layer = program_.ops[life.first].layer;
+      of.by_several_layers = of.by_several_layers || (of.layer >= 0 && of.layer != layer);
+      of.layer = layer;
+    }
+    lives_.reserve(all.size());
+    for (const BufferLife& life : all) {
+      Written& of = written[life.storage];
+      if (of.latest > 0 && !of.by_several_layers &&
+          program_.ops[life.first].micro_batch == program_.ops[lives_[of.latest - 1].first].micro_batch) {
+        lives_[of.latest - 1].last = life.last;
         continue;
       }
-      found->second = lives.size();
-      lives.push_back(life);
+      lives_.push_back(life);
+      of.latest = lives_.size();
     }
-    return lives;
   }
 
   // Repeated keys and values are made again where the norm before them is.
@@ -203,33 +213,61 @@ class Role {
     if (bytes == 0) return;
     const std::size_t repeated = part("keys and values repeated for every query head",
                                       {"published", "repeat_kv of the model: attention saves its operands"});
-    for (const BufferLife& life : lives())
+    for (const BufferLife& life : lives_)
       if (tensor_of_[life.storage] == kFirstNorm) add(bytes, start_of(life.first), end_of(life.last), repeated);
+  }
+
+  // The treatment of a storage's lives, which is equal for all of them.
+  struct Treatment {
+    enum class Kind : std::uint8_t { unknown, left_out, root_unit, loss, plain } kind = Kind::unknown;
+    std::int64_t bytes = 0;
+    bool keeps_more = false;  // a further tensor is kept beside it
+    std::int64_t kept_bytes = 0;
+    std::size_t kept_part = 0;
+  };
+  Treatment treatment_of(StorageId id) {
+    using Kind = Treatment::Kind;
+    const Storage& storage = schedule_.storages[id];
+    const std::string& tensor = tensor_of_[id];
+    if (is_copy_for_reduction(tensor)) return {.kind = Kind::left_out};
+    if (is_root_unit(tensor)) return {.kind = Kind::root_unit};
+    if (tensor == kLogits && !memory_.cross_entropy.empty()) return {.kind = Kind::loss};
+    Treatment of{.kind = Kind::plain};
+    // A framework allocates the rows that come, where the schedule leaves room for more.
+    const std::int64_t rows = std::llround(double(storage.filled_bytes()) * most_rows_);
+    of.bytes = storage.filled > 0 ? std::min(storage.bytes(), rows) : storage.bytes();
+    if (const auto kept = memory_.kept.find(tensor); kept != memory_.kept.end()) {
+      of.keeps_more = true;
+      of.kept_bytes = bytes_of(double(storage.elements), kept->second);
+      of.kept_part = part("kept beside " + tensor, kept->second.source);
+    }
+    return of;
   }
 
   void add_lives() {
     std::map<StorageId, BufferLife> root;
-    for (const BufferLife& life : lives()) {
-      const Storage& storage = schedule_.storages[life.storage];
-      const std::string& tensor = tensor_of_[life.storage];
-      if (is_copy_for_reduction(tensor)) continue;
-      if (is_root_unit(tensor)) {
-        const auto [found, is_new] = root.try_emplace(life.storage, life);
-        if (!is_new) found->second.last = life.last;
-        continue;
-      }
-      if (tensor == kLogits && !memory_.cross_entropy.empty()) {
-        add_loss(life);
-        continue;
-      }
-      // A framework allocates the rows that come, where the schedule leaves room for more.
-      const std::int64_t rows = std::llround(double(storage.filled_bytes()) * most_rows_);
-      add(storage.filled > 0 ? std::min(storage.bytes(), rows) : storage.bytes(), start_of(life.first),
-          end_of(life.last), 0);
-      if (const auto kept = memory_.kept.find(tensor); kept != memory_.kept.end()) {
-        const std::int64_t bytes = bytes_of(double(storage.elements), kept->second);
-        add(bytes, start_of(life.first), end_of(life.last), part("kept beside " + tensor, kept->second.source));
-        if (bytes < 0) add_less(bytes, life, part("kept beside " + tensor, kept->second.source));
+    std::vector<Treatment> treatments(schedule_.storages.size());
+    blocks_.reserve(2 * lives_.size());
+    for (const BufferLife& life : lives_) {
+      Treatment& of = treatments[life.storage];
+      if (of.kind == Treatment::Kind::unknown) of = treatment_of(life.storage);
+      switch (of.kind) {
+        case Treatment::Kind::unknown:
+        case Treatment::Kind::left_out:
+          break;
+        case Treatment::Kind::root_unit: {
+          const auto [found, is_new] = root.try_emplace(life.storage, life);
+          if (!is_new) found->second.last = life.last;
+          break;
+        }
+        case Treatment::Kind::loss:
+          add_loss(life);
+          break;
+        case Treatment::Kind::plain:
+          add(of.bytes, start_of(life.first), end_of(life.last), 0);
+          if (!of.keeps_more) break;
+          add(of.kept_bytes, start_of(life.first), end_of(life.last), of.kept_part);
+          if (of.kept_bytes < 0) add_less(of.kept_bytes, life, of.kept_part);
       }
     }
     if (memory_.repeats_kv_heads) add_repeated_kv();
@@ -295,15 +333,28 @@ class Role {
 
   void add_transients() {
     if (memory_.during.empty()) return;
+    struct Transient {
+      bool is_known = false;
+      const std::pair<const std::string, Quantity>* kind = nullptr;  // nullptr: its kind has none
+      std::int64_t bytes = 0;
+    };
+    std::vector<Transient> transients(schedule_.operations.size());
     for (std::uint32_t op = 0; op < program_.ops.size(); ++op) {
-      const auto kind = memory_.during.find(kind_of(program_.work_of(op)));
-      if (kind == memory_.during.end()) continue;
-      double elements = 0;  // elements of the largest operand that is not only read
-      for (const Access& access : schedule_.operations[program_.ops[op].op].accesses)
-        if (access.mode != AccessMode::read)
-          elements = std::max(elements, double(access.view.rows) * double(access.view.cols));
-      add(bytes_of(elements, kind->second), start_of(op), end_of(op),
-          part("while " + kind->first + " runs", kind->second.source));
+      const OpId id = program_.ops[op].op;
+      Transient& of = transients[id];
+      if (!of.is_known) {
+        of.is_known = true;
+        const auto kind = memory_.during.find(kind_of(program_.works[id]));
+        if (kind == memory_.during.end()) continue;
+        of.kind = &*kind;
+        double elements = 0;  // elements of the largest operand that is not only read
+        for (const Access& access : schedule_.operations[id].accesses)
+          if (access.mode != AccessMode::read)
+            elements = std::max(elements, double(access.view.rows) * double(access.view.cols));
+        of.bytes = bytes_of(elements, kind->second);
+      }
+      if (of.kind != nullptr)
+        add(of.bytes, start_of(op), end_of(op), part("while " + of.kind->first + " runs", of.kind->second.source));
     }
   }
 
@@ -311,10 +362,12 @@ class Role {
   void add_dummies() {
     if (!memory_.has_dummy_weight_gradients) return;
     std::set<std::pair<std::int64_t, std::int64_t>> shapes;
-    for (std::uint32_t op = 0; op < program_.ops.size(); ++op) {
-      const Operation& operation = schedule_.operations[program_.ops[op].op];
+    std::vector<bool> is_issued(schedule_.operations.size());
+    for (const BoundOp& op : program_.ops) is_issued[op.op] = true;
+    for (OpId id = 0; id < is_issued.size(); ++id) {
+      const Operation& operation = schedule_.operations[id];
       const auto* gemm = std::get_if<Gemm>(&operation.work);
-      if (gemm == nullptr || operation.phase != Phase::wgrad) continue;
+      if (!is_issued[id] || gemm == nullptr || operation.phase != Phase::wgrad) continue;
       if (memory_.has_dummy_head_gradient || !operation.name.starts_with("lm_head")) shapes.insert({gemm->m, gemm->n});
     }
     for (const auto& [rows, cols] : shapes) {
@@ -334,21 +387,30 @@ class Role {
       return std::tie(at, other.is_free, block) < std::tie(other.at, is_free, other.block);  // frees come first
     }
   };
-  std::vector<Event> events_of(const std::vector<Block>& blocks) const {
-    std::vector<Event> events;
-    for (std::size_t b = 0; b < blocks.size(); ++b) {
-      events.push_back({blocks[b].from, false, b});
-      events.push_back({blocks[b].to, true, b});
+  // Sorts the events of all blocks: by operations, then those of each.
+  void order_events() {
+    std::vector<std::size_t> end(program_.ops.size() + 1);  // [operation] end of its events
+    for (const Block& block : blocks_) ++end[block.from / kMoments], ++end[block.to / kMoments];
+    std::size_t sum = 0;
+    for (std::size_t& of : end) sum += std::exchange(of, sum);
+    events_.resize(sum);
+    for (std::size_t b = 0; b < blocks_.size(); ++b) {
+      events_[end[blocks_[b].from / kMoments]++] = {blocks_[b].from, false, b};
+      events_[end[blocks_[b].to / kMoments]++] = {blocks_[b].to, true, b};
     }
-    std::sort(events.begin(), events.end());
-    return events;
+    std::size_t begin = 0;
+    for (const std::size_t of : end) {
+      std::sort(events_.begin() + static_cast<std::ptrdiff_t>(begin),
+                events_.begin() + static_cast<std::ptrdiff_t>(of));
+      begin = of;
+    }
   }
 
   // Assigns the tensors that are allocated at the peak to their causes. Returns the sum without other pools.
   std::int64_t sum_up_parts() {
     std::vector<std::int64_t> live(parts_.size(), 0), most;
     std::int64_t now = 0, peak = -1;
-    for (const Event& event : events_of(blocks_)) {
+    for (const Event& event : events_) {
       const Block& block = blocks_[event.block];
       const std::int64_t by = event.is_free ? -block.bytes : block.bytes;
       live[block.part] += by;
@@ -372,14 +434,13 @@ class Role {
 
   // Returns the reserved bytes of the pool of the tensors. The optimizer's state appears at the end of the first step.
   std::int64_t reserved(std::int64_t limit_bytes) const {
-    const std::vector<Event> events = events_of(blocks_);
     for (const std::int64_t limit : {limit_bytes - other_pools_, std::int64_t{0}}) {
       if (limit_bytes <= 0 && limit != 0) continue;
       CachingAllocator allocator(memory_.expandable_segments, limit);
       for (const std::int64_t bytes : always_) allocator.allocate(bytes);
       std::vector<CachingAllocator::Handle> handles(blocks_.size());
       for (int step = 0; step < 2 && !allocator.is_out_of_memory(); ++step) {
-        for (const Event& event : events)
+        for (const Event& event : events_)
           if (event.is_free)
             allocator.free(handles[event.block]);
           else
@@ -399,10 +460,12 @@ class Role {
   const bool weights_are_codes_;
   const bool is_low_ = std::any_of(schedule_.operations.begin(), schedule_.operations.end(),
                                    [](const Operation& operation) { return is_of_low_precision(operation.work); });
-  const BoundProgram program_;
+  const BoundProgram& program_;
   std::vector<std::string> tensor_of_;  // [storage]
   std::vector<BesidePlan> parts_;       // the first: the schedule's own tensors
-  std::vector<Block> blocks_, less_;    // `less_`: the bytes by which blocks are smaller
+  std::vector<BufferLife> lives_;
+  std::vector<Block> blocks_, less_;  // `less_`: the bytes by which blocks are smaller
+  std::vector<Event> events_;         // of `blocks_`, in order
   // bytes of each, present from the beginning, and from the end of the first step on
   std::vector<std::int64_t> always_, late_;
   std::int64_t own_ = 0, other_pools_ = 0;
@@ -411,9 +474,10 @@ class Role {
 
 }  // namespace
 
-RoleMemory role_memory(const Schedule& schedule, const RolePlan& plan, std::int64_t rank, const FrameworkMemory& memory,
-                       std::int64_t limit_bytes, double most_rows, bool weights_are_codes) {
-  return Role(schedule, plan, rank, memory, most_rows, weights_are_codes).run(limit_bytes);
+RoleMemory role_memory(const Schedule& schedule, const RolePlan& plan, const BoundProgram& program,
+                       const FrameworkMemory& memory, std::int64_t limit_bytes, double most_rows,
+                       bool weights_are_codes) {
+  return Role(schedule, plan, program, memory, most_rows, weights_are_codes).run(limit_bytes);
 }
 
 }  // namespace stretto::predict

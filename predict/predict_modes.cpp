@@ -23,7 +23,7 @@ ModeStep mode_step(const QuickStep& step, const ToldStep& told, const sim::Platf
   const Breakdown b = told.mean();
   const DeviceMemory memory = step.memory(platform);
   return {to_ms(told.step()), to_ms(b),
-          traffic_of(*told.schedule, told.result.programs, told.result.timeline, b, told.rounds), memory.peak_bytes(),
+          traffic_of(*told.schedule, told.programs(), told.result.timeline, b, told.rounds), memory.peak_bytes(),
           memory.fits()};
 }
 
@@ -92,13 +92,15 @@ std::string why_blocking_messages_cost(const Scenario& scenario, const Advice& a
 }  // namespace
 
 std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Platform& platform,
-                                         const sim::SimOptions& options) {
+                                         const sim::SimOptions& options, const QuickStep* own) {
   std::vector<PredictedMode> modes;
   std::string plain;  // name of the plain schedule
   std::vector<double> plain_logs;
   for (const std::string& name : modes_of(scenario)) {
     const Scenario of_mode = with_mode(scenario, name, scenario.parallel.ranks());
-    const QuickStep step(of_mode);
+    const bool is_scenario = of_mode.overlap == scenario.overlap;
+    std::optional<QuickStep> built;
+    const QuickStep& step = is_scenario && own != nullptr ? *own : built.emplace(of_mode);
     const ToldStep told = step.tell(platform, scenario.framework, options);
     PredictedMode mode{name, to_ms(told.step()), {}, {}, false, {}};
     Advice& advice = mode.advice;
@@ -109,7 +111,7 @@ std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Pl
     mode.breakdown = advice.step.breakdown;
     for (const Communicator& communicator : step.schedule().communicators)
       mode.communicators.push_back(communicator.name);
-    mode.is_scenario = of_mode.overlap == scenario.overlap;
+    mode.is_scenario = is_scenario;
     const auto logs = [&] {
       const double fluid_s =
           options.network == sim::NetworkKind::fluid ? mode.step_ms * 1e-3 : step.step_s(platform, scenario.framework);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "model/scenario.hpp"
+#include "predict/quick_step.hpp"
 #include "report/advice.hpp"
 #include "report/comparison.hpp"
 #include "report/table.hpp"
@@ -23,9 +24,9 @@ struct PredictedMode {
 };
 // Returns every mode in modes_of(scenario), the plain schedule first. On a GPU of the tables the uncertainty of a
 // mode's saving follows from the constants' intervals (predict/constants.hpp); on a calibrated machine it is
-// kUnsure_pct.
+// kUnsure_pct. `own`: the scenario's step, where it is built already.
 std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Platform& platform,
-                                         const sim::SimOptions& options);
+                                         const sim::SimOptions& options, const QuickStep* own = nullptr);
 // Return the table of `simulate --modes`, and `modes` of `simulate` in docs/json.md.
 Table modes_table(const std::vector<PredictedMode>& modes);
 nlohmann::json modes_json(const std::vector<PredictedMode>& modes);

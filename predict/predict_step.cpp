@@ -79,7 +79,7 @@ PeakRate peak_of(const sim::Platform& platform, const Cluster& cluster, const Sc
 }
 
 DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const sim::Platform& platform,
-                       const Training& training, const Framework& framework) {
+                       const Training& training, const Framework& framework, std::span<const BoundProgram> programs) {
   DeviceMemory memory{memory_use(schedule, plan), schedule.placement.ranks_per_device, platform.memory_bytes, {}};
   if (!platform.accelerator && !platform.gpu) return memory;
   cuda::DeviceFacts device;
@@ -114,9 +114,14 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
                              by_framework.userbuffers->source.origin});
   for (std::size_t role = 0; role < first_rank.size(); ++role) {
     MemoryUse& use = memory.roles[role];
-    RoleMemory taken = role_memory(
-        schedule, plan.roles[role], first_rank[role], by_framework, memory.device_bytes - memory.reserved_bytes(),
-        sim::most_rows(schedule, training.expert_loads), training.low_precision.reuse_grad_buf_for_mxfp8_param_ag);
+    const auto known = std::find_if(programs.begin(), programs.end(),
+                                    [&](const BoundProgram& program) { return program.rank == first_rank[role]; });
+    std::optional<BoundProgram> bound;
+    if (known == programs.end()) bound = bind(schedule, first_rank[role]);
+    RoleMemory taken =
+        role_memory(schedule, plan.roles[role], bound ? *bound : *known, by_framework,
+                    memory.device_bytes - memory.reserved_bytes(), sim::most_rows(schedule, training.expert_loads),
+                    training.low_precision.reuse_grad_buf_for_mxfp8_param_ag);
     use.by_framework = std::move(taken.parts);
     use.held = taken.held_bytes;
     use.state = taken.state_bytes;
@@ -219,7 +224,8 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
                 {}};
   const double whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   step.prediction = prediction_of(scenario, platform, options, told, costs);
-  step.prediction.memory = memory_of(step.schedule, step.plan, platform, scenario.training, scenario.framework);
+  step.prediction.memory =
+      memory_of(step.schedule, step.plan, platform, scenario.training, scenario.framework, told.result.programs);
   step.prediction.whole_s = whole_s;
   step.result = std::move(told.result);
   return step;

@@ -1,4 +1,5 @@
 #pragma once
+#include <span>
 #include <string>
 
 #include "model/scenario.hpp"
@@ -45,7 +46,9 @@ PeakRate peak_of(const sim::Platform& platform, const Cluster& cluster, const Sc
 
 // Returns the use of a device's memory: by the plan, by the framework instead of the plan
 // (predict/framework_memory.hpp), and by other allocations, for the role that has most. A host has only the plan.
+// `programs`: bound programs of the schedule, as far as they are known; others are bound.
 DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const sim::Platform& platform,
-                       const Training& training, const Framework& framework);
+                       const Training& training, const Framework& framework,
+                       std::span<const BoundProgram> programs = {});
 
 }  // namespace stretto::predict

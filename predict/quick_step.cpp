@@ -21,14 +21,14 @@ Schedule build(const Scenario& scenario, std::int64_t micro_batches) {
 
 QuickStep::QuickStep(const Scenario& scenario) : scenario_(scenario) {}
 
-const VerifiedSchedule& QuickStep::built(std::int64_t micro_batches) const {
+const QuickStep::Built& QuickStep::built(std::int64_t micro_batches) const {
   const std::lock_guard lock(mutex_);
   auto& at = built_[micro_batches];
-  if (!at) at = std::make_unique<const VerifiedSchedule>(plan_and_verify(build(scenario_, micro_batches)));
+  if (!at) at = std::make_unique<const Built>(plan_and_verify(build(scenario_, micro_batches)));
   return *at;
 }
 
-const VerifiedSchedule& QuickStep::first() const { return built(telling_micro_batches(scenario_).front()); }
+const VerifiedSchedule& QuickStep::first() const { return built(telling_micro_batches(scenario_).front()).verified; }
 
 sim::Costs QuickStep::costs_of(const Schedule& schedule, const sim::Platform& platform,
                                const Framework& framework) const {
@@ -43,10 +43,10 @@ ToldStep QuickStep::tell(const sim::Platform& platform, const Framework& framewo
                          std::string* why_more, const Stragglers& stragglers) const {
   std::vector<std::int64_t> counts = telling_micro_batches(scenario_);
   const auto told_by = [&](std::int64_t count, std::string* why_not) {
-    const VerifiedSchedule& few = built(count);
+    const auto& [few, simulation] = built(count);
     sim::Costs costs = costs_of(few.schedule, platform, framework);
     set_apart(costs, few.schedule, stragglers);
-    return told_step(scenario_, few.schedule, few, count, costs, options, why_not);
+    return told_step(scenario_, few.schedule, few, simulation, count, costs, options, why_not);
   };
   if (why_more) *why_more = why_only_whole(scenario_);
   // Flows of SimGrid share links in floating point.
@@ -70,8 +70,8 @@ double QuickStep::step_s(const sim::Platform& platform, const Framework& framewo
 DeviceMemory QuickStep::memory(const sim::Platform& platform) const {
   const bool has_graph = (platform.accelerator || platform.gpu) && !scenario_.framework.memory.is_known &&
                          scenario_.training.enable_cuda_graph;
-  const VerifiedSchedule& planned = has_graph ? built(scenario_.num_microbatches()) : first();
-  return memory_of(planned.schedule, planned.plan, platform, scenario_.training, scenario_.framework);
+  const VerifiedSchedule& planned = has_graph ? built(scenario_.num_microbatches()).verified : first();
+  return memory_of(planned.schedule, planned.plan, platform, scenario_.training, scenario_.framework, planned.programs);
 }
 
 }  // namespace stretto::predict

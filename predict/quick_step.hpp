@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "model/scenario.hpp"
 #include "model/verify/verify.hpp"
@@ -12,6 +13,7 @@
 #include "predict/stragglers.hpp"
 #include "report/memory.hpp"
 #include "sim/cost/cost.hpp"
+#include "sim/engine.hpp"
 #include "sim/options.hpp"
 #include "sim/platform.hpp"
 
@@ -45,13 +47,18 @@ class QuickStep {
   DeviceMemory memory(const sim::Platform& platform) const;
 
  private:
-  const VerifiedSchedule& built(std::int64_t micro_batches) const;
+  struct Built {
+    explicit Built(VerifiedSchedule of) : verified(std::move(of)), simulation(verified.schedule, verified) {}
+    const VerifiedSchedule verified;
+    const sim::RepeatedSimulation simulation;
+  };
+  const Built& built(std::int64_t micro_batches) const;
   const VerifiedSchedule& first() const;  // its plan counts for all
   sim::Costs costs_of(const Schedule& schedule, const sim::Platform& platform, const Framework& framework) const;
 
   const Scenario scenario_;
   mutable std::mutex mutex_;
-  mutable std::map<std::int64_t, std::unique_ptr<const VerifiedSchedule>> built_;  // [micro-batches]
+  mutable std::map<std::int64_t, std::unique_ptr<const Built>> built_;  // [micro-batches]
 };
 
 }  // namespace stretto::predict

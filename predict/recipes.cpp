@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/values_of.hpp"
@@ -60,7 +61,7 @@ const RecipeStep* own_of(const std::vector<RecipeStep>& recipes) {
 }  // namespace
 
 std::vector<RecipeStep> predict_recipes(const Scenario& scenario, const sim::Platform& platform,
-                                        const sim::SimOptions& options) {
+                                        const sim::SimOptions& options, const QuickStep* own_step) {
   std::vector<RecipeStep> steps;
   if (!platform.accelerator || scenario.training.precision != "bf16") return steps;
   const Recipe own = rules_of(scenario.training.low_precision, scenario.compute_capability).recipe;
@@ -81,7 +82,8 @@ std::vector<RecipeStep> predict_recipes(const Scenario& scenario, const sim::Pla
       continue;
     }
     try {
-      const QuickStep quick(other);
+      std::optional<QuickStep> built;
+      const QuickStep& quick = step.is_scenario && own_step != nullptr ? *own_step : built.emplace(other);
       const DeviceMemory memory = quick.memory(platform);
       step.step_ms = 1e3 * quick.step_s(platform, other.framework, options);
       step.peak_bytes = memory.predicted_bytes();

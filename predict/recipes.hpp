@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "model/scenario.hpp"
+#include "predict/quick_step.hpp"
 #include "report/table.hpp"
 #include "sim/engine.hpp"
 #include "sim/platform.hpp"
@@ -21,9 +22,10 @@ struct RecipeStep {
 };
 // Returns a step for each recipe, with the scenario's other settings: the history and the formats of its own recipe,
 // where it has one, else TransformerEngine's hybrid of e4m3 and e5m2 for scales of tensors and e4m3 for blocks. Empty
-// for a scenario that does not compute in bf16, and for a platform that has no tables of GPUs.
+// for a scenario that does not compute in bf16, and for a platform that has no tables of GPUs. `own_step`: the
+// scenario's step, where it is built already.
 std::vector<RecipeStep> predict_recipes(const Scenario& scenario, const sim::Platform& platform,
-                                        const sim::SimOptions& options);
+                                        const sim::SimOptions& options, const QuickStep* own_step = nullptr);
 
 // Return the text above the table, the table, and `recipes` of `simulate` in docs/json.md.
 std::string recipes_text();

@@ -88,14 +88,13 @@ class Accounting {
     for (std::size_t c = 0; c < result_.exposed.size(); ++c) add(result_.exposed[c], before.exposed[c]);
   }
 
-  // A compute lane on its way through the step. Until `ready` it waits, from `held` on only for its hardware queue;
-  // until `start` it queues for cores, until `end` it computes. All times are within the step.
+  // A compute lane on its way through the step. Until `ready` it waits, until `start` it queues for cores, until `end`
+  // it computes. All times are within the step.
   struct ComputeLane {
     std::vector<const TimelineRow*> rows;  // in the order of the lane
     std::size_t behind = 0;                // index of the next row
     int steps_ago = 0;                     // 1: rest of the previous step
     Picoseconds ready = 0, start = 0, end = 0;
-    Interval held;
     bool is_through = false;
   };
   // How far a lane must have come: [steps ago].
@@ -169,9 +168,6 @@ class Accounting {
     lane.ready = std::clamp(row.ready - shift, lane.end, end_);
     lane.start = std::clamp(row.start - shift, lane.ready, end_);
     lane.end = std::clamp(row.end - shift, lane.start, end_);
-    if (!has_queues_) return;
-    lane.held = held_by_queue(row);
-    lane.held.begin -= shift, lane.held.end -= shift;
   }
 
   // Returns the row, or nullptr where the timeline has none. Mostly it has all rows.
@@ -248,8 +244,12 @@ class Accounting {
     charge(transfers_, result_.exposed);
     charge(queued_, {&result_.core_wait, 1});
     charge(held_, {&result_.queue_wait, 1});
-    for (const ComputeLane& lane : compute_)
-      if (has_queues_ && !lane.is_through) result_.queue_wait += take(free_, lane.held.begin, lane.held.end);
+    for (const ComputeLane& lane : compute_) {
+      if (!has_queues_ || lane.is_through || free_.empty()) continue;
+      const Interval held = held_by_queue(*lane.rows[lane.behind - 1]);
+      const Picoseconds shift = lane.steps_ago * period_;
+      result_.queue_wait += take(free_, held.begin - shift, held.end - shift);
+    }
     Picoseconds host = 0;
     charge(unissued_, {&host, 1});
     for (const ComputeLane& lane : compute_) {

@@ -22,8 +22,6 @@ struct SimOutcome {
   std::int64_t operations = 0;
 };
 
-using FlatPrograms = std::vector<std::shared_ptr<const FlatProgram>>;
-
 // Returns the step in which ranks with costs of their own, and the ranks that wait for them, have classes of their own.
 BoundStep with_stragglers_apart(const Schedule& schedule, BoundStep step, const Costs& costs) {
   const auto ranks = static_cast<std::int64_t>(schedule.mesh.ranks());
@@ -93,13 +91,16 @@ SimOutcome unpack(const std::string& bytes) {
 
 }  // namespace
 
-SimResult simulate(const Schedule& schedule, BoundStep step, const Costs& costs, const SimOptions& options) {
+namespace {
+
+void require_steps(const SimOptions& options) {
   if (options.max_steps < 1 || options.disturbed_steps < 1)
     throw input_error("simulation: max_steps and disturbed_steps must be at least 1");
-  const auto begin = std::chrono::steady_clock::now();
-  step = with_stragglers_apart(schedule, std::move(step), costs);
-  const FlatPrograms flat = flatten_all(schedule, step.programs, costs, step.issued.partners);
+}
 
+// Returns all but the step.
+SimResult result_of(const Schedule& schedule, const BoundStep& step, const FlatPrograms& flat, const Costs& costs,
+                    const SimOptions& options, std::chrono::steady_clock::time_point begin) {
   SimOutcome outcome;
   if (options.network == NetworkKind::fluid) {
     FluidNetwork network(costs.link_bytes_per_s);
@@ -132,13 +133,43 @@ SimResult simulate(const Schedule& schedule, BoundStep step, const Costs& costs,
       result.round = find_round({schedule, costs, step.programs, flat, step.issued.partners}, outcome.timeline,
                                 options.round_micro_batches, options.round_from, result.no_round);
   }
-  static_cast<BoundStep&>(result) = std::move(step);
   result.timeline = std::move(outcome.timeline);
   result.disturbed = std::move(outcome.disturbed);
   result.step = result.timeline.step_end - result.timeline.step_begin;
   result.steady = outcome.steady;
   result.operations = outcome.operations;
   result.simulate_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return result;
+}
+
+}  // namespace
+
+SimResult simulate(const Schedule& schedule, BoundStep step, const Costs& costs, const SimOptions& options) {
+  require_steps(options);
+  const auto begin = std::chrono::steady_clock::now();
+  step = with_stragglers_apart(schedule, std::move(step), costs);
+  const FlatPrograms flat = flatten_all(schedule, step.programs, costs, step.issued.partners);
+  SimResult result = result_of(schedule, step, flat, costs, options, begin);
+  static_cast<BoundStep&>(result) = std::move(step);
+  return result;
+}
+
+SimResult RepeatedSimulation::simulate(const Costs& costs, const SimOptions& options) const {
+  if (!costs.of_rank.empty()) return sim::simulate(schedule_, step_, costs, options);
+  require_steps(options);
+  const auto begin = std::chrono::steady_clock::now();
+  TimedPrograms programs;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      programs = std::move(idle_.back());
+      idle_.pop_back();
+    }
+  }
+  const FlatPrograms& flat = programs.with(schedule_, step_, costs);
+  SimResult result = result_of(schedule_, step_, flat, costs, options, begin);
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(programs));
   return result;
 }
 

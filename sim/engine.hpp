@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "model/schedule/bound_step.hpp"
 #include "model/schedule/schedule.hpp"
 #include "sim/cost/cost.hpp"
+#include "sim/flat_program.hpp"
 #include "sim/options.hpp"
 #include "sim/rounds.hpp"
 
@@ -34,5 +36,22 @@ struct SimResult : BoundStep {
 // If the schedule deadlocks nevertheless, throws Error(runtime) naming the waiting lanes and what they wait for.
 // simgrid: there is one SimGrid engine in a process, so call it from one thread only.
 SimResult simulate(const Schedule& schedule, BoundStep step, const Costs& costs, const SimOptions& options = {});
+
+// Simulates one step with several costs, and does the work that does not depend on them once. Borrows the schedule and
+// the step. Thread-safe on the fluid network.
+class RepeatedSimulation {
+ public:
+  RepeatedSimulation(const Schedule& schedule, const BoundStep& step) : schedule_(schedule), step_(step) {}
+
+  // Returns what simulate() returns, but the BoundStep of the result is empty where it would be a copy of the borrowed
+  // one: without stragglers.
+  SimResult simulate(const Costs& costs, const SimOptions& options = {}) const;
+
+ private:
+  const Schedule& schedule_;
+  const BoundStep& step_;
+  mutable std::mutex mutex_;
+  mutable std::vector<TimedPrograms> idle_;  // of former simulations; one of them is given other costs
+};
 
 }  // namespace stretto::sim

@@ -176,6 +176,55 @@ FlatOp template_of(const Work& work, OpId id, const OpCosts& costs) {
   return op;
 }
 
+std::vector<FlatOp> templates_of(const Schedule& schedule, const BoundProgram& program, const OpCosts& costs) {
+  std::vector<FlatOp> templates;
+  for (OpId id = 0; id < schedule.operations.size(); ++id)
+    templates.push_back(template_of(program.works[id], id, costs));
+  return templates;
+}
+
+void set_issue(FlatOp& op, const Issue& issue) {
+  op.issued = issue.at[op.op].issued;
+  op.segment = issue.at[op.op].segment;
+  op.ends_segment = op.segment < issue.ends.size() && issue.ends[op.segment].op == op.op;
+  if (op.ends_segment) op.awaited = issue.ends[op.segment].awaited;
+}
+
+// Joins an operation to the first of its group, which holds the cores of all and starts when the host has issued the
+// last one.
+void join_group(FlatOp& first, const FlatOp& op) {
+  first.cores = std::max(first.cores, op.cores);
+  first.issued = op.issued, first.segment = op.segment;
+}
+
+// Counts the cores that an operation of the lane holds, or its data movement.
+void count_cores(int& lane_cores, const FlatOp& op, const OpCosts& costs) {
+  const int moving = op.kind == FlatKind::compute ? 0 : costs.collective[op.id].movement.cores;
+  lane_cores = std::max({lane_cores, int{op.cores}, moving});
+}
+
+// Gives a flat form, whose waits stay, the costs of a program of its.
+void set_costs(FlatProgram& flat, const Schedule& schedule, const BoundProgram& program, const OpCosts& costs,
+               const HostCosts& host) {
+  const Issue issue = issue_of(schedule, program, host);
+  const std::vector<FlatOp> templates = templates_of(schedule, program, costs);
+  for (LaneId lane = 0; lane < program.lanes.size(); ++lane) {
+    flat.lane_cores[lane] = 0;
+    std::size_t group_begin = 0;
+    for (std::size_t i = flat.lane_begin[lane]; i < flat.lane_begin[lane + 1]; ++i) {
+      FlatOp& op = flat.ops[i];
+      const FlatOp& of = templates[op.id];
+      op.duration = of.duration, op.cores = of.cores, op.cls = of.cls;
+      if (!issue.at.empty()) set_issue(op, issue);
+      if (program.ops[op.op].joined)
+        join_group(flat.ops[group_begin], op);
+      else
+        group_begin = i;
+      count_cores(flat.lane_cores[lane], op, costs);
+    }
+  }
+}
+
 }  // namespace
 
 FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const OpCosts& costs, const HostCosts& host,
@@ -185,9 +234,7 @@ FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const
   flat.ops.reserve(program.ops.size());
   flat.waits.reserve(program.waits.size());
   flat.lane_cores.assign(program.lanes.size(), 0);
-  std::vector<FlatOp> templates;
-  for (OpId id = 0; id < schedule.operations.size(); ++id)
-    templates.push_back(template_of(program.works[id], id, costs));
+  const std::vector<FlatOp> templates = templates_of(schedule, program, costs);
   for (std::size_t lane = 0; lane < program.lanes.size(); ++lane) {
     flat.lane_begin.push_back(static_cast<std::uint32_t>(flat.ops.size()));
     std::size_t group_begin = 0;
@@ -198,10 +245,7 @@ FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const
       op.op = index;
       op.wait_begin = static_cast<std::uint32_t>(flat.waits.size());
       if (!issue.at.empty()) {
-        op.issued = issue.at[index].issued;
-        op.segment = issue.at[index].segment;
-        op.ends_segment = op.segment < issue.ends.size() && issue.ends[op.segment].op == index;
-        if (op.ends_segment) op.awaited = issue.ends[op.segment].awaited;
+        set_issue(op, issue);
         if (bound.position == 0) wait_for_step(program, static_cast<LaneId>(lane), flat.waits);
         if (op.segment != segment) wait_for_segment(program, issue.ends[op.segment - 1].op, bound.lane, flat.waits);
         segment = op.segment;
@@ -216,16 +260,13 @@ FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const
       FlatOp& first = bound.joined ? flat.ops[group_begin] : op;
       if (bound.joined) {
         ++first.group, op.group = 0;
-        first.cores = std::max(first.cores, op.cores);
-        first.issued = op.issued, first.segment = op.segment;
+        join_group(first, op);
       }
       const std::size_t waits = flat.waits.size() - first.wait_begin;
       if (waits > std::numeric_limits<std::uint16_t>::max())
         throw input_error("simulation: " + label(schedule, bound) + " has more than 65535 waits");
       first.wait_count = static_cast<std::uint16_t>(waits);
-      const int moving = op.kind == FlatKind::compute ? 0 : costs.collective[bound.op].movement.cores;
-      const int cores = std::max<int>(op.cores, moving);
-      flat.lane_cores[lane] = std::max(flat.lane_cores[lane], cores);
+      count_cores(flat.lane_cores[lane], op, costs);
       flat.ops.push_back(op);
     }
   }
@@ -238,12 +279,15 @@ FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const
   return flat;
 }
 
-std::vector<std::shared_ptr<const FlatProgram>> flatten_all(const Schedule& schedule,
-                                                            const std::vector<BoundProgram>& programs,
-                                                            const Costs& costs, const Partners& partners) {
+namespace {
+
+// Returns [program] → its flat form; equal forms are one object.
+std::vector<std::shared_ptr<FlatProgram>> flat_forms(const Schedule& schedule,
+                                                     const std::vector<BoundProgram>& programs, const Costs& costs,
+                                                     const Partners& partners) {
   check_costs(schedule, costs, costs);
   for (const auto& [rank, of_rank] : costs.of_rank) check_costs(schedule, of_rank, costs);
-  std::vector<std::shared_ptr<const FlatProgram>> classes, result;
+  std::vector<std::shared_ptr<FlatProgram>> classes, result;
   // Programs of one role whose counterparts and costs are equal have one flat form.
   std::map<std::tuple<std::size_t, const OpCosts*, std::vector<std::uint32_t>>, std::size_t> known;  // → result
   for (std::size_t p = 0; p < programs.size(); ++p) {
@@ -259,11 +303,40 @@ std::vector<std::shared_ptr<const FlatProgram>> flatten_all(const Schedule& sche
     if (same != classes.end()) {
       result.push_back(*same);
     } else {
-      classes.push_back(std::make_shared<const FlatProgram>(std::move(flat)));
+      classes.push_back(std::make_shared<FlatProgram>(std::move(flat)));
       result.push_back(classes.back());
     }
   }
   return result;
+}
+
+}  // namespace
+
+FlatPrograms flatten_all(const Schedule& schedule, const std::vector<BoundProgram>& programs, const Costs& costs,
+                         const Partners& partners) {
+  const auto forms = flat_forms(schedule, programs, costs, partners);
+  return {forms.begin(), forms.end()};
+}
+
+const FlatPrograms& TimedPrograms::with(const Schedule& schedule, const BoundStep& step, const Costs& costs) {
+  // Flat forms that are equal with some costs are equal with all, unless the host counts what it did not count before.
+  const auto counts = [](const HostCosts& host) {
+    return std::tuple(host.issue.empty(), host.waits_for_messages, host.micro_batch > 0, host.part > 0);
+  };
+  if (!distinct_.empty() && counts(host_) == counts(costs.host) && host_.waits_before == costs.host.waits_before) {
+    check_costs(schedule, costs, costs);
+    for (const auto& [flat, program] : distinct_) set_costs(*flat, schedule, step.programs[program], costs, costs.host);
+    return programs_;
+  }
+  distinct_.clear();
+  const auto forms = flat_forms(schedule, step.programs, costs, step.issued.partners);
+  programs_.assign(forms.begin(), forms.end());
+  for (std::size_t p = 0; p < forms.size(); ++p)
+    if (std::find(forms.begin(), forms.begin() + static_cast<std::ptrdiff_t>(p), forms[p]) ==
+        forms.begin() + static_cast<std::ptrdiff_t>(p))
+      distinct_.emplace_back(forms[p], p);
+  host_ = costs.host;
+  return programs_;
 }
 
 }  // namespace stretto::sim

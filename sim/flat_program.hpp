@@ -1,9 +1,11 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "model/schedule/bind.hpp"
+#include "model/schedule/bound_step.hpp"
 #include "model/schedule/solo.hpp"
 #include "sim/cost/cost.hpp"
 
@@ -60,10 +62,23 @@ struct FlatProgram {
 // for more cores than a device has.
 FlatProgram flatten(const Schedule& schedule, const BoundProgram& program, const OpCosts& costs, const HostCosts& host,
                     const Counterparts& counterparts);
+// [program] → its flat form; equal forms are one object.
+using FlatPrograms = std::vector<std::shared_ptr<const FlatProgram>>;
+FlatPrograms flatten_all(const Schedule& schedule, const std::vector<BoundProgram>& programs, const Costs& costs,
+                         const Partners& partners);
 
-// Returns [program] → its flat form; equal forms are one object.
-std::vector<std::shared_ptr<const FlatProgram>> flatten_all(const Schedule& schedule,
-                                                            const std::vector<BoundProgram>& programs,
-                                                            const Costs& costs, const Partners& partners);
+// The flat forms of a step's programs, all ranks of which have equal costs, and which may be given other costs. A value
+// type.
+class TimedPrograms {
+ public:
+  // Sets the costs, and returns the flat forms, which are valid until the next call. All calls must be for one step.
+  // Throws as flatten_all() does.
+  const FlatPrograms& with(const Schedule& schedule, const BoundStep& step, const Costs& costs);
+
+ private:
+  FlatPrograms programs_;
+  std::vector<std::pair<std::shared_ptr<FlatProgram>, std::size_t>> distinct_;  // of `programs_`, and a program of each
+  HostCosts host_;  // which waits the flat forms have follows from the host's
+};
 
 }  // namespace stretto::sim

@@ -204,4 +204,37 @@ TEST_CASE("played calls are as simulated ones, with a host of any speed", "[sim]
   }
 }
 
+TEST_CASE("a step that is simulated with several costs takes with each as long as alone", "[sim]") {
+  const Scenario scenario = pipeline();
+  const VerifiedSchedule verified = plan_and_verify(build_schedule(scenario));
+  const Costs costs =
+      cost_schedule(verified.schedule, read_platform(scenario.platform), scenario.cluster, 1, scenario.framework);
+  const RepeatedSimulation repeated(verified.schedule, verified);
+  std::vector<Costs> all(5, costs);
+  for (Demand& demand : all[1].compute) demand.alone *= 2;
+  for (Picoseconds& issue : all[2].host.issue) issue *= 3;
+  all[3].host = {};
+  all[3].cores_per_device = 2;
+  for (Demand& demand : all[3].compute) demand.cores = demand.alone > 0 ? 2 : 0;
+  all[4].host.waits_for_messages = !costs.host.waits_for_messages;
+  all.push_back(costs);
+  all.push_back(costs);
+  set_apart(all.back(), 1, 2);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    INFO("costs " << i);
+    const SimResult alone = simulate(verified.schedule, verified, all[i]), again = repeated.simulate(all[i]);
+    CHECK(again.step == alone.step);
+    CHECK(again.operations == alone.operations);
+    CHECK(again.programs.empty() == all[i].of_rank.empty());
+    CHECK(std::equal(alone.timeline.rows.begin(), alone.timeline.rows.end(), again.timeline.rows.begin(),
+                     again.timeline.rows.end(), [](const TimelineRow& a, const TimelineRow& b) {
+                       return a.op == b.op && a.ready == b.ready && a.start == b.start && a.transfer == b.transfer &&
+                              a.end == b.end && a.waited == b.waited;
+                     }));
+  }
+  Costs none = costs;
+  none.compute.clear();
+  CHECK_THROWS_AS(repeated.simulate(none), Error);
+}
+
 }  // namespace stretto::sim

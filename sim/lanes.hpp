@@ -176,7 +176,12 @@ class Lanes {
     lane.reached = end + op_overhead_;
     lane.stage = LaneStage::blocked;
     lane.position += operations;
-    if (lane.position < lane.length) return false;
+    if (lane.position < lane.length) {
+      // Lanes take turns, so that the memory of each is far from what was read last.
+      __builtin_prefetch(lane.ops + lane.position + 1);
+      __builtin_prefetch(lane.program->waits.data() + lane.current().wait_begin + kWaitsAhead);
+      return false;
+    }
     lane.position = 0;
     ++lane.step;
     if (has_host_) hosts_[rank_of(number)].lane_done(end);
@@ -191,6 +196,8 @@ class Lanes {
   std::string describe_wait(std::uint32_t number) const;
 
  private:
+  static constexpr std::uint32_t kWaitsAhead = 8;  // a cache line
+
   const SimInputs& inputs_;
   std::uint32_t per_rank_;
   Picoseconds wake_, op_overhead_;

@@ -4,15 +4,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <numeric>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/memory.hpp"
 #include "base/parallel.hpp"
 #include "base/statistics.hpp"
 #include "base/values_of.hpp"
+#include "model/step_size.hpp"
 #include "model/training_flops.hpp"
 #include "predict/constants.hpp"
 #include "predict/predict_step.hpp"
@@ -110,6 +113,38 @@ void predict_published(ValidatedStep& step, const sim::Platform& shipped, bool w
     step.readings_s.push_back(predict::QuickStep(other).step_s(shipped, other.framework));
   }
   if (with_interval) step.spread = spread_of(quick, shipped, scenario.framework, step.predicted(Fitted::shipped));
+}
+
+// Lets rows be predicted at once only as far as their schedules are small together: one thread is enough for a large
+// one, whose verification has threads of its own.
+class SmallTogether {
+ public:
+  // Estimates are half of what is taken in the end.
+  static constexpr double kMost_bytes = 64 << 20;
+
+  void begin(double bytes) {
+    std::unique_lock lock(mutex_);
+    ended_.wait(lock, [&] { return bytes_ == 0 || bytes_ + bytes <= kMost_bytes; });
+    bytes_ += bytes;
+    if (bytes > kMost_bytes) give_back_freed_memory();
+  }
+  void end(double bytes) {
+    if (bytes > kMost_bytes) give_back_freed_memory();
+    const std::lock_guard lock(mutex_);
+    bytes_ -= bytes;
+    ended_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  double bytes_ = 0;  // of the rows that are being predicted
+};
+
+// Returns the memory that a row's prediction takes, estimated in whole bytes.
+double bytes_of(const Scenario& scenario) {
+  const std::int64_t few = predict::telling_micro_batches(scenario).front();
+  return std::ceil(step_size_of(predict::with_micro_batches(scenario, few)).bytes);
 }
 
 ValidatedGroup::Errors errors_of(const std::vector<double>& errors) {
@@ -213,16 +248,20 @@ Validation validate(std::vector<PublishedStep> published, const ValidationOption
   const auto of_all = std::count_if(steps.begin(), steps.end(),
                                     [](const ValidatedStep& step) { return step.published.skipped.empty(); });
   std::mutex telling;
+  SmallTogether small;
   std::int64_t done = 0;
   tell(fmt::format("predicting {} steps", of_all));
   parallel_each(std::int64_t(steps.size()), [&](std::int64_t i) {
     ValidatedStep& step = steps[static_cast<std::size_t>(i)];
     if (!step.published.skipped.empty()) return;
+    const double bytes = bytes_of(step.scenario);
+    small.begin(bytes);
     try {
       predict_published(step, platforms.at(step), options.intervals);
     } catch (const Error& error) {
       step.published.skipped = error.what();
     }
+    small.end(bytes);
     const std::lock_guard lock(telling);
     tell(fmt::format("{} of {} steps predicted", ++done, of_all));
   });

@@ -7,6 +7,7 @@
 #include <span>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "base/error.hpp"
 #include "model/schedule/order.hpp"
@@ -131,16 +132,21 @@ class QueueOrder {
         std::any_of(schedule.lanes.begin(), schedule.lanes.end(), [](const Lane& l) { return l.queue >= 0; });
     if (!shares) return;
     before_.assign(bound.ops.size(), kNobody);
-    std::map<int, std::uint32_t> last;  // [queue] last operation
-    // The loop runs twice because the predecessor of a step's first operation is the last operation of the previous
-    // step.
-    for (int step = 0; step < 2; ++step)
-      for (std::uint32_t i = 0; i < bound.ops.size(); ++i) {
-        const int queue = schedule.lanes[bound.ops[i].lane].queue;
-        if (queue < 0) continue;
-        if (const auto found = last.find(queue); found != last.end()) before_[i] = found->second;
-        last[queue] = i;
-      }
+    struct Queue {
+      std::uint32_t first = kNobody, last = kNobody;
+    };
+    std::map<int, Queue> queues;
+    std::vector<Queue*> of_lane;
+    for (const Lane& lane : schedule.lanes) of_lane.push_back(lane.queue < 0 ? nullptr : &queues[lane.queue]);
+    for (std::uint32_t i = 0; i < bound.ops.size(); ++i) {
+      Queue* queue = of_lane[bound.ops[i].lane];
+      if (queue == nullptr) continue;
+      if (queue->first == kNobody) queue->first = i;
+      before_[i] = std::exchange(queue->last, i);
+    }
+    // The predecessor of a step's first operation is the last operation of the previous step.
+    for (const auto& [number, queue] : queues)
+      if (queue.first != kNobody) before_[queue.first] = queue.last;
   }
 
   std::optional<BoundWait> wait_of(std::uint32_t op) const {

@@ -1,42 +1,57 @@
 #include "model/schedule/buffer_lives.hpp"
 
 #include <algorithm>
-#include <tuple>
+#include <cstddef>
 
-#include "model/schedule/footprint.hpp"
+#include "model/schedule/order.hpp"
 
 namespace stretto {
+namespace {
+
+constexpr std::size_t kNoLife = ~std::size_t{0};
+
+// Returns [tensor] whether the contents of a storage of the tensor come and go.
+std::vector<bool> come_and_go(const Schedule& schedule) {
+  std::vector<bool> result;
+  for (const Tensor& tensor : schedule.tensors)
+    result.push_back(std::any_of(tensor.places.begin(), tensor.places.end(), [&](const TensorPlace& place) {
+      const BufferKind kind = schedule.storages[place.storage].kind;
+      return kind == BufferKind::activation || kind == BufferKind::workspace;
+    }));
+  return result;
+}
+
+}  // namespace
 
 std::vector<BufferLife> buffer_lives(const Schedule& schedule, const BoundProgram& program) {
   std::vector<BufferLife> lives;
-  std::vector<BufferLife> open(schedule.storages.size());
-  std::vector<bool> is_open(schedule.storages.size(), false);
-  Footprints footprints(schedule, program);
+  std::vector<std::size_t> open(schedule.storages.size(), kNoLife);  // [storage] index of its latest life
+  const std::vector<bool> comes_and_goes = come_and_go(schedule);
+  Coordinates at;
   for (std::uint32_t op = 0; op < program.ops.size(); ++op) {
-    const std::vector<Access>& accesses = schedule.operations[program.ops[op].op].accesses;
-    if (accesses.empty()) continue;
-    const auto views = footprints.views(footprints.of(op));
-    for (std::size_t a = 0; a < accesses.size(); ++a) {
-      const StorageId id = views[a].storage;
+    const BoundOp& bound = program.ops[op];
+    const std::size_t before = lives.size();
+    bool has_coordinates = false;
+    for (const Access& access : schedule.operations[bound.op].accesses) {
+      if (!comes_and_goes[access.view.tensor]) continue;
+      if (!has_coordinates) at = coordinates_of(program, bound);
+      has_coordinates = true;
+      const StorageId id = storage_of(schedule, access.view, at);
       const Storage& storage = schedule.storages[id];
       if (storage.kind != BufferKind::activation && storage.kind != BufferKind::workspace) continue;
-      BufferLife& life = open[id];
       const bool is_overwritten =
-          accesses[a].mode == AccessMode::write && views[a].rows * views[a].cols == storage.elements;
-      if (is_open[id] && is_overwritten && life.last < op) {
-        lives.push_back(life);
-        is_open[id] = false;
+          access.mode == AccessMode::write && access.view.rows * access.view.cols == storage.elements;
+      if (open[id] == kNoLife || (is_overwritten && lives[open[id]].last < op)) {
+        open[id] = lives.size();
+        lives.push_back({id, op, op});
       }
-      if (!is_open[id]) life = {id, op, op};
-      is_open[id] = true;
-      life.last = op;
+      lives[open[id]].last = op;
     }
+    if (lives.size() - before < 2) continue;
+    std::sort(lives.begin() + static_cast<std::ptrdiff_t>(before), lives.end(),
+              [](const BufferLife& a, const BufferLife& b) { return a.storage < b.storage; });
+    for (std::size_t life = before; life < lives.size(); ++life) open[lives[life].storage] = life;
   }
-  for (StorageId id = 0; id < open.size(); ++id)
-    if (is_open[id]) lives.push_back(open[id]);
-  std::sort(lives.begin(), lives.end(), [](const BufferLife& a, const BufferLife& b) {
-    return std::tie(a.first, a.storage) < std::tie(b.first, b.storage);
-  });
   return lives;
 }
 

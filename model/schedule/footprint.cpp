@@ -66,6 +66,19 @@ Named named_by(const Schedule& schedule, const BoundProgram& program, const Bloc
   return named;
 }
 
+// Does what resolve() does, for coordinates that are known already. Returns false where that throws.
+bool resolve_at(const Schedule& schedule, const Coordinates& at, const View& view, BoundView& bound) {
+  if (view.tensor >= schedule.tensors.size()) return false;
+  const Tensor& tensor = schedule.tensors[view.tensor];
+  const std::int64_t layer = view.layer.eval(at), slot = view.slot.eval(at), offset = view.offset.eval(at);
+  if (layer < 0 || layer >= tensor.layers || slot < 0 || slot >= tensor.slots || offset < 0 || view.rows < 1 ||
+      view.cols < 1 || view.ld < view.cols || offset + (view.rows - 1) * view.ld + view.cols > tensor.elements())
+    return false;
+  const TensorPlace& place = tensor.places[static_cast<std::size_t>(layer * tensor.slots + slot)];
+  bound = {place.storage, place.offset + offset, view.rows, view.cols, view.ld, layer};
+  return true;
+}
+
 }  // namespace
 
 Footprints::Footprints(const Schedule& schedule, const BoundProgram& program) : schedule_(schedule), program_(program) {
@@ -104,8 +117,11 @@ Footprints::Footprints(const Schedule& schedule, const BoundProgram& program) : 
 std::span<const BoundView> Footprints::views(std::uint32_t footprint) {
   const std::uint32_t begin = view_begin_[footprint], end = view_begin_[footprint + 1];
   if (!is_resolved_[footprint]) {
+    const BoundOp& op = program_.ops[first_op_[footprint]];
+    const Coordinates at = coordinates_of(program_, op);
     for (std::uint32_t view = begin; view < end; ++view)
-      views_[view] = resolve(schedule_, program_, program_.ops[first_op_[footprint]], view - begin);
+      if (!resolve_at(schedule_, at, schedule_.operations[op.op].accesses[view - begin].view, views_[view]))
+        views_[view] = resolve(schedule_, program_, op, view - begin);  // which says what is wrong with it
     is_resolved_[footprint] = true;
   }
   return std::span(views_).subspan(begin, end - begin);

@@ -1,10 +1,12 @@
 #include "model/verify/cells.hpp"
 
 #include <algorithm>
+#include <array>
 #include <compare>
 #include <map>
 #include <span>
 #include <tuple>
+#include <unordered_map>
 
 #include "base/error.hpp"
 #include "model/verify/class_ranges.hpp"
@@ -19,8 +21,6 @@ struct Cuts {
   std::size_t merge_at = 32;
 
   void add(std::int64_t begin, std::int64_t end) {
-    // the most frequent case: one view, one storage
-    if (bytes.size() >= 2 && bytes[0] == begin && bytes[1] == end) return;
     bytes.push_back(begin);
     bytes.push_back(end);
     if (bytes.size() < merge_at) return;
@@ -61,6 +61,47 @@ class Strides {
 
  private:
   std::map<std::tuple<StorageId, std::int64_t, std::int64_t, std::int64_t, std::int64_t>, std::size_t> number_;
+};
+
+// A view that is contiguous. Nearly all accesses of a storage have few distinct ranges.
+struct Contiguous {
+  StorageId storage = 0;
+  Range where;  // bytes of the storage, then pieces, then cells
+};
+
+class ContiguousRanges {
+ public:
+  explicit ContiguousRanges(std::size_t storages) : latest_(storages, kNone) {}
+
+  // Returns the number of a range of bytes; the ends of a new one become cuts.
+  std::uint32_t find(StorageId storage, const Range& bytes, Cuts& cuts) {
+    std::uint32_t& latest = latest_[storage];
+    if (latest != kNone && all[latest].where == bytes) return latest;
+    const auto next = static_cast<std::uint32_t>(all.size());
+    // Only storages with several ranges need the table.
+    if (latest != kNone) {
+      number_.try_emplace(Key{storage, all[latest].where.begin, all[latest].where.end}, latest);
+      if (const auto [found, is_new] = number_.try_emplace(Key{storage, bytes.begin, bytes.end}, next); !is_new)
+        return latest = found->second;
+    }
+    all.push_back({storage, bytes});
+    cuts.add(bytes.begin, bytes.end);
+    return latest = next;
+  }
+  std::vector<Contiguous> all;
+
+ private:
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  using Key = std::array<std::int64_t, 3>;
+  struct Hash {
+    std::size_t operator()(const Key& key) const {
+      std::uint64_t hash = 0;
+      for (const std::int64_t part : key) hash = (hash ^ static_cast<std::uint64_t>(part)) * 0x9e3779b97f4a7c15u;
+      return hash ^ hash >> 32;
+    }
+  };
+  std::vector<std::uint32_t> latest_;  // [storage] its range that was found last
+  std::unordered_map<Key, std::uint32_t, Hash> number_;
 };
 
 // Sorts pieces by the accesses that cover them.
@@ -107,10 +148,8 @@ class Classes {
 
 // Position of an access of a footprint.
 struct AccessPlace {
-  StorageId storage = 0;
-  Range range;  // for a contiguous view: bytes of the storage, then pieces, then cells
-  static constexpr std::int64_t kContiguous = -1, kMoving = -2;
-  std::int64_t strided = kContiguous;  // for a strided view: its index
+  enum class Kind : std::uint8_t { contiguous, strided, moving } kind = Kind::moving;
+  std::uint32_t number = 0;  // of a contiguous or a strided view
 };
 
 class Cutting {
@@ -120,10 +159,12 @@ class Cutting {
         plan_(plan),
         cuts_(schedule.storages.size()),
         piece_at_(cuts_.size()),
+        ranges_(cuts_.size()),
         moving_(find_class_ranges(schedule, program, footprints)) {
     std::uint32_t accesses = 0;
     for (std::uint32_t footprint = 0; footprint < footprints.count(); ++footprint)
       accesses += static_cast<std::uint32_t>(footprints.views(footprint).size());
+    places_.reserve(accesses);
     moving_of_.assign(moving_.empty() ? 0 : accesses, kStatic);
     for (std::uint32_t group = 0; group < moving_.size(); ++group)
       for (const Pattern& pattern : moving_[group].patterns) {
@@ -155,8 +196,7 @@ class Cutting {
     count_ = pieces.count();
     for (std::size_t s = 0; s < cuts_.size(); ++s)
       for (const std::int64_t byte : cuts_[s].bytes) piece_at_[s].push_back(pieces.at(base[s] + byte));
-    for (AccessPlace& place : places_)
-      if (place.strided == AccessPlace::kContiguous) to_pieces(place.storage, place.range);
+    for (Contiguous& range : ranges_.all) to_pieces(range.storage, range.where);
     for (std::size_t i = 0; i < columns.size(); ++i) strides_.all[i].where = pieces.of(columns[i]);
     for (ClassRanges& group : moving_)
       for (Pattern& pattern : group.patterns)
@@ -173,8 +213,7 @@ class Cutting {
     if (strides_.all.empty() && !is_scattered) return;
     Classes classes(count_);
     std::vector<Range> contiguous;
-    for (const AccessPlace& place : places_)
-      if (place.strided == AccessPlace::kContiguous) contiguous.push_back(place.range);
+    for (const Contiguous& range : ranges_.all) contiguous.push_back(range.where);
     std::sort(contiguous.begin(), contiguous.end());
     contiguous.erase(std::unique(contiguous.begin(), contiguous.end()), contiguous.end());
     for (const Range& range : contiguous) classes.split({&range, 1});
@@ -184,8 +223,7 @@ class Cutting {
     const std::vector<std::uint32_t> cells = classes.count();
     // An access covers a cell whole or not at all. So the cells of an access are those whose first piece it covers.
     const auto to_cells = [&](const Range& range) { return Range{cells[range.begin], cells[range.end]}; };
-    for (AccessPlace& place : places_)
-      if (place.strided == AccessPlace::kContiguous) place.range = to_cells(place.range);
+    for (Contiguous& range : ranges_.all) range.where = to_cells(range.where);
     const auto all_to_cells = [&](std::vector<Range>& ranges) {
       for (Range& range : ranges) range = to_cells(range);
       std::erase_if(ranges, [](const Range& range) { return range.begin == range.end; });
@@ -217,15 +255,16 @@ class Cutting {
   }
 
   std::uint32_t count() const { return count_; }
+  std::size_t accesses() const { return places_.size(); }
   // Calls visit(Range) for the cells of an access; accesses are numbered through all footprints.
   template <class Visit>
   void visit_cells(std::uint32_t access, Visit visit) const {
     const std::uint32_t group = moving_.empty() ? kStatic : moving_of_[access];
     if (group == kStatic) {
       const AccessPlace& place = places_[access];
-      const auto ranges = place.strided == AccessPlace::kContiguous
-                              ? std::span(&place.range, 1)
-                              : std::span<const Range>(strides_.all[place.strided].where);
+      const auto ranges = place.kind == AccessPlace::Kind::contiguous
+                              ? std::span(&ranges_.all[place.number].where, 1)
+                              : std::span<const Range>(strides_.all[place.number].where);
       for (const Range& range : ranges)
         visit(moving_.empty() ? range : Range{variants_begin_[range.begin], variants_begin_[range.end]});
       return;
@@ -281,17 +320,17 @@ class Cutting {
     if (plan_ && !plan_->has(view.storage))
       throw input_error("memory plan: " + schedule_.storages[view.storage].name + " is used but has no place");
     if (!moving_.empty() && moving_of_[places_.size()] != kStatic) {
-      places_.push_back({view.storage, {}, AccessPlace::kMoving});
+      places_.push_back({AccessPlace::Kind::moving});
       return;
     }
     const std::int64_t size = bytes_of(schedule_.storages[view.storage].dtype);
     if (view.rows != 1 && view.ld != view.cols) {
-      places_.push_back({view.storage, {}, static_cast<std::int64_t>(strides_.find(view, size, cuts_[view.storage]))});
+      places_.push_back(
+          {AccessPlace::Kind::strided, static_cast<std::uint32_t>(strides_.find(view, size, cuts_[view.storage]))});
       return;
     }
     const Range bytes{view.offset * size, (view.offset + view.rows * view.cols) * size};
-    cuts_[view.storage].add(bytes.begin, bytes.end);
-    places_.push_back({view.storage, bytes});
+    places_.push_back({AccessPlace::Kind::contiguous, ranges_.find(view.storage, bytes, cuts_[view.storage])});
   }
 
   void to_pieces(StorageId storage, Range& bytes) const {
@@ -304,6 +343,7 @@ class Cutting {
   std::vector<Cuts> cuts_;                            // [storage]
   std::vector<std::vector<std::uint32_t>> piece_at_;  // [storage][cut]: the piece that begins there
   std::vector<AccessPlace> places_;                   // [access]
+  ContiguousRanges ranges_;
   Strides strides_;
   std::uint32_t count_ = 0;                    // pieces, then cells, then variants of them
   std::vector<ClassRanges> moving_;            // accesses whose bytes differ between ranks; bytes, pieces, cells
@@ -334,6 +374,7 @@ Cells cut_into_cells(const Schedule& schedule, const BoundProgram& program, Foot
   cutting.multiply_by_patterns();
   Cells cells;
   cells.count = cutting.count();
+  cells.uses.reserve(cutting.accesses());
   const std::vector<std::uint32_t> first_instance = number_instances(schedule);
   std::uint32_t number = 0;  // number of the access
   for (std::uint32_t footprint = 0; footprint < footprints.count(); ++footprint) {

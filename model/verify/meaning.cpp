@@ -146,9 +146,7 @@ bool Meaning::is_of_unit(std::uint32_t op, Stamp own, const CellUse& use) {
 // this operand must come from that chunk, through that tensor, in every call: a slot that another tensor has
 // overwritten in the same micro-batch differs from the other slots.
 bool Meaning::is_same_way(std::uint32_t op, const CellUse& use, HandOver from) {
-  const auto key_of = [&](const BoundOp& at) {
-    return std::array<std::int64_t, 4>{at.op, at.layer, at.chunk, use.access};
-  };
+  const auto key_of = [&](const BoundOp& at) { return Reading{at.op, at.layer, at.chunk, use.access}; };
   const auto key = key_of(program_.ops[op]);
   const auto known = handed_over_.find(key);
   bool is_same = true;

@@ -1,10 +1,10 @@
 #pragma once
 #include <array>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "model/schedule/bind.hpp"
@@ -82,7 +82,15 @@ class Meaning {
   std::vector<std::uint32_t> alike_;
   std::vector<Stamp> stamps_;  // [cell]; 0: nobody has written
   // Template, layer, chunk and access of a read whose value was written through another tensor or by another chunk.
-  std::map<std::array<std::int64_t, 4>, HandOver> handed_over_;
+  using Reading = std::array<std::int64_t, 4>;
+  struct ReadingHash {
+    std::size_t operator()(const Reading& reading) const {
+      std::uint64_t hash = 0;
+      for (const std::int64_t part : reading) hash = (hash ^ static_cast<std::uint64_t>(part)) * 0x9e3779b97f4a7c15u;
+      return hash ^ hash >> 32;
+    }
+  };
+  std::unordered_map<Reading, HandOver, ReadingHash> handed_over_;
   std::vector<bool> is_handed_over_;             // [OpId]: some read of the operation is in handed_over_
   Sums sums_;                                    // [cell]
   std::vector<std::uint8_t> versions_;           // [cell] of a parameter: number of its updates

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <numeric>
+#include <utility>
 
 namespace stretto {
 
@@ -12,19 +13,22 @@ Pieces::Pieces(std::vector<std::int64_t> cuts, std::span<const Columns> columns)
   for (const Columns& of : columns)
     for (std::size_t b = band(of.begin), last = band(of.end()); b < last; ++b)
       period_[b] = std::min(std::lcm(period_[b], of.ld_bytes), cuts_[b + 1] - cuts_[b]);
-  std::vector<std::vector<std::int64_t>> ends(bands);
+  std::vector<std::pair<std::size_t, std::int64_t>> ends;  // of rows, with their bands
   for (const Columns& of : columns)
     visit_rows(of, [&](std::size_t b, std::int64_t begin, std::int64_t end) {
-      ends[b].push_back(begin);
-      ends[b].push_back(end);
+      ends.emplace_back(b, begin);
+      ends.emplace_back(b, end);
     });
+  std::sort(ends.begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  first_.reserve(bands + 1);
+  begin_.reserve(bands + ends.size());
+  auto end = ends.begin();
   for (std::size_t b = 0; b < bands; ++b) {
-    ends[b].push_back(cuts_[b]);
-    std::sort(ends[b].begin(), ends[b].end());
-    ends[b].erase(std::unique(ends[b].begin(), ends[b].end()), ends[b].end());
     first_.push_back(static_cast<std::uint32_t>(begin_.size()));
-    for (const std::int64_t end : ends[b])
-      if (end < cuts_[b] + period_[b] || end == cuts_[b]) begin_.push_back(end);
+    begin_.push_back(cuts_[b]);
+    for (; end != ends.end() && end->first == b; ++end)
+      if (end->second > cuts_[b] && end->second < cuts_[b] + period_[b]) begin_.push_back(end->second);
   }
   first_.push_back(static_cast<std::uint32_t>(begin_.size()));
 }

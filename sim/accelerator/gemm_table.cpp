@@ -65,40 +65,54 @@ double wave_utilisation(double m, double n, int sms) {
 }
 
 GemmGrid::GemmGrid(const std::vector<GemmTime>& times, const std::string& name) {
-  std::map<std::tuple<double, double, double>, std::pair<double, int>> logs;
-  for (const GemmTime& time : times) {
-    auto& [sum, count] = logs[{time.m, time.n, time.k}];
-    sum += std::log(time.us);
-    ++count;
-  }
-  for (const auto& [shape, of] : logs) {
-    m_.push_back(std::get<0>(shape));
-    n_.push_back(std::get<1>(shape));
-    k_.push_back(std::get<2>(shape));
+  const auto shape_of = [](const GemmTime& time) { return std::tuple(time.m, time.n, time.k); };
+  const auto is_before = [&](const GemmTime& a, const GemmTime& b) { return shape_of(a) < shape_of(b); };
+  std::vector<GemmTime> sorted = times;
+  // Times of one shape keep their order, in which they are added up.
+  if (!std::is_sorted(sorted.begin(), sorted.end(), is_before))
+    std::stable_sort(sorted.begin(), sorted.end(), is_before);
+  for (const GemmTime& time : sorted) {
+    m_.push_back(time.m);
+    n_.push_back(time.n);
+    k_.push_back(time.k);
   }
   for (std::vector<double>* axis : {&m_, &n_, &k_}) {
     std::sort(axis->begin(), axis->end());
     axis->erase(std::unique(axis->begin(), axis->end()), axis->end());
   }
+  auto time = sorted.begin();
+  std::vector<double> known_k, known_us;
   for (const double m : m_)
     for (const double n : n_) {
-      std::vector<double> known_k, known_us;
-      for (const double k : k_)
-        if (const auto found = logs.find({m, n, k}); found != logs.end()) {
-          known_k.push_back(k);
-          known_us.push_back(std::exp(found->second.first / found->second.second));
-        }
+      known_k.clear();
+      known_us.clear();
+      while (time != sorted.end() && time->m == m && time->n == n) {
+        const double k = time->k;
+        double sum = 0;
+        int count = 0;
+        for (; time != sorted.end() && shape_of(*time) == std::tuple(m, n, k); ++time)
+          sum += std::log(time->us), ++count;
+        known_k.push_back(k);
+        known_us.push_back(std::exp(sum / count));
+      }
       if (known_k.empty())
         throw input_error(name + ": expected a time with m = " + std::to_string(static_cast<std::int64_t>(m)) +
                           ", n = " + std::to_string(static_cast<std::int64_t>(n)) +
                           " at some k, as for other m and n, got none");
+      const auto log_rate = [&](std::size_t at) { return std::log(known_us[at] / known_k[at]); };
       for (const double k : k_) {
-        const Position p = position_of(known_k, k);
-        const std::size_t next = std::min(p.below + 1, known_k.size() - 1);
-        const double rate = (1 - p.share) * std::log(known_us[p.below] / known_k[p.below]) +
-                            p.share * std::log(known_us[next] / known_k[next]);
+        const auto at = static_cast<std::size_t>(std::lower_bound(known_k.begin(), known_k.end(), k) - known_k.begin());
+        const bool is_known = at < known_k.size() && known_k[at] == k;
+        double rate = 0;
+        if (is_known) {
+          rate = log_rate(at);
+        } else {
+          const Position p = position_of(known_k, k);
+          const std::size_t next = std::min(p.below + 1, known_k.size() - 1);
+          rate = (1 - p.share) * log_rate(p.below) + p.share * log_rate(next);
+        }
         us_.push_back(k * std::exp(rate));
-        is_filled_.push_back(!logs.contains({m, n, k}));
+        is_filled_.push_back(!is_known);
       }
     }
 }
