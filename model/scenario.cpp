@@ -48,12 +48,14 @@ PlatformDefaults platform_defaults(const std::string& platform) {
 }
 
 // Returns the CUDA_DEVICE_MAX_CONNECTIONS that the framework sets where a scenario says nothing; 0: none. Blackwell
-// (10.0) and later need none, and FSDP runs without it, as in Megatron-LM (arguments.py:1455 to 1478 at d98e8a64).
+// (10.0) and later need none, and FSDP and pairs of passes with experts run without it, as in Megatron-LM (arguments.py:1450
+// to 1478 at d98e8a64; Megatron-Bridge's scripts/performance/perf_plugins.py: "and not moe_a2a_overlap").
 std::int64_t default_connections(const FrameworkProfile* profile, const PlatformDefaults& platform,
-                                 const Parallel& parallel) {
+                                 const Parallel& parallel, const Overlap& overlap) {
   const bool is_before_blackwell = platform.compute_capability > 0 && platform.compute_capability < 10;
   const bool cuts_layers = parallel.tensor_model_parallel_size > 1 || parallel.context_parallel_size > 1;
-  if (profile == nullptr || !is_before_blackwell || !cuts_layers || parallel.shards_gradients()) return 0;
+  const bool runs_without = parallel.shards_gradients() || overlap.overlap_moe_expert_parallel_comm;
+  if (profile == nullptr || !is_before_blackwell || !cuts_layers || runs_without) return 0;
   return static_cast<std::int64_t>(profile->max_connections.value);
 }
 
@@ -242,11 +244,12 @@ Scenario scenario_of(TomlTable file_root, const std::string& file, NamedFiles& f
   scenario.parallel = read_parallel(parallel);
   scenario.model = read_model(std::move(model), scenario.parallel, folder);
   check_layout(parallel, scenario.model, scenario.parallel);
+  scenario.overlap = read_overlap(std::move(overlap), scenario.parallel);
   Cluster by_default;
   by_default.ranks_per_device = platform.ranks_per_device;
-  by_default.cuda_device_max_connections = default_connections(profile, platform, scenario.parallel);
+  by_default.cuda_device_max_connections =
+      default_connections(profile, platform, scenario.parallel, scenario.overlap);
   scenario.cluster = read_cluster(std::move(cluster), by_default);
-  scenario.overlap = read_overlap(std::move(overlap), scenario.parallel);
   Training training_by_default;
   scenario.compute_capability = platform.compute_capability;
   training_by_default.low_precision.fp8_transposes =

@@ -341,6 +341,10 @@ TEST_CASE("the default of cuda_device_max_connections is what the profile's fram
     CHECK(connections("megatron-2022", platform, kTensor + kShardedUnits + sharded) == 0);  // ZeRO-3 runs without it
   }
   CHECK(connections("megatron-2022", "b200-sxm", kTensor) == 0);
+  // Pairs of passes with experts run without it as well.
+  const Keys cut = kExperts + Keys{"parallel.tensor_model_parallel_size=2", "parallel.sequence_parallel=true"};
+  CHECK(connections("megatron-bridge-moe", "h100-sxm", cut) == 1);
+  CHECK(connections("megatron-bridge-moe", "h100-sxm", cut + Keys{"overlap.overlap_moe_expert_parallel_comm=true"}) == 0);
   CHECK(connections("torchtitan", "h100-sxm", kTensor) == 0);
   CHECK(read(kTensor).cluster.cuda_device_max_connections == 0);
   CHECK(read(Keys{"platform=h100-sxm"} + kTensor).cluster.cuda_device_max_connections == 0);  // no profile

@@ -55,7 +55,7 @@ std::vector<ScenarioKey> cluster_keys() {
        .bounds = {.min = 0, .max = 32},
        .by_default =
            "0; what the profile says (`max_connections`, docs/profiles.md) with tensor or context parallelism "
-           "on a platform of GPUs before Blackwell, but for ZeRO-2 and ZeRO-3",
+           "on a platform of GPUs before Blackwell, but for ZeRO-2, ZeRO-3 and pairs of passes with experts",
        .meaning =
            "hardware queues that the lanes of a rank share, as CUDA_DEVICE_MAX_CONNECTIONS: an operation starts "
            "only after what was issued before it to its queue has started; lanes take queues in turn; 0: a queue "

@@ -30,7 +30,7 @@ CollectiveTable table() {
 TEST_CASE("DeepEP sends a token once to a node, and to no more nodes than groups of experts allow",
           "[sim][moepredict]") {
   Accelerator a;
-  a.token_exchange.flex_nvlink_GBps.value = 300;
+  a.token_exchange.flex_nvlink_GBps.value = 500;
   a.token_exchange.flex_network_GBps.value = 30;
   Collective rows{.kind = CollectiveKind::dispatch, .elements = 8 * 1'000'000, .cols = 1000, .copies = 8};
   const GroupSpan span{.members = 64, .nodes = 8};
@@ -43,6 +43,14 @@ TEST_CASE("DeepEP sends a token once to a node, and to no more nodes than groups
   CHECK(us({8, 4}) == Approx(4 * of_node));
   CHECK(us({8, 8}) == Approx(met * of_node));
   CHECK(us({4, 2}) == Approx(4 * of_node));  // each group lies on two nodes
+  // Few nodes: kernels that forward rows over NVLink take longer than the network.
+  const GroupSpan two{.members = 16, .nodes = 2}, one{.members = 8, .nodes = 1};
+  const auto near = [](double ranks, double rate) {
+    return 2 * 1e6 * ranks * (1 - std::pow(1 - 1 / ranks, 8)) * (ranks - 1) / ranks / (rate * 1e3);
+  };
+  a.token_exchange.flex_network_GBps.value = 70;
+  CHECK(token_exchange_time(a, {}, rows, 2, TokenTransport::deepep, two, {}).us == Approx(near(16, 0.74 * 500)));
+  CHECK(token_exchange_time(a, {}, rows, 2, TokenTransport::deepep, one, {}).us == Approx(near(8, 500)));
   // By NCCL all rows go where their experts are.
   a.network_share.value = a.token_exchange.network_share.value = 1;
   a.network.GBps.value = 50;

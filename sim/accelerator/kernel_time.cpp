@@ -23,8 +23,15 @@ bool falls_back(const Framework& framework, const Softmax& softmax) {
 }
 
 // The router without moe_router_fusion: so many kernels, each of which reads and writes the scores of all experts in
-// f32. Assumed by its source (megatron/core/transformer/moe/router.py).
-constexpr int kKernelsOfRouter = 20;
+// f32. A framework that says the bytes of a router has the fusion, forward: random numbers in place of logits and their
+// copy, outputs that are filled, and the kernel of scores and top-k; backward: an output that is filled, and its kernel.
+// Both assumed by their source (megatron/core/transformer/moe/router.py and moe_utils.py; fused_router of
+// TransformerEngine).
+constexpr int kKernelsOfRouter = 20, kKernelsOfFusedRouter = 5, kKernelsOfFusedGradients = 2;
+int kernels_of_router(const Framework& framework, const Route& route) {
+  if (!framework.element_bytes.contains(std::string(kind_of(route)))) return kKernelsOfRouter;
+  return route.pass == Pass::forward ? kKernelsOfFusedRouter : kKernelsOfFusedGradients;
+}
 
 // Heads of latent attention without the fused kernel, which Megatron-LM calls experimental: splits, halves that turn,
 // concatenations and copies. Assumed by its source (core/transformer/multi_latent_attention.py, apply_rotary_pos_emb).
@@ -145,16 +152,15 @@ class KernelClock {
 
   double us(const Route& route) const {
     const double elements = double(route.rows) * double(route.experts);
-    const double bytes = own_bytes(kind_of(route)).value_or(kKernelsOfRouter * 2 * double(bytes_of(Dtype::f32)));
-    return memory_us(bytes * elements) + kKernelsOfRouter * kernel_gap();
+    const int kernels = kernels_of_router(f_, route);
+    const double bytes = own_bytes(kind_of(route)).value_or(kernels * 2 * double(bytes_of(Dtype::f32)));
+    return memory_us(bytes * elements) + kernels * kernel_gap();
   }
 
-  // A kernel that exchanges rows may sort them, and DeepEP leaves their sorting to the receiver, as one pass:
-  // SortByExpert stands for it, or its permutation where a rank has one expert.
+  // DeepEP and HybridEP read a rank's rows where they are, and sort what came by a pass of its own: SortByExpert stands for
+  // it, or its permutation where a rank has one expert (deepseek-ai/DeepEP, branch hybrid-ep: permute_launcher() of
+  // csrc/hybrid_ep/executor/executor.cu behind the exchange, unless moe_permute_fusion_into_hybridep, which no recipe has).
   double us(const Permute& permute) const { return permute.in_transport ? 0 : memory_bound_us(permute); }
-  double us(const SortByExpert& sort) const {
-    return sort.in_transport && transport_of_rows() == TokenTransport::hybridep ? 0 : memory_bound_us(sort);
-  }
 
   // A query is read and written only where it turns.
   double us(const LatentHeads& h) const {
@@ -216,13 +222,6 @@ class KernelClock {
       if (const auto of_pass = own_bytes(std::string(kind_of(work)) + "_" + name_of(work.pass))) own = of_pass;
     const double bytes = own ? *own * elements_of(work) : operand_bytes();
     return memory_us(bytes) + kernel_gap();
-  }
-
-  // The library that exchanges rows of experts; one for the schedule.
-  TokenTransport transport_of_rows() const {
-    for (const Communicator& communicator : schedule_.communicators)
-      if (communicator.transport != TokenTransport::nccl) return communicator.transport;
-    return TokenTransport::nccl;
   }
 
   // Returns the framework's bytes of an element for this kind of work.
@@ -309,6 +308,12 @@ class KernelClock {
   const Operation& operation_;
 };
 
+// Rate over NVLink of DeepEP's kernels that also forward what comes from other nodes, over that of those within a node:
+// H100, combine in bf16, 24 SMs, 2 nodes: 200 GB/s with 4,096 tokens and 222 with 16,384, and 281 in a node (measurements
+// of ai-dynamo/aiconfigurator); HybridEP with 16 SMs 191 to 217 (deepseek-ai/DeepEP, branch hybrid-ep,
+// docs/README_Hybrid-EP.md, whose rates count rows for the own node).
+constexpr double kForwarding = 0.74;
+
 // Every member sends each other member its slice directly: to other nodes over its share of the cards, and within its
 // node over NVLink, concurrently.
 GroupTime all_to_all_across(const Accelerator& a, double bytes, const GroupSpan& span, double nvlink_GBps,
@@ -349,7 +354,7 @@ ProductType lowest_product_type(const Schedule& schedule) {
 }
 
 double kernels_of(const Framework& framework, const Operation& operation) {
-  if (std::holds_alternative<Route>(operation.work)) return kKernelsOfRouter;
+  if (const auto* route = std::get_if<Route>(&operation.work)) return kernels_of_router(framework, *route);
   if (std::holds_alternative<LatentHeads>(operation.work)) return kKernelsOfLatentHeads;
   // Transformer Engine issues a product a group in a loop of C++, and the kernels of a cast in one call from Python,
   // those of groups in such a loop too.
@@ -421,7 +426,8 @@ GroupTime token_exchange_time(const Accelerator& a, const Framework& framework, 
   // A group of experts that several nodes share may send a token to each of them.
   const double most_nodes =
       limit.groups > 0 ? double(limit.most_groups) * std::max(1.0, nodes / double(limit.groups)) : nodes;
-  const double near = tokens * met(ranks) * (ranks - 1) / ranks / (exchange.flex_nvlink_GBps.value * 1e3);
+  const double nvlink_GBps = exchange.flex_nvlink_GBps.value * (span.nodes > 1 ? kForwarding : 1);
+  const double near = tokens * met(ranks) * (ranks - 1) / ranks / (nvlink_GBps * 1e3);
   const double far = span.nodes > 1 ? tokens * std::min(met(nodes), most_nodes) * (nodes - 1) / nodes /
                                           (exchange.flex_network_GBps.value * 1e3)
                                     : 0;

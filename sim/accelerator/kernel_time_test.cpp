@@ -214,6 +214,25 @@ TEST_CASE("casts of groups are a kernel each", "[sim]") {
   CHECK(kernels_of({}, c.operation) == Approx(0.5 + 3 * 0.15));
 }
 
+TEST_CASE("a router is many kernels, or few where the framework fuses it", "[sim]") {
+  const auto with = [](Pass pass) {
+    Case c;
+    c.operation.work = Route{.pass = pass, .rows = 1000, .experts = 100};
+    return c;
+  };
+  Accelerator a = plain();
+  a.kernel_us.value = 5;
+  Framework fused;
+  fused.element_bytes["route"].value = 24;
+  for (const auto& [pass, few] : {std::pair{Pass::forward, 5}, {Pass::dgrad, 2}}) {
+    const Case c = with(pass);
+    CHECK(kernels_of({}, c.operation) == 20);
+    CHECK(kernels_of(fused, c.operation) == few);
+    CHECK(c.us(a) == Approx(20 * (100e3 * 8 / 1e6 + 5)));
+    CHECK(c.us(a, fused) == Approx(100e3 * 24 / 1e6 + few * 5));
+  }
+}
+
 TEST_CASE("a causal softmax does not read what is masked, and PyTorch's reads and writes often", "[sim]") {
   const auto with = [](std::int64_t heads, Pass pass) {
     Case c;

@@ -129,8 +129,8 @@ void set_defaults(Accelerator& a) {
   t.us = {40, {"fitted", "one MoE layer on 8 H100 (Megatron-LM moe_perf) over the nccl-tests table", 0}, 0, 80};
   t.flex_nvlink_GBps = assumed(0.62 * a.nvlink.GBps.value, 0.5 * a.nvlink.GBps.value, 0.7 * a.nvlink.GBps.value,
                                "as H100's share of NVLink: 281 of 450 GB/s, DeepEP's combine with 20 to 24 SMs");
-  t.flex_network_GBps = assumed(0.66 * a.network.GBps.value, 0.6 * a.network.GBps.value, 0.8 * a.network.GBps.value,
-                                "as H100's share of its card: 33 of 50 GB/s, DeepEP's combine over 2 nodes");
+  t.flex_network_GBps = assumed(0.91 * a.network.GBps.value, 0.86 * a.network.GBps.value, 0.94 * a.network.GBps.value,
+                                "as H100's share of its card: 45.5 of 50 GB/s, DeepEP over 4 nodes");
   t.flex_us = assumed(45, 20, 80, "what DeepEP's kernels take besides, on H100");
   t.hybridep_us = assumed(250, 100, 400, "its scan of what goes where runs on all SMs");
   const double peak = a.peak_TFLOPs.value;
