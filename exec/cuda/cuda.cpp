@@ -46,18 +46,13 @@ RanksHere ranks_here(const VerifiedSchedule& verified, launch::ProcessGroup* pro
 std::unique_ptr<exec::Executor> make_cuda_executor(const VerifiedSchedule& verified, const CudaOptions& options) {
   if (verified.schedule.compute_dtype == Dtype::f64)
     throw input_error("[training] precision: expected bf16 or fp32 on a GPU, got fp64");
-  for (const Operation& operation : verified.schedule.operations) {
-    if (const auto* grouped = std::get_if<GroupedGemm>(&operation.work); grouped != nullptr && grouped->has_codes())
-      throw input_error(
-          "[training] fp8_format: expected none with experts on a GPU, where there are no grouped products of codes "
-          "yet");
+  for (const Operation& operation : verified.schedule.operations)
     if (const auto* quantise = std::get_if<Quantise>(&operation.work);
-        quantise != nullptr && quantise->scaling != Scaling::tensor)
-      throw input_error(quantise->format == Dtype::e2m1x2
-                            ? "[training] fp4_format: expected none on a GPU, where there are no kernels for it yet"
-                            : "[training] fp8_recipe: expected delayed or tensorwise on a GPU, where there are no "
-                              "kernels for scales of blocks yet");
-  }
+        quantise != nullptr && quantise->groups > 0 && quantise->scaling != Scaling::tensor)
+      throw input_error(
+          "[training] fp8_recipe: expected delayed or tensorwise with experts on a GPU, where no kernel casts groups "
+          "of "
+          "rows with scales of blocks yet");
   MakeCudaExecutor* make = nullptr;
   try {
     make = reinterpret_cast<MakeCudaExecutor*>(load_module("libstretto_cuda.so", "stretto_make_cuda_executor"));
