@@ -254,6 +254,17 @@ TEST_CASE("experts and latent attention have the works that the recipe says", "[
   CHECK(only(works(kRecipes[3].keys, "layer.quantise_weights")) == Counts{{"quantise", 7}});  // the dense layer
 }
 
+TEST_CASE("the only dense layer of a mixture may stay in bf16", "[low_precision][experts]") {
+  const Scenario scenario = mixture_of(kExperts, "",
+                                       kRecipes[3].keys + std::string("first_last_layers_bf16 = true\n"
+                                                                      "num_layers_at_end_in_bf16 = 0\n"));
+  const Schedule schedule = build_schedule(scenario);
+  CHECK(problems_of(scenario).empty());
+  CHECK(schedule.find_operation("fc1.fprop"));
+  CHECK_FALSE(schedule.find_operation("fc1.quantise_x"));
+  CHECK(schedule.find_operation("experts.fc1.quantise_x"));
+}
+
 TEST_CASE("experts and latent attention in low precision verify in all layouts and modes", "[low_precision][experts]") {
   testing::Cases cases;
   for (const std::string& model : {kExperts, kLatent, kLatent + kExperts})

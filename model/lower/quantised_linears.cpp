@@ -81,6 +81,7 @@ void QuantisedLinears::add(const std::vector<Linear>& linears) {
     first += matrices_of(linear.size);
     for (std::size_t layer = 0; layer < of.layers.size(); ++layer)
       of.layers[layer] = of.layers[layer] && linear.size.is_in(shape_.model.layer(static_cast<std::int64_t>(layer)));
+    if (std::count(of.layers.begin(), of.layers.end(), true) == 0) continue;  // all layers that have it are in bf16
     of.x = add_copies(of, Factor::x);
     of.w = add_copies(of, Factor::w);
     of.dy = add_copies(of, Factor::dy);
