@@ -1,5 +1,7 @@
 #include "exec/cuda/code_scratch.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 
@@ -28,6 +30,27 @@ bool lies_well(const exec::Codes& codes) {
 
 std::int64_t apart_bytes(const exec::Codes& codes) {
   return scales_bytes(codes) + (lies_well(codes) ? 0 : in_parts(codes.rows * apart_ld(codes)));
+}
+
+std::string problem_of_codes(const Schedule& schedule, double compute_capability) {
+  const double has = compute_capability;
+  for (const Operation& operation : schedule.operations) {
+    if (has <= 0) break;
+    const auto* gemm = std::get_if<Gemm>(&operation.work);
+    if (gemm != nullptr && gemm->has_codes() && (gemm->trans_a || !gemm->trans_b) && has < 10)
+      return fmt::format("[training] fp8_transposes: expected true on a GPU of compute capability {:.1f}", has);
+    const auto* quantise = std::get_if<Quantise>(&operation.work);
+    if (quantise == nullptr) continue;
+    const std::int64_t block = rule_of(quantise->scaling).block;
+    const bool is_there = block == 0 ? has >= 8.9 : block == 128 ? has >= 9 && has < 10 : has >= 10;
+    if (!is_there)
+      return fmt::format(
+          "[training] {}: expected a recipe of which cuBLASLt has the products on a GPU of compute "
+          "capability {:.1f}, got {}",
+          block == 16 ? "fp4_format" : "fp8_recipe", has,
+          block == 0 ? "one with a scale for each tensor" : fmt::format("one with scales of {} codes", block));
+  }
+  return "";
 }
 
 std::int64_t code_scratch_bytes(const Work& work, Dtype a, Dtype b) {

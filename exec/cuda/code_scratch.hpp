@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <string>
 
 #include "exec/codes.hpp"
 #include "model/schedule/schedule.hpp"
@@ -21,6 +22,10 @@ inline std::int64_t apart_ld(const exec::Codes& codes) {
 bool lies_well(const exec::Codes& codes);
 // Returns the bytes of a factor's part of the scratch.
 std::int64_t apart_bytes(const exec::Codes& codes);
+// Returns why a device of this compute capability (0: not known) has no products of codes that the schedule has, as an
+// error of its key, or "". cuBLASLt has scales of 32 and 16 codes from 10.0 on, and of 128 on 9.0 alone, as it
+// documents.
+std::string problem_of_codes(const Schedule& schedule, double compute_capability);
 // Returns the bytes of the scratch that a work needs besides cuBLAS's workspace: 0 for most.
 std::int64_t code_scratch_bytes(const Work& work, Dtype a, Dtype b);
 // Returns the bytes of a lane's scratch: cuBLAS's workspace and the most that a work of the lane needs.

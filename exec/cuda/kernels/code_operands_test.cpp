@@ -117,5 +117,28 @@ TEST_CASE("a product's codes and scales fit into the scratch of its lane", "[cud
   CHECK(code_scratch_bytes(work, Dtype::e4m3, Dtype::e4m3) == 0);
 }
 
+TEST_CASE("a GPU whose tensor cores lack the products of a recipe is refused by name", "[cuda]") {
+  const auto problem = [](Dtype format, Scaling scaling, double capability) {
+    Schedule schedule;
+    Quantise work{.rows = 128, .cols = 128, .format = format, .scaling = scaling};
+    schedule.operations.push_back({"fc1.quantise_x", work});
+    return problem_of_codes(schedule, capability);
+  };
+  CHECK(problem(Dtype::e4m3, Scaling::tensor, 9.0).empty());
+  CHECK(problem(Dtype::e4m3, Scaling::tensor, 8.0).find("[training] fp8_recipe") == 0);
+  CHECK(problem(Dtype::e4m3, Scaling::block_128, 9.0).empty());
+  CHECK(problem(Dtype::e4m3, Scaling::block_128, 10.0).find("scales of 128 codes") != std::string::npos);
+  CHECK(problem(Dtype::e4m3, Scaling::mx, 10.0).empty());
+  CHECK(problem(Dtype::e4m3, Scaling::mx, 9.0).find("scales of 32 codes") != std::string::npos);
+  CHECK(problem(Dtype::e2m1x2, Scaling::nv, 9.0).find("[training] fp4_format") == 0);
+  CHECK(problem(Dtype::e2m1x2, Scaling::nv, 0).empty());
+  Schedule schedule;
+  Gemm product{.m = 16, .n = 16, .k = 16};
+  product.scaling_a = product.scaling_b = Scaling::tensor;
+  schedule.operations.push_back({"fc1.dgrad", product});
+  CHECK(problem_of_codes(schedule, 9.0).find("[training] fp8_transposes: expected true") == 0);
+  CHECK(problem_of_codes(schedule, 10.0).empty());
+}
+
 }  // namespace stretto::cuda
 #endif

@@ -64,6 +64,8 @@ class CudaExecutor final : public exec::Executor {
         programs_(std::move(programs)),
         launches_(std::move(launches)) {
     device_ = choose_device(options_.processes);
+    if (const std::string problem = problem_of_codes(schedule_, device_.compute_capability); !problem.empty())
+      throw input_error(problem);
     beside_ = require_memory(device_, schedule_, memory_plan_, programs_, options_);
     fork_ = std::make_unique<CudaEvent>(false);
     gemms_ = &gemm_runner(sms_of_gemms());
