@@ -155,7 +155,7 @@ def hashed_numbers(rows, cols, seed):
 
 
 def numbers_of(x, scaling, name):
-    """What the codes of x, scaled along its rows, stand for, and the tensor's factor."""
+    """Returns the numbers that codes of x, scaled along its rows, stand for, and the tensor's factor."""
     if scaling == "tensor":
         scale = scale_of_amax(np.abs(x).max(), name)
         return value(cast(x * scale, name), name), F32(1) / scale

@@ -179,7 +179,7 @@ View QuantisedLinears::inverse_of(const Of& of, Factor factor, std::int64_t whic
   View view = is_of_step ? whole(schedule_, known->second, Coord::layer)
               : is_kept  ? w_.act(known->second, Coord::layer)
                          : w_.work(known->second);
-  // Those of experts' second copies are behind those of their first ones.
+  // Scales of experts' second copies are behind those of their first ones.
   view.offset = view.offset + Expr(is_grouped ? of.linear.size.groups * which : of.index * each + which);
   view.cols = view.ld = matrices_of(of.linear.size);
   return view;

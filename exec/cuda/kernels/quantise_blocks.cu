@@ -130,7 +130,7 @@ __device__ CodeChunk cast_column(const Chunk& x, float factor, const RandomWords
   return codes;
 }
 
-// What the kernels share; passed to them by value. amax: of the tensor, and behind a transform.
+// Sizes and scales that the kernels share; passed to them by value. amax: of the tensor, and behind a transform.
 struct BlockCast {
   Scaling scaling;
   std::int64_t rows, cols, block;
