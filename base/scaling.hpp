@@ -75,12 +75,13 @@ constexpr NvBlockScale nv_block_scale(float amax, const NvTensorScale& of_tensor
 // · H / 4, H of Sylvester, with TransformerEngine's signs (get_wgrad_sign_vector). It is orthogonal, so it cancels in a
 // product of two transformed operands. Sums are in f32 in order of i; each y is rounded to bf16, the type of the
 // operands, as TransformerEngine's reference does it. x and y may not overlap.
-inline constexpr auto kSignedHadamard = [] {   // [i][j] diag(sign) · H
-  constexpr std::uint32_t kNegative = 0xd7e8;  // bit i: sign i is −1
+constexpr std::uint32_t kHadamardSigns = 0xd7e8;  // bit i: sign i is −1
+inline constexpr auto kSignedHadamard = [] {      // [i][j] diag(sign) · H
   std::array<std::array<float, kNvBlock>, kNvBlock> matrix{};
   for (std::uint32_t i = 0; i < kNvBlock; ++i)
     for (std::uint32_t j = 0; j < kNvBlock; ++j)
-      matrix[i][j] = ((static_cast<std::uint32_t>(std::popcount(i & j)) ^ (kNegative >> i)) & 1u) != 0 ? -1.0f : 1.0f;
+      matrix[i][j] =
+          ((static_cast<std::uint32_t>(std::popcount(i & j)) ^ (kHadamardSigns >> i)) & 1u) != 0 ? -1.0f : 1.0f;
   return matrix;
 }();
 inline void hadamard16(const float* x, float* y) {

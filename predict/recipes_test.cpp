@@ -33,14 +33,14 @@ TEST_CASE("the step in each precision, or why a GPU has none", "[predict]") {
   for (const char* recipe : {"bf16", "mxfp8", "nvfp4"}) CHECK(named(blackwell, recipe).why_not.empty());
   CHECK(named(blackwell, "nvfp4").step_ms < named(blackwell, "bf16").step_ms);
   // A recipe that a gate refuses has its reason.
-  const std::vector<RecipeStep> experts = predict_recipes(
+  const std::vector<RecipeStep> again = predict_recipes(
       parse_scenario("[model]\nnum_layers = 2\nhidden_size = 1024\nnum_attention_heads = 8\nseq_length = 1024\n"
                      "vocab_size = 1024\nadd_bias_linear = false\nnum_moe_experts = 4\nmoe_router_topk = 2\n"
-                     "[training]\nprecision = \"bf16\"\nglobal_batch_size = 1\n",
+                     "[training]\nprecision = \"bf16\"\nglobal_batch_size = 1\nrecompute_granularity = \"full\"\n",
                      "scenario"),
       sim::read_platform(data_file("platforms", "h100-sxm")), {});
-  CHECK(named(experts, "tensorwise").why_not.empty());
-  CHECK(named(experts, "delayed").why_not.find("expected num_moe_experts = 0") != std::string::npos);
+  CHECK(named(again, "tensorwise").why_not.empty());
+  CHECK(named(again, "delayed").why_not.find("expected recompute_granularity none") != std::string::npos);
   scenario.training.precision = "fp32";
   CHECK(of("h100-sxm").empty());
 }

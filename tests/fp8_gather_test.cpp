@@ -11,6 +11,7 @@
 #include "base/fp8.hpp"
 #include "model/verify/dataflow.hpp"
 #include "tests/ideal.hpp"
+#include "tests/small_mixture.hpp"
 
 namespace stretto::testing {
 namespace {
@@ -172,6 +173,18 @@ TEST_CASE("fp8_param_gather: 33 bytes for 32 elements on the wire, of linear lay
     CHECK(double(in_fp8) == Approx(double(linear) * 33 / 32).epsilon(0.1));
     CHECK(double(in_bf16) == Approx(double(others) * 2).epsilon(0.3));
     CHECK(in_fp8 % 33 == 0);
+  }
+}
+
+TEST_CASE("fp8_param_gather: experts of which a rank has the only copy are not gathered", "[experts]") {
+  for (const std::int64_t ep : {1, 2}) {
+    Scenario scenario = small_mixture({.dp = 2}, ep, Mixture::softmax, "plain", "bf16");
+    scenario.overlap.fp8_param_gather = true;
+    const Schedule schedule = build_schedule(scenario);
+    CHECK_NOTHROW(plan_and_verify(schedule));
+    const auto casts = std::count_if(schedule.operations.begin(), schedule.operations.end(),
+                                     [](const Operation& one) { return one.name.starts_with("dp.cast_to_fp8"); });
+    CHECK(casts == 1);  // all linear weights, or those of dense layers
   }
 }
 

@@ -185,7 +185,6 @@ Keys closing(const Gate& gate) {
       {"TransformerEngine 2.7 or later", {}},
       {"fp8_format = none", {"training.fp8_format=e4m3"}},
       {"precision = bf16 or fp32", {"training.precision=fp64"}},
-      {"num_moe_experts = 0", {"model.num_moe_experts=4", "model.add_bias_linear=false"}},
       {"sides of all products that are whole blocks of a scale", {"model.seq_length=8"}},
       {"fp8_recipe other than delayed", {"training.fp8_recipe=delayed"}},
       {"num_layers_at_start_in_bf16 and num_layers_at_end_in_bf16 at most the layers of a stage",

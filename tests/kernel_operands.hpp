@@ -103,6 +103,18 @@ struct Buffer {
   }
 };
 
+// Returns the type of the codes of a work.
+inline Dtype format_of(const Work& work) {
+  return std::visit(
+      [](const auto& one) {
+        if constexpr (requires { one.format; })
+          return one.format;
+        else
+          return Dtype::e4m3;
+      },
+      work);
+}
+
 // Maps a random number in [-1, 1) to a valid value, for operands that cannot hold every number.
 inline double shaped(const std::string& name, std::int64_t col, double value, const Work& work) {
   if (name == "v") return value * value;
@@ -117,6 +129,7 @@ inline double shaped(const std::string& name, std::int64_t col, double value, co
     const double byte = std::floor((value + 1) * 127);
     return col % cast.packed() >= cast.elements ? std::floor(127 + value * 9) : byte == 127 ? 126 : byte;
   }
+  if (name == "scale" && std::holds_alternative<Quantise>(work)) return 1.5 + value;
   if (name == "codes") return std::floor((value + 1) * 127);
   if (name == "x" && std::holds_alternative<ScaledCast>(work)) {
     // The blocks have many magnitudes, one has only zeros, and some numbers are far below the largest of their block.
@@ -221,12 +234,13 @@ inline std::vector<Buffer> buffers_of(const Work& work, Dtype dtype, std::int64_
     Buffer buffer;
     buffer.name = spec.name;
     const bool is_wide = is_kept_wide(work, spec.name);
-    buffer.operand.dtype = spec.type == OperandType::i32                                       ? Dtype::i32
-                           : spec.type == OperandType::f64                                     ? Dtype::f64
-                           : spec.type == OperandType::e4m3 || spec.type == OperandType::codes ? Dtype::e4m3
-                           : spec.type == OperandType::f32                                     ? Dtype::f32
-                           : is_wide                                                           ? Dtype::f32
-                                                                                               : dtype;
+    buffer.operand.dtype = spec.type == OperandType::i32     ? Dtype::i32
+                           : spec.type == OperandType::f64   ? Dtype::f64
+                           : spec.type == OperandType::codes ? format_of(work)
+                           : spec.type == OperandType::e4m3  ? Dtype::e4m3
+                           : spec.type == OperandType::f32   ? Dtype::f32
+                           : is_wide                         ? Dtype::f32
+                                                             : dtype;
     const bool is_column = buffer.name == "tokens" || buffer.name == "targets";
     buffer.operand.rows = is_column ? spec.cols : spec.rows;
     buffer.operand.cols = is_column ? 1 : spec.cols;
@@ -234,7 +248,11 @@ inline std::vector<Buffer> buffers_of(const Work& work, Dtype dtype, std::int64_
       buffer.operand.rows = loss->shards;
       buffer.operand.cols = 3 * loss->rows;
     }
-    const bool may_have_gaps = spec.shape == OperandShape::matrix || spec.shape == OperandShape::table;
+    // Transposed codes of groups follow one another.
+    const auto* quantise = std::get_if<Quantise>(&work);
+    const bool is_transposed = quantise != nullptr && quantise->groups > 0 && buffer.name == "column_codes";
+    const bool may_have_gaps =
+        (spec.shape == OperandShape::matrix || spec.shape == OperandShape::table) && !is_transposed;
     buffer.operand.ld = buffer.operand.cols + (may_have_gaps && spec.rows > 1 ? gap : 0);
     const std::string modes = spec.modes;
     buffer.operand.mode = modes == "R"                                        ? AccessMode::read
@@ -249,7 +267,8 @@ inline std::vector<Buffer> buffers_of(const Work& work, Dtype dtype, std::int64_
           const double value = 2 * uniform(i, 7, static_cast<std::uint64_t>(row * buffer.operand.cols + col)) - 1;
           buffer.set(row, col, shaped(buffer.name, col, value, work));
         }
-    if (is_of_experts(work) && buffer.operand.dtype == Dtype::i32 && buffer.operand.mode == AccessMode::read)
+    if ((is_of_experts(work) || buffer.name == "offsets") && buffer.operand.dtype == Dtype::i32 &&
+        buffer.operand.mode == AccessMode::read)
       set_integers(buffer, work);
     buffers.push_back(std::move(buffer));
   }

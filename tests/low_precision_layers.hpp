@@ -78,7 +78,8 @@ struct SeenProducts {
            std::span<const host::Operand> operands) {
     const Work& work = program.works[op.op];
     Seen seen;
-    const auto add_groups = [&](const GroupedRows& groups, const host::Operand& matrix, const host::Operand* offsets) {
+    const auto add_groups = [&](const GroupedRows& groups, const host::Operand& matrix, const host::Operand* offsets,
+                                const float* scales) {
       const NumberMatrix all = numbers_of(matrix);
       for (std::int64_t g = 0; g < groups.groups; ++g) {
         const auto at = [&](std::int64_t group) -> std::int64_t {
@@ -86,16 +87,18 @@ struct SeenProducts {
         };
         NumberMatrix part{at(g + 1) - at(g), all.cols, {}};
         part.values.assign(all.values.begin() + at(g) * all.cols, all.values.begin() + at(g + 1) * all.cols);
-        of[{schedule.operations[op.op].name + "#" + std::to_string(g), program.rank, op.layer}] = {std::move(part), {}};
+        of[{schedule.operations[op.op].name + "#" + std::to_string(g), program.rank, op.layer}] = {
+            std::move(part), {}, scales ? scales[g] : 1};
       }
     };
     if (const auto* quantise = std::get_if<Quantise>(&work); quantise != nullptr && quantise->groups > 0)
       return add_groups(quantise->grouped(), operands[0],
-                        quantise->equal ? nullptr : &operands[quantise->scaling == Scaling::tensor ? 2 : 1]);
+                        quantise->equal ? nullptr : &operands[rule_of(quantise->scaling).has_factor ? 2 : 1],
+                        quantise->scaling == Scaling::tensor ? static_cast<const float*>(operands[1].data) : nullptr);
     if (const auto* gemm = std::get_if<GroupedGemm>(&work); gemm != nullptr && gemm->has_codes()) {
       const bool is_wgrad = gemm->pass == Pass::wgrad;
       return add_groups(is_wgrad ? gemm->grouped_weights() : gemm->grouped(), operands.back(),
-                        is_wgrad || gemm->equal ? nullptr : &operands[2]);
+                        is_wgrad || gemm->equal ? nullptr : &operands[2], nullptr);
     }
     if (const auto* quantise = std::get_if<Quantise>(&work)) {
       seen.matrix = numbers_of(operands[0]);
@@ -109,6 +112,14 @@ struct SeenProducts {
     of[{schedule.operations[op.op].name, program.rank, op.layer}] = std::move(seen);
   }
 };
+
+inline void add_experts(Scenario& scenario, bool is_shared = true) {
+  Transformer& model = scenario.model;
+  model.experts.num_moe_experts = 4;
+  model.experts.moe_router_topk = 2;
+  model.experts.moe_ffn_hidden_size = model.hidden_size / 2;
+  if (is_shared) model.experts.moe_shared_expert_intermediate_size = model.hidden_size;
+}
 
 // Trains with the serial executor; `observe` is called behind every computation with the number of the step.
 template <class Observe>

@@ -19,6 +19,9 @@ LARGEST = np.finfo(F32).max
 FORMATS = {"e4m3": (4, 3, 7, 448), "e5m2": (5, 2, 15, 57344), "e2m1": (2, 1, 1, 6)}
 
 
+BLOCKS = {"block_128": (1, 128), "block_128x128": (128, 128), "mx": (1, 32), "nv": (1, 16), "nv_16x16": (16, 16)}
+
+
 def values_of(name):
     """The finite values without a sign, [code]."""
     exponents, mantissas, bias, largest = FORMATS[name]
@@ -62,7 +65,7 @@ def value(code, name):
     exponents, mantissas = FORMATS[name][:2]
     bits = exponents + mantissas
     table = np.append(values_of(name), [np.nan] * (1 << bits))
-    return np.where(code >> bits & 1, -1, 1) * table[code & ((1 << bits) - 1)].astype(F32)
+    return np.where(code >> bits & 1, F32(-1), F32(1)) * table[code & ((1 << bits) - 1)].astype(F32)
 
 
 def scale_of_amax(amax, name, power_of_two=False):
@@ -145,6 +148,58 @@ def hashed(count, seed):
     return u ^ u >> np.uint32(13)
 
 
+def hashed_numbers(rows, cols, seed):
+    bits = hashed(rows * cols, seed)
+    bits = bits >> np.uint32(31) << np.uint32(15) | (np.uint32(0x3C00) + (bits & np.uint32(0x3FF)))
+    return (bits << np.uint32(16)).view(F32).reshape(rows, cols)
+
+
+def numbers_of(x, scaling, name):
+    """Returns the numbers that codes of x, scaled along its rows, stand for, and the tensor's factor."""
+    if scaling == "tensor":
+        scale = scale_of_amax(np.abs(x).max(), name)
+        return value(cast(x * scale, name), name), F32(1) / scale
+    rows, cols = BLOCKS[scaling]
+    if scaling.startswith("block"):
+        codes, factors = block_scaled(x, name, rows, cols)
+    elif scaling == "mx":
+        codes, scales = mx(x, name)
+        factors = np.ldexp(F32(1), scales.astype(int) - 127).astype(F32)
+    else:
+        codes, scales = nv(x, rows)
+        factors = value(scales, "e4m3")
+    numbers = value(codes, name).reshape(x.shape[0] // rows, rows, x.shape[1] // cols, cols) * spread(factors)
+    return numbers.astype(F32).reshape(x.shape), nv_tensor(np.abs(x).max())[1] if scaling.startswith("nv") else F32(1)
+
+
+def product(a, b, block):
+    """a · bᵀ of pairs of numbers and factors: sums in f32 in order, `block` products at a time, then the factors."""
+    total = None
+    for begin in range(0, a[0].shape[1], block):
+        part = np.zeros((a[0].shape[0], b[0].shape[0]), F32)
+        for k in range(begin, min(begin + block, a[0].shape[1])):
+            part = part + a[0][:, k, None] * b[0][None, :, k]
+        total = part if total is None else total + part
+    return total * (a[1] * b[1])
+
+
+def layer(scaling, of_weights, of_gradients):
+    """y = x · Wᵀ, dx = dy · W and dW = dyᵀ · x of a layer with 128 tokens, 256 inputs and 128 outputs."""
+    x, w, dy = hashed_numbers(128, 256, 1), hashed_numbers(128, 256, 2), hashed_numbers(128, 128, 3)
+    forward = "e2m1" if scaling == "nv" else "e4m3"
+    block = 128 if scaling == "block_128" else 1 << 30
+
+    def down(z):
+        return np.ascontiguousarray((hadamard_down(z) if scaling == "nv" else z).T)
+
+    w_down = numbers_of(np.ascontiguousarray(w.T), of_weights, forward)
+    return [
+        product(numbers_of(x, scaling, forward), numbers_of(w, of_weights, forward), block),
+        product(numbers_of(dy, scaling, of_gradients), w_down, block),
+        product(numbers_of(down(dy), scaling, of_gradients), numbers_of(down(x), scaling, forward), block),
+    ]
+
+
 def checksums():
     """Names of the test files and checksums that they must have."""
     every = (np.arange(65536, dtype=np.uint32) << 16).view(F32)
@@ -177,6 +232,14 @@ def checksums():
         kernels[f"nv{side}"], kernels[f"scales of nv{side}"] = nv(of, 1)
     kernels["squares"], kernels["scales of squares"] = block_scaled(x, "e4m3", 128, 128)
     kernels["nv squares"], kernels["scales of nv squares"] = nv(x, 16)
+    for of_rows, *others in (
+        ("tensor", "tensor", "e5m2"),
+        ("block_128", "block_128x128", "e4m3"),
+        ("mx", "mx", "e5m2"),
+        ("nv", "nv_16x16", "e2m1"),
+    ):
+        for direction, result in zip(("forward", "dgrad", "wgrad"), layer(of_rows, *others)):
+            kernels[f"{direction} of {of_rows}"] = result
     turned = np.ascontiguousarray(hadamard_down(x).T)
     kernels["hadamard"], kernels["nv hadamard"] = turned, nv(turned, 1)[0]
     return {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/values_of.hpp"
+#include "exec/code_groups.hpp"
 #include "exec/host/kernels/codes.hpp"
 #include "exec/state/checkpoint.hpp"
 #include "exec/state/saved_state.hpp"
@@ -61,7 +62,7 @@ class PlainProducts {
 
   PlainCodes codes_of(const std::string& linear, const std::string& factor, std::int64_t rank, ScaledAlong along,
                       bool gathers, bool is_column) const {
-    const std::string operation = of_group(linear, ".quantise_" + factor);
+    const std::string operation = of_group(linear, ".quantise_" + factor), name = linear.substr(0, linear.find('#'));
     NumberMatrix all;
     for (std::int64_t r = gathers ? 0 : rank; r < (gathers ? tp_ : rank + 1); ++r) {
       const NumberMatrix& part = seen_.at(operation, r, 0).matrix;
@@ -88,18 +89,33 @@ class PlainProducts {
     if (rules_.is_delayed()) codes.tensor_scale = seen_.at(operation, rank, 0).scale;
     if (is_nv && factor == "dy") {
       const std::uint64_t key = exec::dropout_key(scenario_, step_, 0);
+      const std::array<std::uint32_t, 2> of_key{static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)};
       const std::vector<QuantisedLayer> layers = values_of<QuantisedLayer>();
       const auto layer = static_cast<std::uint32_t>(
-          std::find_if(layers.begin(), layers.end(), [&](QuantisedLayer one) { return name_of(one) == linear; }) -
+          std::find_if(layers.begin(), layers.end(), [&](QuantisedLayer one) { return name_of(one) == name; }) -
           layers.begin());
       const std::uint32_t site = 16 + 2 * layer + (along == ScaledAlong::columns ? 1 : 0);
+      if (is_grouped) {  // by the block of the number, as it is before the cast
+        codes.word = [x = codes.x, cols = all.cols, along, site, of_key](std::int64_t r, std::int64_t c) {
+          const bool down = along == ScaledAlong::columns;
+          const std::int64_t step = down ? cols : 1, place = (down ? r : c) % 16,
+                             first = down ? (r - place) * cols + c : r * cols + c - place;
+          std::uint64_t hash = 14695981039346656037u;
+          for (std::int64_t i = 0; i < 16; ++i)
+            hash =
+                (hash ^ std::bit_cast<std::uint32_t>(x[static_cast<std::size_t>(first + i * step)])) * 1099511628211u;
+          return philox4x32({static_cast<std::uint32_t>(place / 4), static_cast<std::uint32_t>(hash),
+                             static_cast<std::uint32_t>(hash >> 32), site},
+                            of_key)[static_cast<std::size_t>(place % 4)];
+        };
+        return codes;
+      }
       const bool has_own_rows = linear.ends_with("_down") && scenario_.parallel.sequence_parallel;
       const std::int64_t first_column = is_column ? rank * all.cols : 0, first_row = has_own_rows ? rank * all.rows : 0;
       codes.word = [=](std::int64_t r, std::int64_t c) {
         return philox4x32(
             {static_cast<std::uint32_t>((first_column + c) / 4), static_cast<std::uint32_t>(first_row + r), 0, site},
-            {static_cast<std::uint32_t>(key),
-             static_cast<std::uint32_t>(key >> 32)})[static_cast<std::size_t>((first_column + c) % 4)];
+            of_key)[static_cast<std::size_t>((first_column + c) % 4)];
       };
     }
     return codes;
@@ -162,12 +178,10 @@ Scenario latent_scenario(LowRecipe recipe, const Layout& layout, bool has_querie
   model.latent.qk_head_dim = unit;
   return scenario;
 }
-void add_experts(Scenario& scenario) {
+// Weights of experts are 128 rows at least, where codes of 4 bits are.
+void widen(Scenario& scenario) {
   Transformer& model = scenario.model;
-  model.experts.num_moe_experts = 4;
-  model.experts.moe_router_topk = 2;
-  model.experts.moe_ffn_hidden_size = model.hidden_size / 2;
-  model.experts.moe_shared_expert_intermediate_size = model.hidden_size;
+  model.hidden_size = model.ffn_hidden_size = 128;
 }
 
 SeenProducts products_of(const Scenario& scenario, int steps) {
@@ -230,13 +244,14 @@ TEST_CASE("products of experts have the bits of plain ones, each expert with sca
     std::int64_t ep = 1;
     bool pads = false, gathers = false;
   };
-  for (const LowRecipe recipe : {LowRecipe::tensorwise, LowRecipe::blockwise, LowRecipe::mxfp8})
+  for (const LowRecipe recipe : kRecipes)
     for (const Case& c : {Case{{1, 1}}, Case{{2, 1}, 2}, Case{{2, 1}, 4 / 2, true}, Case{{2, 1}, 2, false, true},
                           Case{{1, 2, true}, 2}}) {
-      const bool is_blockwise = recipe == LowRecipe::blockwise;
-      if (is_fast() && is_blockwise) continue;  // a kernel test has its groups
+      // A kernel test has their groups.
+      if (is_fast() && (recipe == LowRecipe::blockwise || (recipe == LowRecipe::nvfp4 && c.layout.tp == 1))) continue;
       INFO(name_of(recipe) << " " << c.layout.text() << " ep " << c.ep << (c.pads ? ", padded" : ""));
       Scenario scenario = low_precision_scenario(recipe, c.layout, c.layout.dp, true);
+      if (recipe == LowRecipe::nvfp4) widen(scenario);
       add_experts(scenario);
       scenario.training.low_precision.fp8_transposes = c.layout.dp == 1 && c.layout.tp == 1;
       Parallel& parallel = scenario.parallel;
@@ -247,8 +262,9 @@ TEST_CASE("products of experts have the bits of plain ones, each expert with sca
         parallel.moe_pad_expert_input_to_capacity = true;
         parallel.moe_expert_capacity_factor = 2;
       }
-      const SeenProducts seen = products_of(scenario, 1);
-      const PlainProducts plain(scenario, seen, 0);
+      const int steps = recipe == LowRecipe::delayed ? 3 : 1;
+      const SeenProducts seen = products_of(scenario, steps);
+      const PlainProducts plain(scenario, seen, steps - 1);
       for (const std::string linear : {"shared.fc1", "shared.fc2", "experts.fc1", "experts.fc2"})
         for (std::int64_t rank = 0; rank < c.layout.dp * c.layout.tp; ++rank)
           for (std::int64_t group = 0; group < (linear[0] == 'e' ? 4 / c.ep : 1); ++group) {
@@ -280,7 +296,16 @@ std::vector<std::vector<SeenPass>> passes_of(const Scenario& scenario, int steps
   train_observed(scenario, schedule, steps, [&](int, const auto& program, const auto& op, const auto& operands) {
     const Work& work = program.works[op.op];
     const std::string name = schedule.operations[op.op].name;
-    if (std::holds_alternative<Quantise>(work)) {
+    if (const auto* quantise = std::get_if<Quantise>(&work); quantise != nullptr && quantise->groups > 0) {
+      SeenProducts seen;
+      seen.see(schedule, program, op, operands);
+      for (const auto& [key, of] : seen.of) {
+        float amax = 0;
+        for (const float x : of.matrix.values) amax = larger_magnitude(amax, x);
+        open[{program.rank, name.ends_with("_dy") ? "fp8.backward" : "fp8.forward"}].push_back(
+            {std::get<0>(key), op.layer, amax, of.scale});
+      }
+    } else if (quantise != nullptr) {
       float amax = 0;
       for (const float x : numbers_of(operands[0]).values) amax = larger_magnitude(amax, x);
       open[{program.rank, name.ends_with("_dy") ? "fp8.backward" : "fp8.forward"}].push_back(
@@ -359,11 +384,72 @@ TEST_CASE("delayed scales follow from the amaxes of earlier passes, in every pip
                         Case{{2, 1, false, 2, 1, "", 0, 1, {CpCommType::p2p}, plain}, 1, false, 2}}) {
     INFO(c.layout.text());
     Scenario scenario = low_precision_scenario(LowRecipe::delayed, c.layout, 4 * c.layout.dp);
-    LowPrecision& low = scenario.training.low_precision;
+    LowPrecision low = scenario.training.low_precision;
     low.fp8_amax_history_len = c.history;
     low.fp8_amax_compute_algo = c.is_max ? LowPrecision::AmaxAlgo::max : LowPrecision::AmaxAlgo::most_recent;
     low.fp8_margin = c.margin;
+    scenario.training.low_precision = low;
     CHECK(wrong_scales(scenario, 2) == 0);
+    if (c.layout.dp != 2 || c.layout.pp > 1) continue;  // the first case
+    for (const std::int64_t ep : {1, 2}) {              // every expert of a rank has scales, which ranks share
+      INFO("experts, ep " << ep);
+      scenario = low_precision_scenario(LowRecipe::delayed, c.layout, 4 * c.layout.dp, true);
+      scenario.training.low_precision = low;
+      add_experts(scenario);
+      scenario.model.num_layers = 2;
+      scenario.model.experts.moe_layer_freq = {2};
+      scenario.parallel.expert_model_parallel_size = ep;
+      scenario.parallel.expert_tensor_parallel_size = 1;
+      CHECK(wrong_scales(scenario, 2) == 0);
+    }
+  }
+}
+
+// The rounding of experts' gradients depends on their numbers, and not on where in a matrix their rows are. (The scale
+// of a tensor is that of the rows that an expert has on a rank, so that layouts which give it others have other codes.)
+TEST_CASE("codes of experts' gradients in nvfp4 do not depend on the places of their rows", "[serial][experts]") {
+  using RowsOf = std::map<std::tuple<std::string, std::int64_t, std::int64_t>, std::multiset<std::vector<float>>>;
+  const auto rows_of = [](TokenDispatcher dispatcher, bool pads) {
+    Scenario scenario = low_precision_scenario(LowRecipe::nvfp4, {2, 1}, 2, true);
+    widen(scenario);
+    add_experts(scenario, false);
+    Parallel& parallel = scenario.parallel;
+    parallel.expert_model_parallel_size = 2;
+    parallel.expert_tensor_parallel_size = 1;
+    parallel.moe_token_dispatcher_type = dispatcher;
+    parallel.moe_pad_expert_input_to_capacity = pads;
+    if (pads) parallel.moe_expert_capacity_factor = 2;
+    const Schedule schedule = build_schedule(scenario);
+    RowsOf rows;  // [layer, rank, group]
+    train_observed(scenario, schedule, 1, [&](int, const auto& program, const auto& op, const auto& operands) {
+      const auto* work = std::get_if<Quantise>(&program.works[op.op]);
+      if (work == nullptr || work->groups == 0 || !work->stochastic) return;
+      const exec::RowGroups groups(work->equal ? nullptr : &operands[2], work->grouped());
+      groups.for_each(group_rows_of(work->scaling), [&](std::int64_t g, std::int64_t, std::int64_t count,
+                                                        std::int64_t first, std::int64_t padded) {
+        const exec::Codes codes = exec::codes_of(exec::codes_of_group(operands[work->equal ? 3 : 4], work->scaling,
+                                                                      ScaledAlong::rows, first, padded, work->cols),
+                                                 work->scaling, ScaledAlong::rows, padded, work->cols);
+        for (std::int64_t r = 0; r < count; ++r) {
+          std::vector<float> row(static_cast<std::size_t>(work->cols));
+          host::decode(codes, r, 1, row.data());
+          rows[{name_of(work->layer), program.rank, g}].insert(std::move(row));
+        }
+      });
+    });
+    return rows;
+  };
+  const RowsOf expected = rows_of(TokenDispatcher::alltoall, false);
+  CHECK(expected.size() == 8);
+  for (const RowsOf& other : {rows_of(TokenDispatcher::allgather, false), rows_of(TokenDispatcher::alltoall, true)}) {
+    std::size_t missing = 0, all = 0;
+    for (const auto& [key, rows] : expected)
+      for (const std::vector<float>& row : rows) {
+        ++all;
+        missing += other.at(key).count(row) < rows.count(row);
+      }
+    CHECK(all > 0);
+    CHECK(missing == 0);
   }
 }
 

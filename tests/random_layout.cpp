@@ -25,6 +25,7 @@ std::string RandomScenario::toml() {
   latent();
   experts();
   recompute_modules();
+  if (codes_ != nullptr) low_precision();
   for (TomlSection* section : {&model_, &parallel_, &overlap_, &training_}) draw_others(*section);
   std::string text;
   for (const TomlSection* section : {&model_, &cluster_, &parallel_, &overlap_, &training_, &compare_})
@@ -32,11 +33,13 @@ std::string RandomScenario::toml() {
   return text + subsections_;
 }
 
-RandomLayout random_layout(std::uint64_t seed) {
+namespace {
+
+RandomLayout drawn_layout(std::uint64_t seed, Draw* codes) {
   Draw draw(seed), others(~seed);
   RandomLayout layout;
   for (; layout.refused < kMostDraws; ++layout.refused) {
-    RandomScenario scenario(draw, others);
+    RandomScenario scenario(draw, others, codes);
     layout.toml = scenario.toml();
     layout.keys = scenario.keys();
     try {
@@ -46,6 +49,14 @@ RandomLayout random_layout(std::uint64_t seed) {
     }
   }
   throw runtime_failure("every draw was refused, lastly\n" + layout.toml);
+}
+
+}  // namespace
+
+RandomLayout random_layout(std::uint64_t seed) { return drawn_layout(seed, nullptr); }
+RandomLayout random_layout_in_codes(std::uint64_t seed) {
+  Draw codes(seed * 31 + 7);
+  return drawn_layout(seed, &codes);
 }
 
 }  // namespace stretto::testing

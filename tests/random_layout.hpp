@@ -18,6 +18,9 @@ struct RandomLayout {
   int refused = 0;                // refused draws before it
 };
 RandomLayout random_layout(std::uint64_t seed);
+// That layout, but for repeated draws, of a model whose sizes are whole blocks of every scale, in a recipe of low
+// precision drawn at random: to be verified and predicted, but not to be run.
+RandomLayout random_layout_in_codes(std::uint64_t seed);
 
 // Returns all keys that the reader of scenarios knows, "section.key", as the reader lists them.
 std::vector<std::string> scenario_keys();

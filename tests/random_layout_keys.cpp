@@ -51,7 +51,7 @@ std::vector<std::string> keys_not_drawn() {
       "training.cuda_graph_modules", "training.cuda_graph_scope",
       // Frozen runs have nothing to compare with; frozen_base_test.cpp has layouts of its own.
       "training.frozen_base",
-      // Sizes of random models are no whole blocks of codes; low_precision_schedule_test.cpp has layouts of its own.
+      // Not free of the layout, to the bit; random_layout_in_codes() draws most of them.
       "training.fp8_format", "training.fp8_recipe", "training.fp8_margin", "training.fp8_amax_history_len",
       "training.fp8_amax_compute_algo", "training.fp8_wgrad", "training.tp_only_amax_red",
       "training.first_last_layers_bf16", "training.num_layers_at_start_in_bf16", "training.num_layers_at_end_in_bf16",

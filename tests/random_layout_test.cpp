@@ -56,6 +56,28 @@ TEST_CASE("many random layouts verify", "[.][soak]") {
   }
 }
 
+namespace {
+
+void check_layouts_in_codes(std::uint64_t first, std::uint64_t count) {
+  int refused = 0;
+  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+    const RandomLayout layout = random_layout_in_codes(seed);
+    refused += layout.refused;
+    INFO("seed " << seed << "\n" << layout.toml);
+    CHECK_NOTHROW(plan_and_verify(build_schedule(layout.scenario)));
+  }
+  INFO(refused << " draws were refused");
+  CHECK(refused <= 8 * static_cast<int>(count) + 20);
+}
+
+}  // namespace
+
+TEST_CASE("random layouts in low precision verify") { check_layouts_in_codes(1, is_fast_suite() ? 5 : 20); }
+TEST_CASE("many random layouts in low precision verify", "[.][soak]") {
+  check_layouts_in_codes(from_environment("STRETTO_LAYOUT_SEED", 10'000),
+                         from_environment("STRETTO_VERIFIED_LAYOUTS", 2000));
+}
+
 TEST_CASE("random layouts are everywhere", "[serial]") {
   if (is_fast_suite() || kCaseStride > 1) return;  // the generator itself: once is enough
   std::set<std::string> seen, drawn;

@@ -10,11 +10,11 @@ void RandomScenario::style() {
   const auto llama = [&] { return kind == 2 ? draw_.coin() : kind == 1; };
   const std::int64_t heads_of_rank = exchange_ * draw_.between(1, exchange_ > 1 ? 2 : 4), heads = tp_ * heads_of_rank;
   model_.set("num_attention_heads", heads);
-  model_.set("hidden_size", heads * draw_.one_of({2, 4}));
-  model_.set("ffn_hidden_size", tp_ * draw_.one_of({3, 5, 7}));
+  model_.set("hidden_size", heads * draw_.one_of({2, 4}) * unit_);
+  model_.set("ffn_hidden_size", tp_ * draw_.one_of({3, 5, 7}) * unit_);
   const std::int64_t pieces = (sequence_parallel_ || scatters_ ? tp_ : 1) * (cp_ > 1 ? 2 * cp_ : 1);
-  model_.set("seq_length", pieces > 1 ? pieces * draw_.between(1, 3) : draw_.one_of<std::int64_t>({3, 5, 7}));
-  model_.set("max_position_embeddings", std::max<std::int64_t>(13, 3 * pieces));
+  model_.set("seq_length", unit_ * (pieces > 1 ? pieces * draw_.between(1, 3) : draw_.one_of<std::int64_t>({3, 5, 7})));
+  model_.set("max_position_embeddings", unit_ * std::max<std::int64_t>(13, 3 * pieces));
   model_.set("vocab_size", draw_.between(13, 40));
   model_.set("make_vocab_size_divisible_by", draw_.one_of<std::int64_t>({1, 1, 2, 3, 8}));
   if (llama()) model_.set("normalization", "RMSNorm");
@@ -43,14 +43,14 @@ void RandomScenario::latent() {
   model_.set("multi_latent_attention", is_latent_);
   model_.set("qk_layernorm", is_latent_ || others_.coin());
   if (!is_latent_) {
-    model_.set("kv_channels", others_.one_of<std::int64_t>({2, 4, 6, 8}));
+    model_.set("kv_channels", unit_ * others_.one_of<std::int64_t>({2, 4, 6, 8}));
     return;
   }
-  model_.set("q_lora_rank", others_.one_of<std::int64_t>({0, 3, 5}));
-  model_.set("kv_lora_rank", others_.one_of<std::int64_t>({3, 4}));
-  model_.set("qk_head_dim", others_.between(1, 3));
-  model_.set("qk_pos_emb_head_dim", others_.one_of<std::int64_t>({2, 4}));
-  model_.set("v_head_dim", others_.between(1, 4));
+  model_.set("q_lora_rank", unit_ * others_.one_of<std::int64_t>({0, 3, 5}));
+  model_.set("kv_lora_rank", unit_ * others_.one_of<std::int64_t>({3, 4}));
+  model_.set("qk_head_dim", unit_ * others_.between(1, 3));
+  model_.set("qk_pos_emb_head_dim", unit_ * others_.one_of<std::int64_t>({2, 4}));
+  model_.set("v_head_dim", unit_ * others_.between(1, 4));
   const bool is_scaled = others_.coin();
   model_.set("rotary_scaling_factor", is_scaled ? 4.0 : 1.0);
   if (!is_scaled) return;
@@ -64,8 +64,8 @@ void RandomScenario::latent() {
 // Which experts a token goes through may depend on rounding.
 void RandomScenario::experts() {
   const auto coin = [&] { return others_.coin(); };
-  if (has_biases_ || (tp_ > 1 && !sequence_parallel_) || zero_bubble_ || recomputes_by_op_ || rounds_ ||
-      (!pairs_ && coin()))
+  if (has_biases_ || (tp_ > 1 && !sequence_parallel_) || zero_bubble_ || recomputes_by_op_ ||
+      (rounds_ && codes_ == nullptr) || (!pairs_ && coin()))
     return;
   has_experts_ = true;
   const std::int64_t groups = pairs_ ? 0 : others_.one_of<std::int64_t>({0, 0, 2, 3}),
@@ -76,7 +76,7 @@ void RandomScenario::experts() {
   const bool is_sigmoid = coin();
   model_.set("num_moe_experts", count);
   model_.set("moe_router_topk", topk);
-  const std::int64_t width = tp_ * others_.between(1, 4);
+  const std::int64_t width = tp_ * others_.between(1, 4) * unit_;
   model_.set("moe_ffn_hidden_size", width);
   if (groups > 0) model_.set("moe_router_num_groups", groups);
   if (groups > 0) model_.set("moe_router_group_topk", others_.between(1, 2));
@@ -120,7 +120,7 @@ void RandomScenario::experts() {
     parallel_.set("moe_pad_expert_input_to_capacity", pads);
   }
   const bool is_shared = coin();
-  model_.set("moe_shared_expert_intermediate_size", is_shared ? tp_ * others_.between(1, 3) : 0);
+  model_.set("moe_shared_expert_intermediate_size", is_shared ? tp_ * others_.between(1, 3) * unit_ : 0);
   model_.set("moe_shared_expert_gate", is_shared && coin());
   if (coin()) {
     model_.set("moe_layer_freq", others_.between(1, 2));

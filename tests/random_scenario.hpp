@@ -47,8 +47,9 @@ class TomlSection {
 // and how it is trained and what overlaps (random_training.cpp).
 class RandomScenario {
  public:
-  // `others` draws the keys that no code here decides.
-  RandomScenario(Draw& draw, Draw& others) : draw_(draw), others_(others) {}
+  // `others` draws the keys that no code here decides, and `codes` a recipe of low precision, unless it is null.
+  RandomScenario(Draw& draw, Draw& others, Draw* codes = nullptr)
+      : draw_(draw), others_(others), codes_(codes), unit_(codes != nullptr ? 128 : 1) {}
 
   std::string toml();
   const std::vector<std::string>& keys() const { return keys_; }
@@ -74,10 +75,13 @@ class RandomScenario {
   void streams();
   void fusions();
   void compare();
+  void low_precision();
   void draw_others(TomlSection& section);
 
   Draw& draw_;
   Draw& others_;
+  Draw* codes_;
+  const std::int64_t unit_;  // sizes are multiples of it
   std::string subsections_;
   std::vector<std::string> keys_;
   std::int64_t micro_batches_ = 1;

@@ -12,7 +12,8 @@ void RandomScenario::micro_batches() {
   const std::int64_t size = draw_.one_of<std::int64_t>({1, 1, 2});
   training_.set("micro_batch_size", size);
   training_.set("global_batch_size", count * size * dp_);
-  const std::string precision = pairs_ ? "fp64" : draw_.one_of({"fp64", "fp64", "fp64", "fp64", "bf16", "fp32"});
+  std::string precision = pairs_ ? "fp64" : draw_.one_of({"fp64", "fp64", "fp64", "fp64", "bf16", "fp32"});
+  if (codes_ != nullptr) precision = codes_->seldom() ? "fp32" : "bf16";
   training_.set("precision", precision);
   rounds_ = precision != "fp64";
   is_bf16_ = precision == "bf16";
@@ -144,6 +145,31 @@ void RandomScenario::fusions() {
        {"gelu_fusion", "bias_gradient_fusion", "gelu_bias_gradient_fusion", "residual_fusion", "norm_gradient_fusion"})
     training_.set(knob, draw_.coin());
   training_.set("attention_backend", cp_ == 1 && !is_latent_ ? draw_.one_of({"fused", "unfused"}) : "fused");
+}
+
+// The reader's gates refuse what recipes cannot be combined with.
+void RandomScenario::low_precision() {
+  const std::string recipe = codes_->one_of({"delayed", "delayed", "tensorwise", "blockwise", "mxfp8", "nvfp4"});
+  const bool is_delayed = recipe == "delayed";
+  if (recipe == "nvfp4") {
+    training_.set("fp4_format", "e2m1");
+    training_.set("fp4_recipe", "nvfp4");
+    training_.set("fp4_param_gather", codes_->coin());
+  } else {
+    training_.set("fp8_format", codes_->one_of({"e4m3", "hybrid"}));
+    training_.set("fp8_recipe", recipe);
+  }
+  if (is_delayed) {
+    training_.set("fp8_margin", codes_->between(0, 2));
+    training_.set("fp8_amax_history_len", codes_->one_of<std::int64_t>({1, 4, 1024}));
+    training_.set("fp8_amax_compute_algo", codes_->one_of({"most_recent", "max"}));
+    training_.set("tp_only_amax_red", codes_->coin());
+  }
+  training_.set("fp8_transposes", codes_->coin());
+  if (is_delayed || !codes_->seldom()) return;
+  training_.set("first_last_layers_bf16", true);
+  training_.set("num_layers_at_start_in_bf16", codes_->between(0, 1));
+  training_.set("num_layers_at_end_in_bf16", codes_->between(0, 1));
 }
 
 void RandomScenario::compare() {

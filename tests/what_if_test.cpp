@@ -76,19 +76,22 @@ struct WhatIf {
   sim::Platform platform;
 };
 
-// Throws Error(input) where the draw is refused.
-WhatIf what_if(std::uint64_t seed) {
+// Throws Error(input) where the draw is refused. `in_codes`: in low precision, on GPUs that have it.
+WhatIf what_if(std::uint64_t seed, bool in_codes = false) {
   Draw draw(seed * 7919 + 1);
-  const RandomLayout layout = random_layout(seed);
-  const std::string platform = draw.one_of<const char*>(
-      {"h100-sxm", "h100-sxm", "a100-80gb", "h200-sxm", "b200-sxm", "gb200-nvl72", "host", "host"});
+  const RandomLayout layout = in_codes ? random_layout_in_codes(seed) : random_layout(seed);
+  const std::string platform =
+      in_codes ? draw.one_of<const char*>({"h100-sxm", "h200-sxm", "b200-sxm", "gb200-nvl72", "b300-sxm"})
+               : draw.one_of<const char*>(
+                     {"h100-sxm", "h100-sxm", "a100-80gb", "h200-sxm", "b200-sxm", "gb200-nvl72", "host", "host"});
   const std::string profile = draw.one_of<const char*>(
       {"", "megatron-core-te", "nemo-dgxc", "torchtitan", "torchtitan-compile", "fms-fsdp-compile", "meta-llama3",
        "llm-foundry", "megatron-2022", "megatron-deepspeed-2022-bf16", "aleph-alpha-scaling"});
   const bool on_host = platform == "host";
   const Scenario& tiny = layout.scenario;
   // Sizes range from those of the layout, whose ratios must stay, to those of real models.
-  const std::int64_t wide = draw.one_of({1, 16, 64, 256}), longer = draw.one_of({1, 8, 64}),
+  const std::int64_t wide = in_codes ? draw.one_of({1, 2, 4}) : draw.one_of({1, 16, 64, 256}),
+                     longer = in_codes ? draw.one_of({1, 2}) : draw.one_of({1, 8, 64}),
                      drawn = draw.one_of({1, 1, 4, 64, 1024});
   // Ranks that share a device do not always fold (stages share it): then a step grows with the square of their number.
   const std::int64_t replicas = on_host ? std::min<std::int64_t>(drawn, 4) : drawn;
@@ -130,11 +133,11 @@ struct Found {
   std::map<std::string, double> slowest;  // [change] largest share
 };
 
-void check(std::uint64_t seed, Found& found) {
+void check(std::uint64_t seed, Found& found, bool in_codes) {
   WhatIf of;
   predict::PredictedStep step;
   try {
-    of = what_if(seed);
+    of = what_if(seed, in_codes);
     step = predict::predict_step(of.scenario, of.platform);
   } catch (const Error& error) {
     CAPTURE(seed, of.text, error.what());
@@ -182,9 +185,9 @@ void check(std::uint64_t seed, Found& found) {
   }
 }
 
-void check_many(std::uint64_t first, std::uint64_t count) {
+void check_many(std::uint64_t first, std::uint64_t count, bool in_codes = false) {
   Found found;
-  for (std::uint64_t seed = first; seed < first + count; ++seed) check(seed, found);
+  for (std::uint64_t seed = first; seed < first + count; ++seed) check(seed, found, in_codes);
   std::string text = std::to_string(found.predicted) + " predicted, " + std::to_string(found.refused) + " refused, " +
                      std::to_string(found.unsteady) + " not steady";
   for (const auto& [name, times] : found.slower)
@@ -203,12 +206,12 @@ void check_rows(const sim::SimResult& result, const sim::SimResult& to_the_end) 
   REQUIRE(result.timeline.rows.size() == to_the_end.timeline.rows.size());
   CHECK(result.step == to_the_end.step);
   const Picoseconds shift = to_the_end.timeline.step_end - result.timeline.step_end;
-  const bool are_equal = std::equal(
-      result.timeline.rows.begin(), result.timeline.rows.end(), to_the_end.timeline.rows.begin(),
-      [&](const TimelineRow& a, const TimelineRow& b) {
-        return a.rank == b.rank && a.op == b.op && a.ready + shift == b.ready && a.start + shift == b.start &&
-               a.transfer + shift == b.transfer && a.end + shift == b.end && a.waited == b.waited;
-      });
+  const bool are_equal = std::equal(result.timeline.rows.begin(), result.timeline.rows.end(),
+                                    to_the_end.timeline.rows.begin(), [&](const TimelineRow& a, const TimelineRow& b) {
+                                      return a.rank == b.rank && a.op == b.op && a.ready + shift == b.ready &&
+                                             a.start + shift == b.start && a.transfer + shift == b.transfer &&
+                                             a.end + shift == b.end && a.waited == b.waited;
+                                    });
   CHECK(are_equal);
 }
 
@@ -280,6 +283,10 @@ TEST_CASE("random what-ifs: the same twice, parts add up, better is not slower",
 
 // Seed 20091: a tensor that is smaller in the framework than in the schedule, where all are too small to be followed.
 TEST_CASE("what-ifs that broke once", "[serial]") { check_many(20'091, 1); }
+
+TEST_CASE("many random what-ifs in low precision", "[.][soak]") {
+  check_many(from_environment("STRETTO_WHAT_IF_SEED", 20'000), from_environment("STRETTO_WHAT_IFS", 1000), true);
+}
 
 TEST_CASE("many random what-ifs", "[.][soak]") {
   check_many(from_environment("STRETTO_WHAT_IF_SEED", 20'000), from_environment("STRETTO_WHAT_IFS", 1000));

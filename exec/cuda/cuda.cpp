@@ -49,20 +49,14 @@ std::unique_ptr<exec::Executor> make_cuda_executor(const VerifiedSchedule& verif
   if (verified.schedule.step_data.documents || verified.schedule.step_data.loss_weight)
     throw input_error(
         "[training] reset_attention_mask, reset_position_ids, eod_mask_loss: expected none on a GPU, where there are "
-        "no "
-        "kernels for documents yet");
-  for (const Operation& operation : verified.schedule.operations) {
-    if (const auto* grouped = std::get_if<GroupedGemm>(&operation.work); grouped != nullptr && grouped->has_codes())
-      throw input_error(
-          "[training] fp8_format: expected none with experts on a GPU, where there are no grouped products of codes "
-          "yet");
+        "no kernels for documents yet");
+  for (const Operation& operation : verified.schedule.operations)
     if (const auto* quantise = std::get_if<Quantise>(&operation.work);
-        quantise != nullptr && quantise->scaling != Scaling::tensor)
-      throw input_error(quantise->format == Dtype::e2m1x2
-                            ? "[training] fp4_format: expected none on a GPU, where there are no kernels for it yet"
-                            : "[training] fp8_recipe: expected delayed or tensorwise on a GPU, where there are no "
-                              "kernels for scales of blocks yet");
-  }
+        quantise != nullptr && quantise->groups > 0 && quantise->scaling != Scaling::tensor)
+      throw input_error(
+          "[training] fp8_recipe: expected delayed or tensorwise with experts on a GPU, where no kernel casts groups "
+          "of "
+          "rows with scales of blocks yet");
   MakeCudaExecutor* make = nullptr;
   try {
     make = reinterpret_cast<MakeCudaExecutor*>(load_module("libstretto_cuda.so", "stretto_make_cuda_executor"));

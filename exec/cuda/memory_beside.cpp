@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <variant>
 
+#include "exec/cuda/code_scratch.hpp"
 #include "exec/cuda/cuda.hpp"
-#include "exec/cuda/module/workspace.hpp"
 #include "exec/cuda/nccl_groups.hpp"
 #include "model/schedule/process_group.hpp"
 
@@ -151,7 +151,10 @@ std::string text_of(const std::vector<BesidePlan>& parts) {
 }
 
 std::int64_t overhead_bytes(const Schedule& schedule, std::int64_t ranks) {
-  return ranks * std::ssize(schedule.lanes) * static_cast<std::int64_t>(kWorkspace_bytes);
+  std::int64_t bytes = 0;
+  for (std::size_t lane = 0; lane < schedule.lanes.size(); ++lane)
+    bytes += scratch_bytes_of(schedule, static_cast<LaneId>(lane));
+  return ranks * bytes;
 }
 
 }  // namespace stretto::cuda

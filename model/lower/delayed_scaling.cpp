@@ -97,9 +97,10 @@ class Adder {
 }  // namespace
 
 DelayedScaling add_delayed_scaling(Schedule& schedule, const BlockShape& shape) {
-  const auto linears = std::ssize(linear_layers(shape.model, shape.linear_cuts()));
-  return {Adder(schedule, shape, "fp8.forward", 2 * linears).run(),
-          Adder(schedule, shape, "fp8.backward", linears).run()};
+  std::int64_t matrices = 0;
+  for (const LinearLayer& linear : linear_layers(shape.model, shape.linear_cuts())) matrices += matrices_of(linear);
+  return {Adder(schedule, shape, "fp8.forward", 2 * matrices).run(),
+          Adder(schedule, shape, "fp8.backward", matrices).run()};
 }
 
 void add_updates(Schedule& schedule, const BlockShape& shape, LaneId compute, DelayedScaling& scaling) {

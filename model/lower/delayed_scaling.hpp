@@ -9,6 +9,8 @@ namespace stretto {
 
 // Delayed scaling: the state of the tensors of a direction, X and W of the forward pass or dY of the backward pass. A
 // model chunk has the tensors of its layers side by side, so that one all-reduce and one update serve all of them.
+// Every expert of a rank has tensors of its own; ranks that share amaxes share those of their first experts, of their
+// second ones and so on, whichever these are, as TransformerEngine's GroupedLinear does.
 struct DelayedTensors {
   std::int64_t each = 0;                           // tensors of a layer
   TensorId amax = 0, scale = 0;                    // [1, each] of a layer
@@ -18,6 +20,9 @@ struct DelayedTensors {
 struct DelayedScaling {
   DelayedTensors forward, backward;
 };
+
+// Returns the weights of a linear layer on a rank, each of which has scales of its own.
+inline std::int64_t matrices_of(const LinearLayer& linear) { return linear.is_grouped() ? linear.groups : 1; }
 
 // Adds the tensors, and to the state map scales and histories: arrays "fp8.forward.scale", "fp8.forward.history" and
 // the same of "backward".

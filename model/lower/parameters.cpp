@@ -122,8 +122,10 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Low
       }
       for (std::size_t c = 0; c < lowered.classes.size(); ++c)
         for (const bool in_fp8 : {true, false}) {
+          // Experts of which a rank has the only copy are not gathered.
+          const bool gathers = gathers_in_fp8 && lowered.classes[c].shards > 1;
           const auto is_chosen = [&](const Parameter& p) {
-            return class_of(lowered.classes, p) == c && (gathers_in_fp8 && is_linear_weight(p)) == in_fp8;
+            return class_of(lowered.classes, p) == c && (gathers && is_linear_weight(p)) == in_fp8;
           };
           add_buckets(result.parts, begin, is_chosen, piece == 0 ? bucket_size : 0, in_fp8 ? kScaleBlock : 1,
                       static_cast<std::size_t>(stage), c, lowered);

@@ -75,10 +75,13 @@ bool QuantisedLinears::has_hadamard(const Linear& linear, Factor factor) const {
 
 void QuantisedLinears::add(const std::vector<Linear>& linears) {
   count_ = std::count_if(linears.begin(), linears.end(), [](const Linear& one) { return !one.size.is_grouped(); });
+  std::int64_t first = 0;
   for (const Linear& linear : linears) {
-    Of of{linear, std::ssize(linears_), shape_.in_codes, {}, {}, {}};
+    Of of{linear, std::ssize(linears_), first, shape_.in_codes, {}, {}, {}};
+    first += matrices_of(linear.size);
     for (std::size_t layer = 0; layer < of.layers.size(); ++layer)
       of.layers[layer] = of.layers[layer] && linear.size.is_in(shape_.model.layer(static_cast<std::int64_t>(layer)));
+    if (std::count(of.layers.begin(), of.layers.end(), true) == 0) continue;  // all layers that have it are in bf16
     of.x = add_copies(of, Factor::x);
     of.w = add_copies(of, Factor::w);
     of.dy = add_copies(of, Factor::dy);
@@ -155,7 +158,7 @@ View QuantisedLinears::inverse_of(const Of& of, Factor factor, std::int64_t whic
   const std::string name =
       (is_grouped ? of.linear.name() + "." : "") + (factor == Factor::w ? "weight" : name_of(factor)) + ".inverses";
   const std::int64_t each = is_nv_ && factor != Factor::w ? 2 : 1,
-                     cols = is_grouped ? of.linear.size.groups : count_ * each;
+                     cols = (is_grouped ? of.linear.size.groups : count_) * each;
   const std::vector<bool>& layers = is_grouped ? of.layers : shape_.in_codes;
   const bool is_kept = trains_ && (factor == Factor::x || (factor == Factor::dy && shape_.weights_in_units));
   const bool is_of_step = factor == Factor::w && !shape_.codes_in_passes;
@@ -176,15 +179,16 @@ View QuantisedLinears::inverse_of(const Of& of, Factor factor, std::int64_t whic
   View view = is_of_step ? whole(schedule_, known->second, Coord::layer)
               : is_kept  ? w_.act(known->second, Coord::layer)
                          : w_.work(known->second);
-  if (is_grouped) return view;
-  view.offset = view.offset + Expr(of.index * each + which);
-  view.cols = view.ld = 1;
+  // Scales of experts' second copies are behind those of their first ones.
+  view.offset = view.offset + Expr(is_grouped ? of.linear.size.groups * which : of.index * each + which);
+  view.cols = view.ld = matrices_of(of.linear.size);
   return view;
 }
 
 View QuantisedLinears::number_of(const char* what, const Of& of, Factor factor, std::int64_t count) {
   const std::string name = std::string(name_of(factor)) + "." + what;
-  if (of.linear.size.is_grouped()) return shared(of.linear.name() + "." + name, Dtype::f32, 1, of.linear.size.groups);
+  if (of.linear.size.is_grouped())
+    return shared(of.linear.name() + "." + name, Dtype::f32, 1, of.linear.size.groups * count);
   View view = shared(name, Dtype::f32, 1, count_ * 2);
   view.offset = Expr(of.index * 2);
   view.cols = view.ld = count;
@@ -193,8 +197,9 @@ View QuantisedLinears::number_of(const char* what, const Of& of, Factor factor, 
 
 View QuantisedLinears::state_of(TensorId forward, TensorId backward, const Of& of, Factor factor) const {
   View view = whole(schedule_, factor == Factor::dy ? backward : forward, Coord::layer);
-  view.offset = Expr(factor == Factor::dy ? of.index : 2 * of.index + (factor == Factor::w ? 1 : 0));
-  view.cols = view.ld = 1;
+  const std::int64_t count = matrices_of(of.linear.size);
+  view.offset = Expr(factor == Factor::dy ? of.first : 2 * of.first + (factor == Factor::w ? count : 0));
+  view.cols = view.ld = count;
   return view;
 }
 
@@ -249,7 +254,9 @@ void QuantisedLinears::quantise(const Of& of, Factor factor, const View& matrix,
     }
   }
   if (work.has_offsets()) accesses.push_back(read(*offsets));
-  if (work.stochastic) {
+  if (work.stochastic && is_grouped) {
+    accesses.push_back(read(w_.dropout_key()));
+  } else if (work.stochastic) {
     work.seq = shape_.model.seq_length;
     work.parts = shape_.parts();
     const bool has_own_rows =
@@ -263,7 +270,7 @@ void QuantisedLinears::quantise(const Of& of, Factor factor, const View& matrix,
   if (to.columns) accesses.push_back(write(*to.columns));
   if (rule_of(work.scaling).has_factor) {
     View inverse = to.inverse;
-    if (work.hadamard) inverse.cols = inverse.ld = 2;
+    if (work.hadamard) inverse.cols = inverse.ld = 2 * matrices_of(linear.size);
     accesses.push_back(write(inverse));
   }
   if (work.records)
@@ -468,7 +475,7 @@ void QuantisedLinears::grouped_wgrad(const std::string& name, const std::optiona
   const Of& one = of(name);
   w_.now_or_later([this, &one, name, offsets] {
     w_.op(name + ".wgrad", Phase::wgrad, grouped(one.linear, Pass::wgrad, low_.activations),
-          factors(one.dy.over_rows(), one.x.over_rows(), one.dy.inverse, one.x.inverse, offsets,
+          factors(one.dy.over_rows(), one.x.over_rows(), one.dy.column_inverse, one.x.column_inverse, offsets,
                   accumulate(w_.gradient(name + ".weight", Coord::layer))));
   });
 }

@@ -63,6 +63,7 @@ class QuantisedLinears {
   struct Of {
     Linear linear;
     std::int64_t index = 0;    // among the layers
+    std::int64_t first = 0;    // matrices of the layers before it
     std::vector<bool> layers;  // [layer of the model] that have its codes
     Copies x, w, dy;
   };

@@ -231,11 +231,15 @@ void Sections::add_output_gradients() {
 }
 
 // Returns the gradient of the term that a layer added to the residual stream. d_x itself will be changed, so a deferred
-// weight gradient reads a copy.
+// weight gradient reads a copy; or codes, but where experts of some layers have none, all read the copy, because their
+// operations are the same ones.
 View Sections::branch_gradient(const std::string& residual, const std::string& layer, const View& branch,
                                DropoutSite site) {
   const View& d_x = backward_.d_x;
-  if (w_.drops() || !shape_.weights_apart || kind_.in_codes) return w_.dropped(residual + ".dgrad", d_x, branch, site);
+  const bool is_mixed = kind_.spec.has_experts() && residual == "residual_2" &&
+      std::count(shape_.in_codes.begin(), shape_.in_codes.end(), false) > 0;
+  if (w_.drops() || !shape_.weights_apart || (kind_.in_codes && !is_mixed))
+    return w_.dropped(residual + ".dgrad", d_x, branch, site);
   w_.op(layer + ".keep_dy", Phase::dgrad, Cast{d_x.rows * d_x.cols}, {read(d_x), write(branch)});
   return branch;
 }

@@ -73,7 +73,9 @@ class LowPrecisionGates {
       // The last block of a weight that is whole on every rank may be short.
       const bool is_whole = linear.cut == LinearCut::none && !linear.is_grouped();
       check(fmt::format("columns of {} on a rank", name_of(linear.layer)), linear.out,
-            is_whole ? side_of(rules_.weights) : rules_.align);
+            is_whole              ? side_of(rules_.weights)
+            : linear.is_grouped() ? std::max(rules_.align, group_rows_of(rules_.weights))
+                                  : rules_.align);
       check(fmt::format("rows of {} on a rank", name_of(linear.layer)), linear.in, rules_.align);
     }
     refused(knob, asked, "sides of all products that are whole blocks of a scale", worst.empty(), worst,
@@ -100,11 +102,6 @@ class LowPrecisionGates {
                  recompute.modules == std::vector{Recompute::Module::core_attn}),
             name_of(recompute.granularity), megatron(kConfig + std::string("2000, of layernorm and moe_act")),
             "products that are computed again need the scales of their first time, which are not kept yet");
-    const bool has_experts = s_.model.experts.any();
-    refused("fp8_recipe = delayed", is_delayed, "num_moe_experts = 0", !has_experts, "experts", kOwnGate,
-            "every expert has histories of its own, which are not modelled yet");
-    refused("fp4_format", is_fp4_, "num_moe_experts = 0", !has_experts, "experts", kOwnGate,
-            "experts' rows are rounded at random by their tokens' places, which they do not have with them");
     refused("reuse_grad_buf_for_mxfp8_param_ag", p_.reuse_grad_buf_for_mxfp8_param_ag, "fp8_recipe = mxfp8",
             rules_.recipe == LowPrecisionRules::Recipe::mxfp8, name_of(p_.fp8_recipe),
             megatron("core/optimizer/optimizer_config.py:180"));

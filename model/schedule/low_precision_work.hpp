@@ -129,10 +129,10 @@ std::string problem_of(Dtype format, Scaling scaling, ScaledAlong along, std::in
 // The largest magnitude of a tensor, 0 or more; NaN where it holds one. With `hadamard` amax[1] is that of the tensor
 // after Hadamard transforms of 16 along its columns (Quantise).
 //
-// With `groups` one of each group, as in Quantise.
+// With `groups` one of each group, as in Quantise; those of the transforms, of rows rounded up with zeros, are behind.
 //
 // x[matrix_rows(),cols] R, (offsets[1,groups + 1] i32 R when groups are not `equal`),
-// amax[1, hadamard ? 2 : max(groups, 1)] f32 W.
+// amax[1, (hadamard ? 2 : 1) · max(groups, 1)] f32 W.
 struct Amax {
   std::int64_t rows = 0, cols = 0;
   bool hadamard = false;
@@ -196,18 +196,20 @@ const char* name_of(QuantisedLayer layer);  // "qkv", …, "shared.fc1", …
 // and columns [first_column, …) of the layer's output. site = 16 + 2 · layer, and one more for the second copy.
 //
 // With `groups` x has groups of rows, as in GroupedGemm, each of which becomes codes as a matrix of its own would, with
-// a scale of its own where the scaling has one of the tensor. Without hadamard, stochastic and records.
+// a scale of its own where the scaling has one of the tensor. Such rows have no places in a sequence: the counter of a
+// number is {its place in its block of 16 / 4, hash, hash / 2^32, site}, with the hash of the block's 16 numbers as they
+// are before they are scaled (exec/codes.hpp: BlockHash).
 //
-// x[matrix_rows(),cols] R,
-// (scale[1, max(groups, 1)] f32 R with Scaling::tensor | amax[1, hadamard ? 2 : 1] f32 R with nv and nv_16x16),
+// x[matrix_rows(),cols] R, and with G = max(groups, 1), numbers of each group, first those of the first copy:
+// (scale[1, G] f32 R with Scaling::tensor | amax[1, (hadamard ? 2 : 1) · G] f32 R with nv and nv_16x16),
 // (offsets[1,groups + 1] i32 R, where groups are not `equal`),
 // (key[1,3] i32 R when `stochastic`),
 // (codes[code_shape(format, scaling, rows, rows, cols)] W when `rowwise`; grouped: grouped_code_shape()),
 // (column_codes W, plain: [code_shape(…, columns, rows, cols)]; transposed: [code_shape(…, rows, cols, rows)];
 //  grouped: grouped_transposed_shape()),
-// (inverse f32 W where the scaling has a factor: [1, max(groups, 1)]; with `hadamard` [1,2], the second one of
-//  column_codes. A code with its scale, times inverse, is the number.)
-// (recorded[1,1] f32 A when `records`: max(recorded, the largest magnitude of x).)
+// (inverse[1, (hadamard ? 2 : 1) · G] f32 W where the scaling has a factor, the second ones of column_codes. A code with
+//  its scale, times inverse, is the number.)
+// (recorded[1, G] f32 A when `records`: max(recorded, the largest magnitude of x).)
 struct Quantise {
   std::int64_t rows = 0, cols = 0;
   Dtype format = Dtype::e4m3;

@@ -3,44 +3,16 @@
 #include <algorithm>
 #include <variant>
 
+#include "model/schedule/operand_specs.hpp"
+
 namespace stretto {
+namespace operand_specs {
 namespace {
-
-using Shape = OperandShape;
-using Type = OperandType;
-
-OperandSpec vector_of(const char* name, const char* modes, std::int64_t elements, Type type = Type::floating) {
-  return {name, modes, 1, elements, Shape::vector, type};
-}
-OperandSpec scalar_of(const char* name, const char* modes) { return vector_of(name, modes, 1, Type::f64); }
-OperandSpec table_of(const char* name, const char* modes, std::int64_t rows, std::int64_t cols) {
-  return {name, modes, rows, cols, Shape::table, Type::floating};
-}
-
-// Returns the operand with codes of a matrix [rows, cols].
-OperandSpec codes_of(const char* name, const char* modes, Dtype format, Scaling scaling, ScaledAlong along,
-                     std::int64_t rows, std::int64_t cols) {
-  const CodeShape shape = code_shape(format, scaling, along, rows, cols);
-  return {name, modes, shape.rows, shape.cols, Shape::matrix, Type::codes};
-}
-
-bool has_wgrad(Pass pass) { return pass == Pass::wgrad || pass == Pass::backward; }
-bool has_dgrad(Pass pass) { return pass == Pass::dgrad || pass == Pass::backward; }
-
-// Returns why a matrix has no such groups of rows, or "".
-std::string problem_of(const GroupedRows& g) {
-  if (g.groups < 0) return "groups must be positive";
-  if (g.groups == 0) return g.capacity == 0 && !g.equal ? "" : "capacity and equal are of groups";
-  if (g.equal && (g.capacity != 0 || g.rows % g.groups != 0)) return "groups must have equally many rows";
-  return g.capacity == 0 || g.capacity >= g.rows ? "" : "capacity must be at least rows";
-}
 
 // First positions of documents, of sequences that take so many rows.
 OperandSpec documents_of(std::int64_t batch, std::int64_t seq) {
   return {kDocuments, "R", batch, seq, Shape::matrix, Type::i32};
 }
-
-OperandList bad(std::string error) { return {{}, std::move(error)}; }
 
 // LayerNorm has a beta, and a mean in its stats; RMSNorm has neither.
 OperandList norm_operands(Pass pass, std::int64_t rows, std::int64_t cols, std::int64_t heads, bool has_beta) {
@@ -403,7 +375,7 @@ struct ListOperands {
     if (g.pass == Pass::backward) return bad("its gradients are two products");
     if (g.capacity != 0 && g.capacity < g.rows) return bad("capacity must be at least rows");
     if (const std::string problem = problem_of(g.grouped()); !problem.empty()) return bad(problem);
-    if (g.has_codes()) return of_codes(g);
+    if (g.has_codes()) return operands_of_codes(g);
     if (g.scaling_b != Scaling::none) return bad("A and B are scaled in different ways");
     const OperandSpec offsets = vector_of("offsets", "R", g.groups + 1, Type::i32);
     const auto rows = [&](const char* name, const char* modes, std::int64_t cols) {
@@ -420,42 +392,6 @@ struct ListOperands {
     else
       list.operands = {rows("dy", "R", g.n), rows("x", "R", g.k), offsets, weights("dweights", "A")};
     if (g.equal) list.operands.erase(list.operands.begin() + 2);
-    return list;
-  }
-
-  static OperandList of_codes(const GroupedGemm& g) {
-    const ScalingRule a = rule_of(g.scaling_a), b = rule_of(g.scaling_b);
-    if (a.block != b.block || a.has_factor != b.has_factor) return bad("A and B are scaled in different ways");
-    if (a.block == 16) return bad("not of groups yet");
-    const bool is_forward = g.pass == Pass::forward, is_wgrad = g.pass == Pass::wgrad;
-    const Dtype format = Dtype::e4m3;  // e5m2 has its shapes
-    const ScaledAlong along = is_wgrad ? ScaledAlong::columns : ScaledAlong::rows;
-    const auto codes = [](const char* name, const CodeShape& shape) {
-      return OperandSpec{name, "R", shape.rows, shape.cols, Shape::matrix, Type::codes};
-    };
-    const auto rows = [&](const char* name, std::int64_t cols, Scaling scaling) {
-      return codes(name, is_wgrad && g.transposes ? grouped_transposed_shape(format, scaling, g.grouped(), cols)
-                                                  : grouped_code_shape(format, scaling, along, g.grouped(), cols));
-    };
-    const GroupedRows w = g.grouped_weights();
-    if (w.code_rows(group_rows_of(g.scaling_b)) != w.rows) return bad("weights of a group are no whole blocks");
-    OperandList list{{rows(is_forward ? "x" : "dy", is_forward ? g.k : g.n, g.scaling_a)}, ""};
-    if (is_wgrad)
-      list.operands.push_back(rows("x", g.k, g.scaling_b));
-    else if (!is_forward && g.transposes)
-      list.operands.push_back(codes("weights", grouped_transposed_shape(format, g.scaling_b, w, g.k)));
-    else
-      list.operands.push_back(codes(
-          "weights",
-          grouped_code_shape(format, g.scaling_b, is_forward ? ScaledAlong::rows : ScaledAlong::columns, w, g.k)));
-    if (!g.equal) list.operands.push_back(vector_of("offsets", "R", g.groups + 1, Type::i32));
-    if (g.has_factors())
-      list.operands.insert(list.operands.end(), {vector_of("inverse_a", "R", g.groups, Type::f32),
-                                                 vector_of("inverse_b", "R", g.groups, Type::f32)});
-    if (is_wgrad)
-      list.operands.push_back({"dweights", "A", g.groups * g.n, g.k});
-    else
-      list.operands.push_back({is_forward ? "y" : "dx", "W", g.matrix_rows(), is_forward ? g.n : g.k});
     return list;
   }
 
@@ -541,79 +477,7 @@ struct ListOperands {
             ""};
   }
 
-  OperandList operator()(const Amax& a) const {
-    if (a.rows < 1 || a.cols < 1) return bad("dimensions must be positive");
-    if (a.hadamard && a.rows % 16 != 0) return bad("Hadamard transforms are of 16 rows");
-    if (a.groups > 0 && a.hadamard) return bad("groups are not transformed");
-    if (const std::string problem = problem_of({a.groups, a.rows, a.capacity, a.equal}); !problem.empty())
-      return bad(problem);
-    OperandList list{{{"x", "R", a.matrix_rows(), a.cols}}, ""};
-    if (a.has_offsets()) list.operands.push_back(vector_of("offsets", "R", a.groups + 1, Type::i32));
-    const std::int64_t elements = a.hadamard ? 2 : std::max<std::int64_t>(a.groups, 1);
-    list.operands.push_back(vector_of("amax", "W", elements, Type::f32));
-    return list;
-  }
-
-  OperandList operator()(const UpdateScale& u) const {
-    if (u.elements < 1 || u.history < 0) return bad("elements must be positive");
-    if (u.format != Dtype::e4m3 && u.format != Dtype::e5m2) return bad("the format must be e4m3 or e5m2");
-    const bool keeps = u.history > 0;
-    OperandList list{{vector_of("amax", keeps ? "A" : "R", u.elements, Type::f32)}, ""};
-    if (keeps) list.operands.push_back(vector_of("history", "A", u.history * u.elements, Type::f32));
-    list.operands.push_back(vector_of("scale", keeps ? "A" : "W", u.elements, Type::f32));
-    return list;
-  }
-
-  OperandList operator()(const Quantise& q) const {
-    if (q.rows < 1 || q.cols < 1) return bad("dimensions must be positive");
-    if (q.scaling == Scaling::none || !is_code(q.format)) return bad("it makes codes");
-    if (!q.rowwise && q.columnwise == ColumnCopy::none) return bad("it has no copy to make");
-    const ScalingRule rule = rule_of(q.scaling);
-    const bool is_tensor = q.scaling == Scaling::tensor, is_nv = rule.block == 16;
-    if ((q.format == Dtype::e2m1x2) != is_nv) return bad("e2m1 and scales of 16 codes go together");
-    if (is_tensor && (!q.rowwise || q.columnwise == ColumnCopy::plain))
-      return bad("with one scale, one copy serves both");
-    if (q.hadamard && (!is_nv || q.columnwise == ColumnCopy::none)) return bad("a second copy of e2m1 is transformed");
-    if (q.stochastic && (!is_nv || q.seq < 1)) return bad("e2m1 is rounded stochastically, by places in a sequence");
-    if (q.records && !is_tensor) return bad("delayed scaling records amaxes");
-    if (q.groups > 0 && (q.hadamard || q.stochastic || q.records || is_nv)) return bad("not of groups yet");
-    if (const std::string wrong = problem_of(q.grouped()); !wrong.empty()) return bad(wrong);
-    if (const std::string problem = problem_of(q.parts, q.seq); q.stochastic && !problem.empty()) return bad(problem);
-    const bool transposes = q.columnwise == ColumnCopy::transposed;
-    const ScaledAlong second = transposes ? ScaledAlong::rows : ScaledAlong::columns;
-    const std::int64_t code_rows = q.groups > 0 ? q.grouped().code_rows(group_rows_of(q.scaling)) : q.rows;
-    const std::int64_t second_rows = transposes ? q.cols : code_rows, second_cols = transposes ? code_rows : q.cols;
-    std::string problem;
-    if (q.rowwise) problem = problem_of(q.format, q.scaling, ScaledAlong::rows, code_rows, q.cols);
-    if (problem.empty() && q.columnwise != ColumnCopy::none)
-      problem = problem_of(q.format, q.scaling, second, second_rows, second_cols);
-    if (!problem.empty()) return bad(problem);
-    const std::int64_t factors = q.hadamard ? 2 : std::max<std::int64_t>(q.groups, 1);
-    const auto codes = [](const char* name, const CodeShape& shape) {
-      return OperandSpec{name, "W", shape.rows, shape.cols, Shape::matrix, Type::codes};
-    };
-    OperandList list{{{"x", "R", q.matrix_rows(), q.cols}}, ""};
-    if (is_tensor) list.operands.push_back(vector_of("scale", "R", factors, Type::f32));
-    if (is_nv) list.operands.push_back(vector_of("amax", "R", factors, Type::f32));
-    if (q.has_offsets()) list.operands.push_back(vector_of("offsets", "R", q.groups + 1, Type::i32));
-    if (q.stochastic) list.operands.push_back(vector_of("key", "R", kDropoutKeyWords, Type::i32));
-    if (q.rowwise) list.operands.push_back(codes("codes", q.codes()));
-    if (q.columnwise != ColumnCopy::none) list.operands.push_back(codes("column_codes", q.column_codes()));
-    if (rule.has_factor) list.operands.push_back(vector_of("inverse", "W", factors, Type::f32));
-    if (q.records) list.operands.push_back(vector_of("recorded", "A", 1, Type::f32));
-    return list;
-  }
-
-  OperandList operator()(const TransposeCodes& t) const {
-    if (t.rows < 1 || t.cols < 1) return bad("dimensions must be positive");
-    if (t.scaling == Scaling::none || !is_code(t.format)) return bad("it transposes codes");
-    for (const std::string& problem : {problem_of(t.format, t.scaling, ScaledAlong::columns, t.rows, t.cols),
-                                       problem_of(t.format, t.scaling, ScaledAlong::rows, t.cols, t.rows)})
-      if (!problem.empty()) return bad(problem);
-    return {{codes_of("codes", "R", t.format, t.scaling, ScaledAlong::columns, t.rows, t.cols),
-             codes_of("transposed", "W", t.format, t.scaling, ScaledAlong::rows, t.cols, t.rows)},
-            ""};
-  }
+  OperandList operator()(const OfLowPrecision auto& w) const { return operands_of_codes(w); }
 
   OperandList operator()(const ScaledCast& c) const {
     if (c.elements < 1 || c.shards < 1) return bad("elements and shards must be positive");
@@ -684,20 +548,10 @@ struct ListOperands {
 };
 
 }  // namespace
-
-std::string problem_of(Dtype format, Scaling scaling, ScaledAlong along, std::int64_t rows, std::int64_t cols) {
-  const ScalingRule rule = rule_of(scaling);
-  const std::string shape = "a matrix of " + std::to_string(rows) + " x " + std::to_string(cols);
-  if (format == Dtype::e2m1x2 && cols % 2 != 0) return shape + " has half a byte of codes";
-  if (rule.block == 0) return "";
-  const std::int64_t side = side_of(scaling);
-  const bool is_whole =
-      rule.is_square ? rows % side == 0 && cols % side == 0 : (along == ScaledAlong::rows ? cols : rows) % side == 0;
-  return is_whole ? "" : shape + " is not cut into whole blocks of " + std::to_string(side);
-}
+}  // namespace operand_specs
 
 OperandList operands_of(const Work& work, std::int64_t group_size) {
-  return std::visit(ListOperands{group_size}, work);
+  return std::visit(operand_specs::ListOperands{group_size}, work);
 }
 
 bool may_be_in_place(const Work& work) {

@@ -10,7 +10,7 @@ LIMIT_S = 240
 
 # Recipe → its settings.
 RECIPES = {recipe: ['training.fp8_format="hybrid"' if recipe in ("delayed", "tensorwise") else 'training.fp8_format="e4m3"',
-                    f'training.fp8_recipe="{recipe}"'] for recipe in ("delayed", "tensorwise", "blockwise", "mxfp8")}
+                    f'training.fp8_recipe="{recipe}"', "training.fp8_transposes=true"] for recipe in ("delayed", "tensorwise", "blockwise", "mxfp8")}
 RECIPES["nvfp4"] = ['training.fp4_format="e2m1"']
 # One layer of a large model is enough: the head is small and every product is long.
 WIDE = ["model.num_layers=4", "model.hidden_size=4096", "model.num_attention_heads=32", "model.seq_length=4096", "training.micro_batch_size=1",

@@ -29,6 +29,11 @@ void GemmRunner::run(const Gemm& work, std::span<const exec::Operand> operands, 
   emulate::submit(stream.stream, [work, operands] { host::run_work(work, operands); });
 }
 
+void GemmRunner::run_untuned(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
+  emulate::submit(stream.stream,
+                  [work, all = std::vector(operands.begin(), operands.end())] { host::run_work(work, all); });
+}
+
 GroupedGemmRunner::GroupedGemmRunner(int) {}
 GroupedGemmRunner::~GroupedGemmRunner() = default;
 void GroupedGemmRunner::bind(const Stream&) {}

@@ -156,6 +156,8 @@ void compare(const ScaledCast&) {
 constexpr std::pair<std::int64_t, std::int64_t> kMatrices[] = {{1, 1}, {5, 7}, {64, 8}, {150, 272}};
 void compare(const Amax&) {
   for (const auto& [rows, cols] : kMatrices) check(Amax{rows, cols}, 0);
+  for (const auto& [rows, cols] : {std::pair{16, 7}, std::pair{160, 96}}) check(Amax{rows, cols, true}, 0);
+  for (const bool equal : {false, true}) check(Amax{90, 48, false, 3, equal ? 0 : 120, equal}, 0);
 }
 void compare(const UpdateScale&) {
   for (const std::int64_t elements : {1, 300})
@@ -164,6 +166,17 @@ void compare(const UpdateScale&) {
         for (const Dtype format : {Dtype::e4m3, Dtype::e5m2})
           check(UpdateScale{elements, history, format, 2, most_recent}, 0);
 }
+// Scalings of blocks, of matrices with short blocks where there may be some.
+struct BlockCase {
+  Scaling scaling;
+  Dtype format;
+  std::int64_t rows, cols;
+};
+constexpr BlockCase kBlockCases[] = {
+    {Scaling::mx, Dtype::e4m3, 96, 160},         {Scaling::mx, Dtype::e5m2, 32, 32},
+    {Scaling::block_128, Dtype::e4m3, 144, 272}, {Scaling::block_128x128, Dtype::e4m3, 144, 272},
+    {Scaling::nv, Dtype::e2m1x2, 48, 96},        {Scaling::nv_16x16, Dtype::e2m1x2, 48, 144}};
+
 void compare(const Quantise&) {
   for (const auto& [rows, cols] : kMatrices)
     for (const ColumnCopy copy : {ColumnCopy::none, ColumnCopy::transposed})
@@ -174,9 +187,34 @@ void compare(const Quantise&) {
         work.records = records;
         check(work, 0);
       }
+  for (const bool equal : {false, true})
+    for (const ColumnCopy copy : {ColumnCopy::none, ColumnCopy::transposed}) {
+      Quantise work{.rows = 90, .cols = 48, .columnwise = copy, .groups = 3, .capacity = equal ? 0 : 120};
+      work.equal = equal;
+      check(work, 0);
+    }
+  for (const BlockCase& of : kBlockCases)
+    for (const ColumnCopy copy : {ColumnCopy::none, ColumnCopy::plain, ColumnCopy::transposed})
+      for (const bool turned : {false, true}) {
+        Quantise work{.rows = of.rows, .cols = of.cols, .format = of.format, .scaling = of.scaling, .columnwise = copy};
+        if (turned && (of.scaling != Scaling::nv || copy == ColumnCopy::none)) continue;
+        if (turned) {
+          work.hadamard = work.stochastic = true;
+          work.layer = QuantisedLayer::fc1;
+          work.seq = 72;
+          work.parts = {3, 1, 1};
+          work.first_row = 5;
+          work.first_column = 16;
+        }
+        check(work, 0);
+        work.rowwise = copy == ColumnCopy::none;
+        if (!work.rowwise && !turned) check(work, 0);
+      }
 }
 void compare(const TransposeCodes&) {
   for (const auto& [rows, cols] : kMatrices) check(TransposeCodes{rows, cols}, 0);
+  for (const BlockCase& of : kBlockCases)
+    if (of.scaling != Scaling::nv_16x16) check(TransposeCodes{of.rows, of.cols, of.format, of.scaling}, 0);
 }
 void compare(const SumSquares&) {
   for (const std::int64_t elements : kElements) check(SumSquares{elements, 3});
@@ -358,7 +396,6 @@ void compare(const LatentHeads&) {
   }
 }
 
-void compare(const OfLowPrecision auto&) {}  // the device has no kernels for them yet
 void compare(const Gemm&) {}          // cuBLAS runs GEMMs: the executor's tests cover them
 void compare(const GroupedGemm&) {}   // the same
 void compare(const Collective&) {}    // below

@@ -5,18 +5,45 @@
 #include "base/scaling.hpp"
 #include "exec/cuda/kernels/families.hpp"
 #include "exec/cuda/kernels/map.hpp"
+#include "exec/cuda/kernels/quantise_blocks.hpp"
 
 namespace stretto::cuda {
 namespace {
 
-// Codes with one scale a tensor. base/fp8.hpp and base/scaling.hpp are constexpr, so their functions run here.
+// Codes with one scale a tensor, or one for each group of rows: the z of a grid is the group.
 
-__device__ inline float magnitude(float x) { return x < 0 ? -x : x; }  // a NaN stays
+// Where a group's rows are, in the matrix and in its codes, of which it has more.
+struct GroupPlace {
+  std::int64_t at, rows, first, padded;
+};
+// Groups of rows, as exec::RowGroups has them. Passed to kernels by value; without groups all rows are one group.
+struct Groups {
+  const std::int32_t* offsets = nullptr;  // null where all have `each` rows
+  std::int64_t each = 0, count = 0, unit = 1;
+
+  Groups(const GroupedRows& rows, const exec::Operand* of_offsets, std::int64_t of_unit)
+      : offsets(of_offsets ? static_cast<const std::int32_t*>(of_offsets->data) : nullptr),
+        each(rows.groups > 0 ? rows.rows / rows.groups : rows.rows),
+        count(rows.groups),
+        unit(rows.groups > 0 ? of_unit : 1) {}
+  unsigned grid() const { return static_cast<unsigned>(std::max<std::int64_t>(count, 1)); }
+  __device__ GroupPlace place(std::int64_t group) const {
+    if (offsets == nullptr) {
+      const std::int64_t padded = GroupedRows::rounded(each, unit);
+      return {group * each, each, group * padded, padded};
+    }
+    std::int64_t first = 0;
+    for (std::int64_t g = 0; g < group; ++g) first += GroupedRows::rounded(offsets[g + 1] - offsets[g], unit);
+    const std::int64_t rows = offsets[group + 1] - offsets[group];
+    return {offsets[group], rows, first, GroupedRows::rounded(rows, unit)};
+  }
+};
 
 template <int N, class T>
-__global__ void amax_kernel(std::int64_t rows, std::int64_t packs, Rows<const T> x, float* partial) {
+__global__ void amax_kernel(Groups groups, std::int64_t packs, Rows<const T> x, float* partial) {
+  const GroupPlace place = groups.place(blockIdx.z);
   float own = 0;
-  for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y)
+  for (std::int64_t row = place.at + blockIdx.y; row < place.at + place.rows; row += gridDim.y)
     for (std::int64_t pack = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; pack < packs;
          pack += std::int64_t{gridDim.x} * blockDim.x) {
       float of[N];
@@ -25,15 +52,15 @@ __global__ void amax_kernel(std::int64_t rows, std::int64_t packs, Rows<const T>
       for (int n = 0; n < N; ++n) own = max_or_nan(own, magnitude(of[n]));
     }
   const float largest = block_max(own);
-  if (threadIdx.x == 0) partial[std::int64_t{blockIdx.y} * gridDim.x + blockIdx.x] = largest;
+  if (threadIdx.x == 0) partial[(std::int64_t{blockIdx.z} * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x] = largest;
 }
 
-// amax = the largest of `count` partial ones, and of its old value where it is added to. One block.
+// amax[group] = the largest of its `count` partial ones, and of its old value where it is added to. A block a group.
 __global__ void largest_kernel(const float* partial, std::int64_t count, bool keeps_old, float* amax) {
-  float own = keeps_old ? *amax : 0.0f;
-  for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) own = max_or_nan(own, partial[i]);
+  float own = keeps_old ? amax[blockIdx.x] : 0.0f;
+  for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) own = max_or_nan(own, partial[blockIdx.x * count + i]);
   const float largest = block_max(own);
-  if (threadIdx.x == 0) *amax = largest;
+  if (threadIdx.x == 0) amax[blockIdx.x] = largest;
 }
 
 __global__ void update_scale_kernel(UpdateScale work, float largest, float* amaxes, float* history, float* scales) {
@@ -78,25 +105,34 @@ __device__ void store_transposed(const unsigned char (&tile)[kTile * N][kTile + 
   }
 }
 
-// `across`: tiles along a row. With N = 4 all rows and columns are multiples of 4 and aligned to packs.
+// `across`: tiles along a row. With N = 4 all rows and columns are multiples of 4 and aligned to packs. Rows beyond a
+// group's are zeros.
 template <int N, class T, class F>
-__global__ void cast_tiles_kernel(std::int64_t rows, std::int64_t cols, std::int64_t across, std::int64_t tiles,
-                                  Rows<const T> x, const float* scale, Target codes, Target transposed, float* inverse,
+__global__ void cast_tiles_kernel(Groups groups, std::int64_t cols, std::int64_t across, Rows<const T> x,
+                                  const float* scales, Target codes, Target transposed, float* inverses,
                                   float* partial) {
   __shared__ unsigned char tile[kTile * N][kTile + 4];
+  const GroupPlace place = groups.place(blockIdx.z);
+  if (groups.count > 0) {
+    if (codes.data != nullptr) codes.data += place.first * codes.ld;
+    if (transposed.data != nullptr) transposed = {transposed.data + place.first * cols, place.padded};
+  }
   float own = 0;
-  const float factor = scale != nullptr ? *scale : 1.0f;
+  const float factor = scales != nullptr ? scales[blockIdx.z] : 1.0f;
   const int lane = static_cast<int>(threadIdx.x) % kTile, first = static_cast<int>(threadIdx.x) / kTile;
+  const std::int64_t tiles = (place.padded + kTile - 1) / kTile * across;
   for (std::int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
     const std::int64_t row = t / across * kTile, col = t % across * (kTile * N);
     for (int r = first; r < kTile; r += kTileThreads / kTile) {
-      if (row + r >= rows || col + lane * N >= cols) continue;
-      Pack<unsigned char, N> pack;
-      if constexpr (std::is_same_v<T, unsigned char>) {
+      if (row + r >= place.padded || col + lane * N >= cols) continue;
+      Pack<unsigned char, N> pack = {};
+      if (row + r >= place.rows) {
+        // zeros
+      } else if constexpr (std::is_same_v<T, unsigned char>) {
         pack = *pack_at<const Pack<unsigned char, N>>(x.row(row + r) + col + lane * N);
       } else {
         float of[N];
-        load(of, x.row(row + r) + col + lane * N);
+        load(of, x.row(place.at + row + r) + col + lane * N);
 #pragma unroll
         for (int n = 0; n < N; ++n) {
           if (partial != nullptr) own = max_or_nan(own, magnitude(of[n]));
@@ -110,13 +146,13 @@ __global__ void cast_tiles_kernel(std::int64_t rows, std::int64_t cols, std::int
     }
     if (transposed.data == nullptr) continue;
     __syncthreads();
-    store_transposed<N>(tile, rows, cols, row, col, transposed);
+    store_transposed<N>(tile, place.padded, cols, row, col, transposed);
     __syncthreads();
   }
-  if (inverse != nullptr && blockIdx.x == 0 && threadIdx.x == 0) *inverse = 1.0f / factor;
+  if (inverses != nullptr && blockIdx.x == 0 && threadIdx.x == 0) inverses[blockIdx.z] = 1.0f / factor;
   if (partial == nullptr) return;
   const float largest = block_max(own);
-  if (threadIdx.x == 0) partial[blockIdx.x] = largest;
+  if (threadIdx.x == 0) partial[std::int64_t{blockIdx.z} * gridDim.x + blockIdx.x] = largest;
 }
 
 Target target_of(const exec::Operand* operand) {
@@ -127,50 +163,56 @@ bool is_packable(const Target& target, int n) {
          (reinterpret_cast<std::uintptr_t>(target.data) % static_cast<std::size_t>(n) == 0 && target.ld % n == 0);
 }
 
-std::int64_t fits(const Stream& stream) { return static_cast<std::int64_t>(stream.scratch_bytes / sizeof(float)); }
-
-void take_largest(const Stream& stream, std::int64_t count, bool keeps_old, float* amax) {
-  launch(stream, {1, 1, 1}, {1024, 1, 1}, largest_kernel, static_cast<const float*>(stream.scratch), count, keeps_old,
-         amax);
+// Returns how many blocks of each of `groups` have room for a partial result in the scratch.
+std::int64_t fits(const Stream& stream, std::int64_t groups) {
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(stream.scratch_bytes / sizeof(float)) / groups);
 }
 
-// Returns the number of partial amaxes in the scratch.
+void take_largest(const Stream& stream, unsigned groups, std::int64_t count, bool keeps_old, float* amax) {
+  launch(stream, {groups, 1, 1}, {1024, 1, 1}, largest_kernel, static_cast<const float*>(stream.scratch), count,
+         keeps_old, amax);
+}
+
+// `rows` are those of all codes. Returns the number of partial amaxes of a group in the scratch.
 template <class T, class F>
-std::int64_t cast_tiles(const Stream& stream, std::int64_t rows, std::int64_t cols, const Rows<const T>& x,
-                        const float* scale, const Target& codes, const Target& transposed, float* inverse,
-                        bool records) {
+std::int64_t cast_tiles(const Stream& stream, const Groups& groups, std::int64_t rows, std::int64_t cols,
+                        const Rows<const T>& x, const float* scales, const Target& codes, const Target& transposed,
+                        float* inverses, bool records) {
   const auto start = [&]<int N>(std::integral_constant<int, N>) {
     const std::int64_t across = ceil_div(cols, kTile * N), tiles = ceil_div(rows, kTile) * across;
     constexpr auto kernel = cast_tiles_kernel<N, T, F>;
-    const std::int64_t blocks = std::min({tiles, resident_blocks(stream, kernel, kTileThreads), fits(stream)});
-    launch(stream, {static_cast<unsigned>(blocks), 1, 1}, {kTileThreads, 1, 1}, kernel, rows, cols, across, tiles, x,
-           scale, codes, transposed, inverse, records ? static_cast<float*>(stream.scratch) : nullptr);
+    const std::int64_t resident = ceil_div(resident_blocks(stream, kernel, kTileThreads), groups.grid());
+    const std::int64_t blocks = std::min({tiles, resident, fits(stream, groups.grid())});
+    launch(stream, {static_cast<unsigned>(blocks), 1, groups.grid()}, {kTileThreads, 1, 1}, kernel, groups, cols,
+           across, x, scales, codes, transposed, inverses, records ? static_cast<float*>(stream.scratch) : nullptr);
     return blocks;
   };
   constexpr int N = 4;
-  const bool packs =
-      cols % N == 0 && rows % N == 0 && cuda::is_packable(x, N) && is_packable(codes, N) && is_packable(transposed, N);
+  const bool packs = cols % N == 0 && (rows % N == 0 || groups.count > 0) && cuda::is_packable(x, N) &&
+                     is_packable(codes, N) && is_packable(transposed, N);
   return packs ? start(std::integral_constant<int, N>{}) : start(std::integral_constant<int, 1>{});
 }
 
 }  // namespace
 
 void run_kernel(const Amax& work, std::span<const exec::Operand> operands, const Stream& stream) {
-  assert(!work.hadamard && "refused before (cuda.cpp)");
+  if (work.hadamard) return amax_of_both(work, operands, stream);
   with_device_type(operands[0].dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int widest = 16 / static_cast<int>(sizeof(T));
     Rows<const T> x = rows_of<const T>(operands[0]);
     std::int64_t rows = work.rows, cols = work.cols;
-    if (x.ld == cols) cols *= std::exchange(rows, 1);
+    if (x.ld == cols && work.groups == 0) cols *= std::exchange(rows, 1);
+    const Groups groups({work.groups, rows, work.capacity, work.equal}, work.has_offsets() ? &operands[1] : nullptr, 1);
     const auto start = [&]<int N>(std::integral_constant<int, N>) {
       constexpr auto kernel = amax_kernel<N, T>;
-      const std::int64_t most = std::min(resident_blocks(stream, kernel, kThreads), fits(stream)),
+      const std::int64_t resident = ceil_div(resident_blocks(stream, kernel, kThreads), groups.grid());
+      const std::int64_t most = std::min(resident, fits(stream, groups.grid())),
                          across = std::min(ceil_div(cols / N, kThreads), most),
                          down = std::max<std::int64_t>(1, std::min(rows, most / across));
-      launch(stream, {static_cast<unsigned>(across), static_cast<unsigned>(down), 1}, {kThreads, 1, 1}, kernel, rows,
-             cols / N, x, static_cast<float*>(stream.scratch));
-      take_largest(stream, across * down, false, static_cast<float*>(operands[1].data));
+      launch(stream, {static_cast<unsigned>(across), static_cast<unsigned>(down), groups.grid()}, {kThreads, 1, 1},
+             kernel, groups, cols / N, x, static_cast<float*>(stream.scratch));
+      take_largest(stream, groups.grid(), across * down, false, static_cast<float*>(operands.back().data));
     };
     if (cols % widest == 0 && cuda::is_packable(x, widest))
       start(std::integral_constant<int, widest>{});
@@ -188,26 +230,30 @@ void run_kernel(const UpdateScale& work, std::span<const exec::Operand> operands
 }
 
 void run_kernel(const Quantise& work, std::span<const exec::Operand> operands, const Stream& stream) {
-  assert(work.scaling == Scaling::tensor && "refused before (cuda.cpp)");
+  if (work.scaling != Scaling::tensor) return quantise_blocks(work, operands, stream);
   const bool transposes = work.columnwise == ColumnCopy::transposed;
-  const std::size_t inverse = 3 + transposes;
+  const std::size_t codes = 2 + work.has_offsets(), inverse = codes + 1 + transposes;
+  const Groups groups(work.grouped(), work.has_offsets() ? &operands[2] : nullptr, group_rows_of(work.scaling));
+  const std::int64_t rows = work.groups > 0 ? work.codes().rows : work.rows;
   with_device_type(operands[0].dtype, [&](auto type) {
     using T = decltype(type);
     const auto run_as = [&]<class F>(F) {
       const std::int64_t partial = cast_tiles<T, F>(
-          stream, work.rows, work.cols, rows_of<const T>(operands[0]), static_cast<const float*>(operands[1].data),
-          target_of(&operands[2]), target_of(transposes ? &operands[3] : nullptr),
+          stream, groups, rows, work.cols, rows_of<const T>(operands[0]), static_cast<const float*>(operands[1].data),
+          target_of(&operands[codes]), target_of(transposes ? &operands[codes + 1] : nullptr),
           static_cast<float*>(operands[inverse].data), work.records);
-      if (work.records) take_largest(stream, partial, true, static_cast<float*>(operands[inverse + 1].data));
+      if (work.records)
+        take_largest(stream, groups.grid(), partial, true, static_cast<float*>(operands[inverse + 1].data));
     };
     work.format == Dtype::e5m2 ? run_as(E5m2{}) : run_as(E4m3{});
   });
 }
 
 void run_kernel(const TransposeCodes& work, std::span<const exec::Operand> operands, const Stream& stream) {
-  assert(work.scaling == Scaling::tensor && "refused before (cuda.cpp)");
-  cast_tiles<unsigned char, E4m3>(stream, work.rows, work.cols, rows_of<const unsigned char>(operands[0]), nullptr, {},
-                                  target_of(&operands[1]), nullptr, false);
+  if (work.scaling != Scaling::tensor) return transpose_blocks(work, operands, stream);
+  cast_tiles<unsigned char, E4m3>(stream, Groups({0, work.rows, 0, false}, nullptr, 1), work.rows, work.cols,
+                                  rows_of<const unsigned char>(operands[0]), nullptr, {}, target_of(&operands[1]),
+                                  nullptr, false);
 }
 
 }  // namespace stretto::cuda

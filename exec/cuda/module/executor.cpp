@@ -13,12 +13,14 @@
 #include <utility>
 #include <vector>
 
+#include "exec/cuda/code_scratch.hpp"
 #include "exec/cuda/cuda.hpp"
 #include "exec/cuda/fault.hpp"
 #include "exec/cuda/kernels/launch_work.hpp"
 #include "exec/cuda/launch_plan.hpp"
 #include "exec/cuda/module/attention.hpp"
 #include "exec/cuda/module/check.hpp"
+#include "exec/cuda/module/code_groups.hpp"
 #include "exec/cuda/module/communication.hpp"
 #include "exec/cuda/module/gemm.hpp"
 #include "exec/cuda/module/gpu_device.hpp"
@@ -28,7 +30,6 @@
 #include "exec/cuda/module/rank.hpp"
 #include "exec/cuda/module/step_graph.hpp"
 #include "exec/cuda/module/step_times.hpp"
-#include "exec/cuda/module/workspace.hpp"
 #include "exec/launch/process_group.hpp"
 #include "model/schedule/residency.hpp"
 
@@ -63,6 +64,8 @@ class CudaExecutor final : public exec::Executor {
         programs_(std::move(programs)),
         launches_(std::move(launches)) {
     device_ = choose_device(options_.processes);
+    if (const std::string problem = problem_of_codes(schedule_, device_.compute_capability); !problem.empty())
+      throw input_error(problem);
     beside_ = require_memory(device_, schedule_, memory_plan_, programs_, options_);
     fork_ = std::make_unique<CudaEvent>(false);
     gemms_ = &gemm_runner(sms_of_gemms());
@@ -81,7 +84,8 @@ class CudaExecutor final : public exec::Executor {
     for (std::uint32_t s = 0; s < launches_.streams; ++s) {
       streams_.push_back(std::make_unique<CudaStream>(priority_of(schedule.lanes[s % schedule.lanes.size()])));
       joins_.push_back(std::make_unique<CudaEvent>(false));
-      workspaces_.push_back(std::make_unique<DeviceMemory>(static_cast<std::int64_t>(kWorkspace_bytes)));
+      scratch_bytes_.push_back(scratch_bytes_of(schedule, static_cast<LaneId>(s % schedule.lanes.size())));
+      workspaces_.push_back(std::make_unique<DeviceMemory>(scratch_bytes_.back()));
     }
     for (const auto& rank : ranks_) rank->write_noise();
     check(cudaDeviceSynchronize(), "writing to memory");
@@ -317,7 +321,8 @@ class CudaExecutor final : public exec::Executor {
     return rank * static_cast<std::uint32_t>(schedule_.lanes.size()) + programs_[rank].ops[op].lane;
   }
   Stream stream_of(std::uint32_t stream) const {
-    return {streams_[stream]->stream, workspaces_[stream]->data, kWorkspace_bytes, device_.sms};
+    return {streams_[stream]->stream, workspaces_[stream]->data, static_cast<std::size_t>(scratch_bytes_[stream]),
+            device_.sms};
   }
 
   void add_note(const std::string& note) {
@@ -365,8 +370,11 @@ class CudaExecutor final : public exec::Executor {
         const OpId id = programs_[r].ops[op].op;
         const Work& work = programs_[r].work_of(op);
         if (is_communication(work) || !loaded.insert(id).second) continue;
-        if (const auto* grouped = std::get_if<GroupedGemm>(&work))
-          grouped_gemms_->load(*grouped, ranks_[r]->operands_of(op), stream_of(stream_of_op(r, op)));
+        const Stream stream = stream_of(stream_of_op(r, op));
+        if (const auto* grouped = std::get_if<GroupedGemm>(&work); grouped && grouped->has_codes())
+          load_code_groups(*gemms_, *grouped, ranks_[r]->operands_of(op), stream);
+        else if (grouped)
+          grouped_gemms_->load(*grouped, ranks_[r]->operands_of(op), stream);
         else
           compute(r, op);
       }
@@ -447,9 +455,11 @@ class CudaExecutor final : public exec::Executor {
     const Work& work = program.work_of(op);
     const std::span<const exec::Operand> operands = ranks_[rank]->operands_of(op);
     if (const auto* gemm = std::get_if<Gemm>(&work)) return gemms_->run(*gemm, operands, stream);
-    if (const auto* grouped = std::get_if<GroupedGemm>(&work))
-      return grouped_gemms_->run(*grouped, operands, grouped->equal ? nullptr : counts_->of(operands[*counts_of(work)]),
-                                 stream);
+    if (const auto* grouped = std::get_if<GroupedGemm>(&work)) {
+      const std::int32_t* offsets = grouped->equal ? nullptr : counts_->of(operands[*counts_of(work)]);
+      return grouped->has_codes() ? run_code_groups(*gemms_, *grouped, operands, offsets, stream)
+                                  : grouped_gemms_->run(*grouped, operands, offsets, stream);
+    }
     if (const auto* attention = std::get_if<Attention>(&work); attention && runs_by_cudnn(*attention, operands))
       return attention_->run(*attention, operands, attention_workspaces_[on]->data, stream);
     launch_work(work, operands, stream);
@@ -526,6 +536,7 @@ class CudaExecutor final : public exec::Executor {
   LaunchPlan launches_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::vector<std::unique_ptr<CudaStream>> streams_;
+  std::vector<std::int64_t> scratch_bytes_;                // [stream]
   std::vector<std::unique_ptr<DeviceMemory>> workspaces_;  // [stream]
   std::vector<std::unique_ptr<CudaEvent>> events_;         // [2 · event + parity of the step]
   std::unique_ptr<StepTimes> times_;

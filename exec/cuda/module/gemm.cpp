@@ -11,8 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "exec/cuda/code_scratch.hpp"
 #include "exec/cuda/kernels/launch_work.hpp"
 #include "exec/cuda/module/check.hpp"
+#include "exec/cuda/module/codes_apart.hpp"
 #include "exec/cuda/module/fastest.hpp"
 #include "exec/cuda/module/handles.hpp"
 #include "exec/cuda/module/this_device.hpp"
@@ -30,7 +32,8 @@ constexpr int kCandidates = 16, kRounds = 2, kRepeats = 5;  // algorithms tried,
 // An algorithm whose single run takes kHopeless times as long as the best is not run again. Below kLeast_ms, events are
 // not precise enough to tell.
 constexpr float kHopeless = 1.5f, kLeast_ms = 0.05f;
-constexpr std::uint32_t kAlignment = 16;  // alignment that cuBLAS's fast kernels require
+constexpr std::size_t kMostUntuned = 4096;  // plans that are kept
+constexpr std::uint32_t kAlignment = 16;    // alignment that cuBLAS's fast kernels require
 
 cudaDataType_t type_of(Dtype dtype) {
   switch (dtype) {
@@ -42,20 +45,52 @@ cudaDataType_t type_of(Dtype dtype) {
       return CUDA_R_8F_E5M2;
     case Dtype::f32:
       return CUDA_R_32F;
+    case Dtype::e2m1x2:
+#if CUBLAS_VERSION >= 120800
+      return CUDA_R_4F_E2M1;
+#endif
     case Dtype::f64:
     case Dtype::i32:
-    case Dtype::e2m1x2:
       break;
   }
   assert(false && "refused before (cuda.cpp)");
   return CUDA_R_32F;
 }
 
+constexpr std::size_t kBlockScales = 120900;  // the version of cuBLAS that has all scales of blocks
+// Throws Error(runtime) where this cuBLAS does not have them.
+void require_block_scales() {
+  const std::size_t here = std::min<std::size_t>(CUBLAS_VERSION, cublasLtGetVersion());
+  if (here < kBlockScales)
+    throw runtime_failure(fmt::format("cuBLAS {}: products of codes with scales of blocks need cuBLAS 12.9", here));
+}
+#if CUBLAS_VERSION >= 120900
+cublasLtMatmulMatrixScale_t mode_of(Scaling scaling) {
+  switch (scaling) {
+    case Scaling::none:
+    case Scaling::tensor:
+      break;
+    case Scaling::block_128:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+    case Scaling::block_128x128:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+    case Scaling::mx:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0;
+    case Scaling::nv:
+    case Scaling::nv_16x16:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3;
+  }
+  return CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+}
+#endif
+
 // Returns the layout of a row-major operand for cuBLAS, which sees it transposed.
 cublasLtMatrixLayout_t layout_of(const exec::Operand& operand) {
   cublasLtMatrixLayout_t layout = nullptr;
-  check(cublasLtMatrixLayoutCreate(&layout, type_of(operand.dtype), static_cast<std::uint64_t>(operand.cols),
-                                   static_cast<std::uint64_t>(operand.rows), std::max(operand.ld, operand.cols)),
+  const std::int64_t of_byte = operand.dtype == Dtype::e2m1x2 ? 2 : 1;
+  check(cublasLtMatrixLayoutCreate(&layout, type_of(operand.dtype), static_cast<std::uint64_t>(of_byte * operand.cols),
+                                   static_cast<std::uint64_t>(operand.rows),
+                                   of_byte * std::max(operand.ld, operand.cols)),
         "describing a matrix");
   return layout;
 }
@@ -140,6 +175,13 @@ std::string made_for(int sms) {
                      sms > 0 ? std::to_string(sms) : "all");
 }
 
+Error no_algorithm(const Gemm& work) {
+  return runtime_failure("cuBLAS has no algorithm that runs " + describe(Work(work)) +
+                         (work.has_codes() && (work.trans_a || !work.trans_b)
+                              ? "; [training] fp8_transposes = true makes the products that GPUs before Blackwell have"
+                              : ""));
+}
+
 struct Preference {
   cublasLtMatmulPreference_t handle = nullptr;
   Preference() { check(cublasLtMatmulPreferenceCreate(&handle), "asking for algorithms"); }
@@ -179,9 +221,18 @@ struct GemmRunner::Plan {
     set(CUBLASLT_MATMUL_DESC_TRANSB, work.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (sms > 0) set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, sms);
     if (work.bias || epilogue != GemmEpilogue::none) set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(work));
-    // cuBLAS's own sums have fewer bits on Hopper, where they are faster.
-    if (work.has_codes())
-      set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<std::int8_t>(work.split_accumulation ? 0 : 1));
+    // cuBLAS's own sums have fewer bits on Hopper, where they are faster. Blocks of 128 are summed in f32 in any case,
+    // and TransformerEngine asks for fast sums of fp8 only.
+    const bool is_fast = work.has_codes() && !work.split_accumulation && operands[0].dtype != Dtype::e2m1x2 &&
+                         rule_of(work.scaling_b).block != 128;
+    if (work.has_codes()) set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<std::int8_t>(is_fast ? 1 : 0));
+    if (has_block_scales(work)) {
+#if CUBLAS_VERSION >= 120900
+      set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, mode_of(work.scaling_b));  // cuBLAS's A is B
+      set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, mode_of(work.scaling_a));
+#endif
+      if (work.has_factors()) set(CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_POINTER_MODE_DEVICE);
+    }
     if (work.bias) set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(operands[2].dtype));
     if (bias_sums_of(work)) set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(sums));
     if (has_aux(work)) {
@@ -242,7 +293,10 @@ struct GemmRunner::Plan {
   // Sets the addresses in the descriptors; a plan does not depend on them.
   void point_to(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
     if (work.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(operands[2].data));
-    if (work.has_factors()) {  // cuBLAS's A is B; the default mode is one f32 for the whole matrix
+    if (has_block_scales(work)) {
+      set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, static_cast<const void*>(operands[scales_index(work) + 1].data));
+      set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, static_cast<const void*>(operands[scales_index(work)].data));
+    } else if (work.has_factors()) {  // cuBLAS's A is B; the default mode is one f32 for the whole matrix
       const std::size_t inverse_a = work.inverse_index();
       set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, static_cast<const void*>(operands[inverse_a + 1].data));
       set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, static_cast<const void*>(operands[inverse_a].data));
@@ -256,12 +310,42 @@ struct GemmRunner::Plan {
   // Starts work whose operands the descriptors point to.
   cublasStatus_t start(const Gemm& work, cublasLtHandle_t handle, std::span<const exec::Operand> operands,
                        const cublasLtMatmulAlgo_t& how, const Stream& stream) const {
-    const float alpha = 1;
-    return cublasLtMatmul(handle, operation, &alpha, operands[1].data, a, operands[0].data, b, &beta,
+    const float one = 1;
+    const float *alpha = &one, *of_added = &beta;
+    if (has_block_scales(work) && work.has_factors()) {  // the tensors' factors, on the device
+      alpha = static_cast<const float*>(operands[scales_index(work) + 2].data);
+      of_added = alpha + 1;
+    }
+    return cublasLtMatmul(handle, operation, alpha, operands[1].data, a, operands[0].data, b, of_added,
                           added_of(work, operands).data, added, operands.back().data, c, &how, stream.scratch,
                           workspace_bytes(work, stream), static_cast<cudaStream_t>(stream.stream));
   }
 };
+
+namespace {
+
+// Returns the algorithms that cuBLAS proposes for a plan; none where it does not have the epilogue or the types.
+std::vector<cublasLtMatmulHeuristicResult_t> candidates_of(const GemmRunner::Plan& plan, cublasLtHandle_t handle,
+                                                           const Gemm& work, std::span<const exec::Operand> operands,
+                                                           const Stream& stream, int most) {
+  Preference preference;
+  preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, plan.workspace_bytes(work, stream));
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(operands[1]));
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(operands[0]));
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(added_of(work, operands)));
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(operands.back()));
+  std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<std::size_t>(most));
+  int count = 0;
+  const cublasStatus_t asked = cublasLtMatmulAlgoGetHeuristic(handle, plan.operation, plan.a, plan.b, plan.added,
+                                                              plan.c, preference.handle, most, found.data(), &count);
+  if (asked == CUBLAS_STATUS_NOT_SUPPORTED || (asked != CUBLAS_STATUS_SUCCESS && plan.epilogue != GemmEpilogue::none))
+    return {};
+  check(asked, "asking for algorithms");
+  found.resize(static_cast<std::size_t>(count));
+  return found;
+}
+
+}  // namespace
 
 GemmRunner::GemmRunner(int sms, Epilogues epilogues)
     : sms_(sms),
@@ -276,26 +360,29 @@ GemmRunner::~GemmRunner() {
 
 GemmRunner::Key GemmRunner::key_of(const Gemm& work, std::span<const exec::Operand> operands) {
   const exec::Operand& c = operands.back();
-  return {work.m,
-          work.n,
-          work.k,
-          work.trans_a,
-          work.trans_b,
-          work.bias,
-          operands[0].ld,
-          operands[1].ld,
-          c.ld,
-          static_cast<std::int64_t>(operands[0].dtype) * 8 + static_cast<std::int64_t>(c.dtype),
-          c.mode == AccessMode::accumulate,
-          alignment_of(operands[0]),
-          alignment_of(operands[1]),
-          alignment_of(c),
-          alignment_of(added_of(work, operands)),
-          alignment_of_epilogue(work, operands),
-          static_cast<std::int64_t>(work.epilogue) +
-              (work.has_codes() ? 16 + 32 * work.split_accumulation + 64 * static_cast<std::int64_t>(operands[1].dtype)
-                                : 0),
-          work.epilogue == GemmEpilogue::none ? 0 : operands[work.x_index()].ld};
+  return {
+      work.m,
+      work.n,
+      work.k,
+      work.trans_a,
+      work.trans_b,
+      work.bias,
+      operands[0].ld,
+      operands[1].ld,
+      c.ld,
+      static_cast<std::int64_t>(operands[0].dtype) * 8 + static_cast<std::int64_t>(c.dtype),
+      c.mode == AccessMode::accumulate,
+      alignment_of(operands[0]),
+      alignment_of(operands[1]),
+      alignment_of(c),
+      alignment_of(added_of(work, operands)),
+      alignment_of_epilogue(work, operands),
+      static_cast<std::int64_t>(work.epilogue) +
+          (work.has_codes()
+               ? 16 + 32 * work.split_accumulation + 64 * static_cast<std::int64_t>(operands[1].dtype) +
+                     1024 * static_cast<std::int64_t>(work.scaling_b) + 8192 * static_cast<std::int64_t>(work.scaling_a)
+               : 0),
+      work.epilogue == GemmEpilogue::none ? 0 : operands[work.x_index()].ld};
 }
 
 std::vector<std::string> GemmRunner::notes() const {
@@ -307,7 +394,13 @@ std::vector<std::string> GemmRunner::notes() const {
 }
 
 bool GemmRunner::tune(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
-  const Key key = key_of(work, operands);
+  if (!has_block_scales(work)) return tune(key_of(work, operands), work, operands, stream);
+  require_block_scales();
+  const CodesApart apart = codes_apart(work, operands, stream, true);
+  return tune(key_of(work, apart.operands), work, apart.operands, apart.stream);
+}
+
+bool GemmRunner::tune(const Key& key, const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
   auto& plan = plans_[key];
   if (!plan) {
     PlanFile::Numbers numbers(key.begin(), key.end());
@@ -347,6 +440,16 @@ std::unique_ptr<GemmRunner::Plan> GemmRunner::kept(const PlanFile::Numbers& key,
   return takes(std::get<Gemm>(product.work), exec::operands_of(product, operands)) ? std::move(plan) : nullptr;
 }
 
+std::unique_ptr<GemmRunner::Plan> GemmRunner::proposed(const Gemm& work, std::span<const exec::Operand> operands,
+                                                       const Stream& stream) {
+  auto plan = std::make_unique<Plan>(work, operands, sms_, Dtype::f32);
+  plan->point_to(work, operands, stream);
+  const std::vector<cublasLtMatmulHeuristicResult_t> found = candidates_of(*plan, handle_, work, operands, stream, 1);
+  if (found.empty()) throw no_algorithm(work);
+  plan->algorithm = found.front().algo;
+  return plan;
+}
+
 std::unique_ptr<GemmRunner::Plan> GemmRunner::measured(const Gemm& work, std::span<const exec::Operand> operands,
                                                        const Stream& stream) {
   // Sums in f32 lose nothing, but for bf16 operands cuBLAS may support only bf16 sums.
@@ -367,11 +470,7 @@ std::unique_ptr<GemmRunner::Plan> GemmRunner::measured(const Gemm& work, std::sp
       if (!plan || apart->ms < kWorthIt * plan->ms) plan = std::move(apart);
     }
   }
-  if (!plan)
-    throw runtime_failure("cuBLAS has no algorithm that runs " + describe(Work(work)) +
-                          (work.has_codes() && (work.trans_a || !work.trans_b)
-                               ? "; [training] fp8_transposes = true makes the products that GPUs before Blackwell have"
-                               : ""));
+  if (!plan) throw no_algorithm(work);
   return plan;
 }
 
@@ -379,29 +478,16 @@ std::unique_ptr<GemmRunner::Plan> GemmRunner::fastest(const Gemm& work, std::spa
                                                       const Stream& stream, Dtype sums) {
   auto plan = std::make_unique<Plan>(work, operands, sms_, sums);
   plan->point_to(work, operands, stream);
-  Preference preference;
-  preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, plan->workspace_bytes(work, stream));
-  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(operands[1]));
-  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(operands[0]));
-  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(added_of(work, operands)));
-  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(operands.back()));
-  std::vector<cublasLtMatmulHeuristicResult_t> found(kCandidates);
-  int count = 0;
-  const cublasStatus_t asked =
-      cublasLtMatmulAlgoGetHeuristic(handle_, plan->operation, plan->a, plan->b, plan->added, plan->c,
-                                     preference.handle, kCandidates, found.data(), &count);
-  if (asked == CUBLAS_STATUS_NOT_SUPPORTED || (asked != CUBLAS_STATUS_SUCCESS && plan->epilogue != GemmEpilogue::none))
-    return nullptr;
-  check(asked, "asking for algorithms");
-
+  const std::vector<cublasLtMatmulHeuristicResult_t> found =
+      candidates_of(*plan, handle_, work, operands, stream, kCandidates);
   float best_ms = std::numeric_limits<float>::infinity();
   const auto start = [&](const cublasLtMatmulAlgo_t& how) {
     if (plan->start(work, handle_, operands, how, stream) == CUBLAS_STATUS_SUCCESS) return true;
     cudaGetLastError();  // clears an error that the next launch would report as its own
     return false;
   };
-  for (int i = 0; i < count; ++i) {
-    const cublasLtMatmulAlgo_t& how = found[static_cast<std::size_t>(i)].algo;
+  for (const cublasLtMatmulHeuristicResult_t& one : found) {
+    const cublasLtMatmulAlgo_t& how = one.algo;
     if (!start(how)) continue;
     if (time_ms([&] { start(how); }, stream, 1, 1) > std::max(kHopeless * best_ms, kLeast_ms)) continue;
     const float fastest_ms = time_ms([&] { start(how); }, stream);
@@ -415,9 +501,27 @@ std::unique_ptr<GemmRunner::Plan> GemmRunner::fastest(const Gemm& work, std::spa
 }
 
 void GemmRunner::run(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
-  const auto found = plans_.find(key_of(work, operands));
-  assert(found != plans_.end() && "tuned before");
-  run(*found->second, work, operands, stream);
+  const auto run_one = [&](std::span<const exec::Operand> all, const Stream& on) {
+    const auto found = plans_.find(key_of(work, all));
+    assert(found != plans_.end() && "tuned before");
+    run(*found->second, work, all, on);
+  };
+  if (!has_block_scales(work)) return run_one(operands, stream);
+  const CodesApart apart = codes_apart(work, operands, stream, true);
+  run_one(apart.operands, apart.stream);
+}
+
+void GemmRunner::run_untuned(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
+  const auto run_one = [&](std::span<const exec::Operand> all, const Stream& on) {
+    if (untuned_.size() > kMostUntuned) untuned_.clear();
+    auto& plan = untuned_[key_of(work, all)];
+    if (!plan) plan = proposed(work, all, on);
+    run(*plan, work, all, on);
+  };
+  if (!has_block_scales(work)) return run_one(operands, stream);
+  require_block_scales();
+  const CodesApart apart = codes_apart(work, operands, stream, true);
+  run_one(apart.operands, apart.stream);
 }
 
 void GemmRunner::run(Plan& plan, const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {

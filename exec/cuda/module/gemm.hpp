@@ -17,10 +17,10 @@ struct cublasLtContext;
 
 namespace stretto::cuda {
 
-// GEMMs by cuBLASLt: bf16, f32 or codes of fp8 with one scale a matrix in, f32 sums, f32 or bf16 out. Row-major C =
-// op(A) · op(B) is computed as the column-major Cᵀ = op(B)ᵀ · op(A)ᵀ. The algorithm for every shape is the fastest of
-// those that cuBLAS proposes, measured once and kept on disk for this version of cuBLAS, driver and device. Not
-// thread-safe.
+// GEMMs by cuBLASLt: bf16, f32 or codes in, f32 sums, f32 or bf16 out. Row-major C = op(A) · op(B) is computed as the
+// column-major Cᵀ = op(B)ᵀ · op(A)ᵀ. Codes with scales of blocks are taken apart first (codes_apart.hpp). The algorithm
+// for every shape is the fastest of those that cuBLAS proposes, measured once and kept on disk for this version of
+// cuBLAS, driver and device. Not thread-safe.
 class GemmRunner {
  public:
   // Uses the current device. `sms` is the number of SMs that kernels should count on: fewer than the device has where
@@ -42,6 +42,9 @@ class GemmRunner {
   // Starts it; tune() must have been called for operands like these.
   void run(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream);
 
+  // Starts it by the algorithm that cuBLAS thinks is fastest: for products whose sizes depend on data.
+  void run_untuned(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream);
+
   struct Plan;  // plan of one shape
 
  private:
@@ -49,7 +52,10 @@ class GemmRunner {
   // added to, alignments.
   using Key = std::array<std::int64_t, 18>;
   static Key key_of(const Gemm& work, std::span<const exec::Operand> operands);
+  bool tune(const Key& key, const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream);
   void run(Plan& plan, const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream);
+  // The plan that cuBLAS proposes first.
+  std::unique_ptr<Plan> proposed(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream);
   // Returns nullptr when cuBLAS has no algorithm that runs.
   std::unique_ptr<Plan> fastest(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream,
                                 Dtype sums);
@@ -62,7 +68,7 @@ class GemmRunner {
   cublasLtContext* handle_ = nullptr;
   int sms_ = 0;
   Epilogues epilogues_ = Epilogues::where_faster;
-  std::map<Key, std::unique_ptr<Plan>> plans_;
+  std::map<Key, std::unique_ptr<Plan>> plans_, untuned_;
   PlanFile file_;
   int from_file_ = 0;  // number of plans that came from the file
 };

@@ -3,52 +3,56 @@
 #include <cstdint>
 
 #include "base/scaling.hpp"
+#include "exec/code_groups.hpp"
 #include "exec/host/kernels/families.hpp"
 #include "exec/host/kernels/magnitude.hpp"
 #include "exec/host/kernels/operand.hpp"
-#include "exec/host/kernels/row_groups.hpp"
 #include "exec/host/kernels/scratch.hpp"
 
 namespace stretto::host {
-
 namespace {
 
-void amaxes_of_groups(const Amax& work, std::span<const Operand> operands) {
-  const Operand &x = operands[0], &amax = operands.back();
-  assert(operands.size() == (work.equal ? 2u : 3u) && has_shape(x, work.matrix_rows(), work.cols));
-  assert(elements_of(amax) == work.groups && amax.dtype == Dtype::f32);
-  const RowGroups groups(work.equal ? nullptr : &operands[1], {work.groups, work.rows, work.capacity, work.equal});
-  float* row = thread_scratch<float>(work.cols);
-  groups.for_each(1, [&](std::int64_t group, std::int64_t first, std::int64_t rows, std::int64_t, std::int64_t) {
-    Magnitude magnitude;
-    for (std::int64_t r = first; r < first + rows; ++r) {
-      read_rows(x, r, 1, row);
-      magnitude.add(row, work.cols);
+// The largest magnitudes of rows [first, first + rows) of x, and of what Hadamard transforms make of them and of zeros
+// behind them.
+struct Amaxes {
+  Magnitude plain, transformed;
+
+  void add(const Operand& x, std::int64_t first, std::int64_t rows, bool hadamard) {
+    const std::int64_t strip = hadamard ? kNvBlock : 1;
+    float* row = thread_scratch<float>(2 * kNvBlock * x.cols);
+    for (std::int64_t r = 0; r < rows; r += strip) {
+      const std::int64_t own = std::min(strip, rows - r);
+      read_rows(x, first + r, own, row);
+      plain.add(row, own * x.cols);
+      if (!hadamard) continue;
+      std::fill(row + own * x.cols, row + kNvBlock * x.cols, 0.0f);
+      float* turned = row + kNvBlock * x.cols;
+      hadamard_down_columns(row, x.cols, turned);
+      transformed.add(turned, kNvBlock * x.cols);
     }
-    data_of<float>(amax)[group] = magnitude.largest();
-  });
-}
+  }
+};
 
 }  // namespace
 
 void run_kernel(const Amax& work, std::span<const Operand> operands) {
-  if (work.groups > 0) return amaxes_of_groups(work, operands);
-  const Operand &x = operands[0], &amax = operands[1];
-  assert(operands.size() == 2 && has_shape(x, work.rows, work.cols) && amax.dtype == Dtype::f32);
-  assert(elements_of(amax) == (work.hadamard ? 2 : 1) && (!work.hadamard || work.rows % kNvBlock == 0));
-  float* row = thread_scratch<float>(2 * kNvBlock * work.cols);
-  Magnitude plain, transformed;
-  const std::int64_t strip = work.hadamard ? kNvBlock : 1;
-  for (std::int64_t r = 0; r < work.rows; r += strip) {
-    read_rows(x, r, strip, row);
-    plain.add(row, strip * work.cols);
-    if (!work.hadamard) continue;
-    float* turned = row + kNvBlock * work.cols;
-    hadamard_down_columns(row, work.cols, turned);
-    transformed.add(turned, kNvBlock * work.cols);
-  }
-  data_of<float>(amax)[0] = plain.largest();
-  if (work.hadamard) data_of<float>(amax)[1] = transformed.largest();
+  const Operand& x = operands[0];
+  float* amax = data_of<float>(operands.back());
+  const std::int64_t count = std::max<std::int64_t>(work.groups, 1);
+  assert(operands.size() == (work.has_offsets() ? 3u : 2u) && has_shape(x, work.matrix_rows(), work.cols));
+  assert(elements_of(operands.back()) == count * (work.hadamard ? 2 : 1) && operands.back().dtype == Dtype::f32);
+  const auto put = [&](std::int64_t group, std::int64_t first, std::int64_t rows) {
+    Amaxes amaxes;
+    amaxes.add(x, first, rows, work.hadamard);
+    amax[group] = amaxes.plain.largest();
+    if (work.hadamard) amax[count + group] = amaxes.transformed.largest();
+  };
+  if (work.groups == 0) return put(0, 0, work.rows);
+  const exec::RowGroups groups(work.equal ? nullptr : &operands[1],
+                               {work.groups, work.rows, work.capacity, work.equal});
+  groups.for_each(1, [&](std::int64_t group, std::int64_t first, std::int64_t rows, std::int64_t, std::int64_t) {
+    put(group, first, rows);
+  });
 }
 
 void run_kernel(const UpdateScale& work, std::span<const Operand> operands) {

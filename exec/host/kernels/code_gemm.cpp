@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/scaling.hpp"
+#include "exec/code_groups.hpp"
 #include "exec/host/kernels/codes.hpp"
 #include "exec/host/kernels/families.hpp"
-#include "exec/host/kernels/row_groups.hpp"
 
 namespace stretto::host {
 namespace {
@@ -121,11 +121,7 @@ void multiply(const Gemm& work, const Panels& a, const Panels& b, std::int64_t b
 void gemm_of_codes(const Gemm& work, std::span<const Operand> operands) {
   assert(work.epilogue == GemmEpilogue::none && work.k > 0);
   assert(operands.size() == work.c_index() + 1 && work.scaling_b != Scaling::none);
-  const auto stored = [](bool is_transposed) { return is_transposed ? ScaledAlong::columns : ScaledAlong::rows; };
-  const Codes a = codes_of(operands[0], work.scaling_a, stored(work.trans_a), work.trans_a ? work.k : work.m,
-                           work.trans_a ? work.m : work.k);
-  const Codes b = codes_of(operands[1], work.scaling_b, stored(!work.trans_b), work.trans_b ? work.n : work.k,
-                           work.trans_b ? work.k : work.n);
+  const Codes a = exec::codes_of_a(work, operands[0]), b = exec::codes_of_b(work, operands[1]);
   thread_local Panels panels_a, panels_b;
   pack(a, !work.trans_a, kRows, panels_a);
   pack(b, work.trans_b, kCols, panels_b);
@@ -141,42 +137,12 @@ void gemm_of_codes(const Gemm& work, std::span<const Operand> operands) {
 }
 
 void grouped_gemm_of_codes(const GroupedGemm& work, std::span<const Operand> operands) {
-  const Operand &a = operands[0], &b = operands[1], &c = operands.back();
-  const RowGroups groups(work.equal ? nullptr : &operands[2], work.grouped());
-  const bool is_wgrad = work.pass == Pass::wgrad, is_forward = work.pass == Pass::forward;
-  const auto element = [](const Operand& of, std::int64_t i) {
-    Operand one = of;
-    one.data = data_of<float>(of) + i;
-    one.rows = one.cols = one.ld = 1;
-    return one;
-  };
-  Gemm product{.bias = false, .scaling_a = work.scaling_a, .scaling_b = work.scaling_b};
+  const exec::RowGroups groups(work.equal ? nullptr : &operands[2], work.grouped());
   groups.for_each(group_rows_of(work.scaling_a), [&](std::int64_t g, std::int64_t at, std::int64_t rows,
                                                      std::int64_t first, std::int64_t padded) {
     if (rows == 0) return;
-    std::vector<Operand> of_group;
-    if (is_wgrad) {
-      product.m = work.n, product.n = work.k, product.k = padded;
-      product.trans_a = !work.transposes, product.trans_b = work.transposes;
-      const auto codes = [&](const Operand& all, Scaling scaling, std::int64_t cols) {
-        return work.transposes ? transposed_of_group(all, scaling, first, padded, cols)
-                               : codes_of_group(all, scaling, ScaledAlong::columns, first, padded, cols);
-      };
-      of_group = {codes(a, work.scaling_a, work.n), codes(b, work.scaling_b, work.k)};
-    } else {
-      product.m = rows, product.n = is_forward ? work.n : work.k, product.k = is_forward ? work.k : work.n;
-      product.trans_a = false, product.trans_b = is_forward || work.transposes;
-      const std::int64_t weight = g * work.n;
-      of_group = {codes_of_group(a, work.scaling_a, ScaledAlong::rows, first, rows, product.k),
-                  is_forward        ? codes_of_group(b, work.scaling_b, ScaledAlong::rows, weight, work.n, work.k)
-                  : work.transposes ? transposed_of_group(b, work.scaling_b, weight, work.n, work.k)
-                                    : codes_of_group(b, work.scaling_b, ScaledAlong::columns, weight, work.n, work.k)};
-    }
-    if (work.has_factors())
-      for (std::size_t i = 0; i < 2; ++i) of_group.push_back(element(operands[work.inverse_index() + i], g));
-    const std::int64_t size = c.dtype == Dtype::f64 ? 8 : 4;
-    of_group.push_back(is_wgrad ? rows_of(c, g * work.n, work.n, size) : rows_of(c, at, rows, size));
-    gemm_of_codes(product, of_group);
+    const exec::GroupProduct product = exec::product_of_group(work, operands, g, at, rows, first, padded);
+    gemm_of_codes(product.work, product.operands);
   });
 }
 

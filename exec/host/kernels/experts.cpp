@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <string>
 
+#include "exec/code_groups.hpp"
 #include "exec/expert_errors.hpp"
 #include "exec/host/kernels/blas.hpp"
 #include "exec/host/kernels/codes.hpp"
 #include "exec/host/kernels/families.hpp"
 #include "exec/host/kernels/operand.hpp"
 #include "exec/host/kernels/row.hpp"
-#include "exec/host/kernels/row_groups.hpp"
 #include "exec/host/kernels/scratch.hpp"
 
 namespace stretto::host {
@@ -30,7 +30,7 @@ std::int64_t checked(std::int32_t index, std::int64_t end, const char* what) {
 template <class T>
 void grouped_gemm(const GroupedGemm& work, std::span<const Operand> operands) {
   const Operand &a = operands[0], &b = operands[1], &c = operands.back();
-  const RowGroups groups(work.equal ? nullptr : &operands[2], work.grouped());
+  const exec::RowGroups groups(work.equal ? nullptr : &operands[2], work.grouped());
   for (std::int64_t g = 0; g < work.groups; ++g) {
     const std::int64_t first = groups.at(g), rows = groups.size(g);
     if (rows == 0) continue;
@@ -100,7 +100,7 @@ void weighted_activation(const WeightedActivation& work, std::span<const Operand
   const bool is_forward = work.pass == Pass::forward;
   std::int64_t rows = work.rows;
   if (work.capacity > 0) {
-    rows = RowGroups(&operands.front(), {work.groups, work.rows, work.capacity, false}).at(work.groups);
+    rows = exec::RowGroups(&operands.front(), {work.groups, work.rows, work.capacity, false}).at(work.groups);
     operands = operands.subspan(1);
   }
   const Operand &x = operands[is_forward ? 0 : 1], &p = operands[is_forward ? 1 : 2];

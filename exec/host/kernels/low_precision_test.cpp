@@ -392,6 +392,73 @@ TEST_CASE("products of codes have the bits of sums in order", "[kernels]") {
     }
 }
 
+// Forward pass, gradient of the input and weight gradient, with rounding to nearest: tests/low_precision_reference.py.
+TEST_CASE("the products of a layer have the checksums of the reference in numpy", "[kernels]") {
+  constexpr std::int64_t kTokens = 128, kIn = 256, kOut = 128;
+  struct Case {
+    Scaling rows, weights;
+    Dtype forward, gradients;
+    std::array<std::uint32_t, 3> checksums;
+  };
+  for (const Case& of :
+       {Case{Scaling::tensor, Scaling::tensor, Dtype::e4m3, Dtype::e5m2, {0xea1aa71f, 0x7879b71d, 0xd8131d82}},
+        Case{
+            Scaling::block_128, Scaling::block_128x128, Dtype::e4m3, Dtype::e4m3, {0x83aeb95c, 0xbfa4355e, 0x090a3deb}},
+        Case{Scaling::mx, Scaling::mx, Dtype::e4m3, Dtype::e5m2, {0x98ffef78, 0xb938d166, 0x8ffcd4de}},
+        Case{Scaling::nv, Scaling::nv_16x16, Dtype::e2m1x2, Dtype::e2m1x2, {0x7e208280, 0x757e108d, 0x269fb388}}}) {
+    INFO(name_of(of.rows));
+    Matrix<Bf16> x = numbers(kTokens, kIn, 1), w = numbers(kOut, kIn, 2), dy = numbers(kTokens, kOut, 3);
+    const bool is_one = of.rows == Scaling::tensor, is_nv = of.rows == Scaling::nv;
+    const auto both = [&](Matrix<Bf16>& matrix, const Format& format) {
+      const float amax = plain_of(matrix, format.format, Scaling::tensor, ScaledAlong::rows).tensor_amax;
+      if (!is_nv || rule_of(format.scaling).is_square) {
+        const bool serves_both = is_one || format.scaling == Scaling::block_128x128;
+        Quantised made = quantise(matrix, format, serves_both ? ColumnCopy::none : ColumnCopy::plain, amax, 0);
+        made.inverse[1] = made.inverse[0];
+        if (serves_both) made.columns = made.codes;
+        return made;
+      }
+      Quantise work{.rows = matrix.rows, .cols = matrix.cols, .format = format.format, .scaling = format.scaling};
+      work.columnwise = ColumnCopy::plain;
+      work.hadamard = true;
+      Quantised made{{work.codes(), work.format}, {work.column_codes(), work.format}};
+      float amaxes[2];
+      const Operand pair{amaxes, Dtype::f32, 1, 2, 2}, inverses{made.inverse, Dtype::f32, 1, 2, 2, AccessMode::write};
+      run_kernel(Amax{matrix.rows, matrix.cols, true},
+                 std::vector<Operand>{matrix.operand(), {amaxes, Dtype::f32, 1, 2, 2, AccessMode::write}});
+      run_kernel(work,
+                 std::vector<Operand>{matrix.operand(), pair, made.codes.write(), made.columns.write(), inverses});
+      return made;
+    };
+    Quantised of_x = both(x, {of.forward, of.rows}), of_w = both(w, {of.forward, of.weights}),
+              of_dy = both(dy, {of.gradients, of.rows});
+    const auto checksum_of = [&](Gemm work, Operand a, float inverse_a, Operand b, float inverse_b) {
+      work.bias = false;
+      Matrix<float> c(work.m, work.n);
+      std::vector<Operand> operands{a, b};
+      if (work.has_factors()) operands.insert(operands.end(), {scalar(inverse_a), scalar(inverse_b)});
+      operands.push_back(c.write());
+      gemm_of_codes(work, operands);
+      std::vector<float> values;
+      for (std::int64_t r = 0; r < c.rows; ++r)
+        for (std::int64_t col = 0; col < c.cols; ++col) values.push_back(c.at(r, col));
+      return crc32(values.data(), values.size() * sizeof(float));
+    };
+    const auto with = [&](std::int64_t m, std::int64_t n, std::int64_t k, bool trans_a, bool trans_b, Scaling b) {
+      Gemm work{m, n, k, trans_a, trans_b};
+      work.scaling_a = of.rows;
+      work.scaling_b = b;
+      return work;
+    };
+    CHECK(checksum_of(with(kTokens, kOut, kIn, false, true, of.weights), of_x.codes.operand(), of_x.inverse[0],
+                      of_w.codes.operand(), of_w.inverse[0]) == of.checksums[0]);
+    CHECK(checksum_of(with(kTokens, kIn, kOut, false, false, of.weights), of_dy.codes.operand(), of_dy.inverse[0],
+                      of_w.columns.operand(), of_w.inverse[0]) == of.checksums[1]);
+    CHECK(checksum_of(with(kOut, kIn, kTokens, true, false, of.rows), of_dy.columns.operand(), of_dy.inverse[1],
+                      of_x.columns.operand(), of_x.inverse[1]) == of.checksums[2]);
+  }
+}
+
 namespace {
 
 // Groups of rows as codes, in both copies, with a scale of their own where the scaling has one of the tensor.

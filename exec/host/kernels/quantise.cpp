@@ -7,10 +7,10 @@
 
 #include "base/rng.hpp"
 #include "base/scaling.hpp"
+#include "exec/code_groups.hpp"
 #include "exec/host/kernels/codes.hpp"
 #include "exec/host/kernels/families.hpp"
 #include "exec/host/kernels/magnitude.hpp"
-#include "exec/host/kernels/row_groups.hpp"
 #include "exec/host/kernels/scratch.hpp"
 
 namespace stretto::host {
@@ -23,6 +23,18 @@ constexpr std::int64_t kStrip = kBlockwise;
 struct RandomWords {
   std::array<std::uint32_t, 2> key{};
   std::uint32_t first_sample = 0, first_site = 0;
+
+  // words[kNvBlock], `step` apart, of a block of numbers, `step` apart too.
+  void of_block(const float* numbers, std::int64_t step, std::size_t copy, std::uint32_t* words) const {
+    exec::BlockHash hash;
+    for (std::int64_t i = 0; i < kNvBlock; ++i) hash.add(numbers[i * step]);
+    const std::uint32_t site = first_site + static_cast<std::uint32_t>(copy);
+    for (std::uint32_t quarter = 0; quarter < kNvBlock / 4; ++quarter) {
+      const auto four = philox4x32(
+          {quarter, static_cast<std::uint32_t>(hash.value), static_cast<std::uint32_t>(hash.value >> 32), site}, key);
+      for (std::uint32_t j = 0; j < 4; ++j) words[(4 * quarter + j) * step] = four[j];
+    }
+  }
 
   // words[cols] of a row of x, for one of the two copies.
   void of_row(const Quantise& work, std::int64_t row, std::size_t copy, std::uint32_t* words) const {
@@ -50,27 +62,8 @@ void cast_row(const float* x, const float* factors, std::int64_t cols, const std
     for (std::int64_t c = 0; c < cols; ++c) codes[c] = to_code_stochastically<F>(x[c] * factors[c], words[c]);
 }
 
-// A scale of a block, and the factor by which its numbers are multiplied before the cast.
-struct BlockScale {
-  std::array<std::uint8_t, 4> bytes{};
-  float factor = 1;
-};
-BlockScale scale_of(Scaling scaling, float amax, float largest, const NvTensorScale& of_tensor) {
-  BlockScale scale;
-  if (scaling == Scaling::mx) {
-    scale.bytes[0] = mx_scale(amax, largest);
-    scale.factor = inverse_of_scale(scale.bytes[0]);
-  } else if (scaling == Scaling::nv || scaling == Scaling::nv_16x16) {
-    const NvBlockScale of_block = nv_block_scale(amax, of_tensor);
-    scale.bytes[0] = of_block.code;
-    scale.factor = of_block.factor;
-  } else {
-    scale.factor = scale_of_amax(amax, largest, true);
-    const float inverse = 1 / scale.factor;
-    std::memcpy(scale.bytes.data(), &inverse, sizeof inverse);
-  }
-  return scale;
-}
+using exec::block_scale;
+using exec::BlockScale;
 
 // Writes codes[count, cols], one a byte, as rows [first, first + count) of `to`.
 void store_rows(const std::uint8_t* codes, std::int64_t first, std::int64_t count, const Codes& to) {
@@ -105,14 +98,15 @@ struct Strip {
   std::vector<float> factors;           // for each column
   std::vector<std::uint8_t> codes;      // one a byte
   std::vector<std::uint32_t> amaxes;    // bits of the largest magnitude of each column of a block
-  std::vector<std::uint32_t> words[2];  // random words of a row, for each copy
+  std::vector<std::uint32_t> words[2];  // random words of kNvBlock rows, for each copy
   void fit(std::int64_t cols, bool hadamard) {
     const auto all = static_cast<std::size_t>(kStrip * cols), row = static_cast<std::size_t>(cols);
     if (x.size() < all) x.resize(all);
     if (hadamard && turned.size() < all) turned.resize(all);
     if (codes.size() < all) codes.resize(all);
-    for (auto* of_columns : {&amaxes, &words[0], &words[1]})
-      if (of_columns->size() < row) of_columns->resize(row);
+    if (amaxes.size() < row) amaxes.resize(row);
+    for (std::vector<std::uint32_t>& of_rows : words)
+      if (of_rows.size() < kNvBlock * row) of_rows.resize(kNvBlock * row);
     if (factors.size() < row) factors.resize(row);
   }
 };
@@ -141,8 +135,8 @@ struct Operands {
 template <class F>
 class Quantiser {
  public:
-  Quantiser(const Quantise& work, const Operands& operands, Strip& strip)
-      : work_(work), of_(operands), rule_(rule_of(work.scaling)), strip_(strip) {
+  Quantiser(const Quantise& work, const Operands& operands, bool has_places, Strip& strip)
+      : work_(work), of_(operands), rule_(rule_of(work.scaling)), has_places_(has_places), strip_(strip) {
     if (of_.codes) rowwise_ = codes_of(*of_.codes, work.scaling, ScaledAlong::rows, work.rows, work.cols);
     const bool transposed = work.columnwise == ColumnCopy::transposed;
     if (transposed)
@@ -183,9 +177,24 @@ class Quantiser {
   }
   // Casts row `r` of a strip that begins at row `first` of x; copy 0 is along rows, 1 along columns.
   void cast(const std::vector<float>& strip, std::int64_t first, std::int64_t r, std::size_t copy) {
-    std::uint32_t* words = nullptr;
-    if (of_.key) random_.of_row(work_, first + r, copy, words = strip_.words[copy].data());
+    const std::uint32_t* words = of_.key ? words_of(strip, first, r, copy) : nullptr;
     cast_row<F>(row_of_strip(strip, r), strip_.factors.data(), work_.cols, words, strip_.codes.data() + r * work_.cols);
+  }
+
+  // Returns the words of a row, by the places of its numbers or by their blocks. Rows of a strip follow one another.
+  const std::uint32_t* words_of(const std::vector<float>& strip, std::int64_t first, std::int64_t r, std::size_t copy) {
+    std::uint32_t* words = strip_.words[copy].data();
+    const float* row = row_of_strip(strip, r);
+    if (has_places_) {
+      random_.of_row(work_, first + r, copy, words);
+    } else if (copy == 0) {
+      for (std::int64_t c = 0; c < work_.cols; c += kNvBlock) random_.of_block(row + c, 1, copy, words + c);
+    } else {  // blocks down the columns
+      if (r % kNvBlock == 0)
+        for (std::int64_t c = 0; c < work_.cols; ++c) random_.of_block(row + c, work_.cols, copy, words + c);
+      words += r % kNvBlock * work_.cols;
+    }
+    return words;
   }
 
   void store_both(std::int64_t first, std::int64_t count) {
@@ -197,7 +206,7 @@ class Quantiser {
     if (work_.columnwise == ColumnCopy::transposed) store_columns(strip_.codes.data(), first, count, columnwise_);
   }
   void put_scale(const Codes& codes, std::int64_t r, std::int64_t c, const BlockScale& scale) const {
-    std::memcpy(codes.scale_at(r, c), scale.bytes.data(), static_cast<std::size_t>(rule_.scale_bytes));
+    codes.put_scale(r, c, scale.bits);
   }
   void put_column_scale(std::int64_t r, std::int64_t c, const BlockScale& scale) const {
     if (work_.columnwise == ColumnCopy::plain) put_scale(columnwise_, r, c, scale);
@@ -219,7 +228,7 @@ class Quantiser {
         Magnitude magnitude;
         const std::int64_t width = std::min(block, work_.cols - left);
         for (std::int64_t r = top; r < below; ++r) magnitude.add(row_of_strip(strip_.x, r) + left, width);
-        const BlockScale scale = scale_of(work_.scaling, magnitude.largest(), F::kMax, of_tensor_[0]);
+        const BlockScale scale = block_scale(work_.scaling, magnitude.largest(), F::kMax, of_tensor_[0]);
         std::fill_n(strip_.factors.begin() + left, width, scale.factor);
         const bool one_scale = work_.scaling == Scaling::block_128x128;
         for (std::int64_t i = 0; i < (one_scale ? 1 : block); ++i) {
@@ -239,7 +248,7 @@ class Quantiser {
           Magnitude magnitude;
           const std::int64_t width = std::min(rule_.block, work_.cols - c);
           magnitude.add(row_of_strip(strip_.x, r) + c, width);
-          const BlockScale scale = scale_of(work_.scaling, magnitude.largest(), F::kMax, of_tensor_[0]);
+          const BlockScale scale = block_scale(work_.scaling, magnitude.largest(), F::kMax, of_tensor_[0]);
           std::fill_n(strip_.factors.begin() + c, width, scale.factor);
           put_scale(rowwise_, first + r, c, scale);
         }
@@ -261,7 +270,7 @@ class Quantiser {
         for (std::int64_t c = 0; c < work_.cols; ++c) amaxes[c] = std::max(amaxes[c], Magnitude::bits_of(row[c]));
       }
       for (std::int64_t c = 0; c < work_.cols; ++c) {
-        const BlockScale scale = scale_of(work_.scaling, std::bit_cast<float>(amaxes[c]), F::kMax, of_tensor_[1]);
+        const BlockScale scale = block_scale(work_.scaling, std::bit_cast<float>(amaxes[c]), F::kMax, of_tensor_[1]);
         strip_.factors[static_cast<std::size_t>(c)] = scale.factor;
         put_column_scale(first + top, c, scale);
       }
@@ -287,6 +296,7 @@ class Quantiser {
   const Quantise& work_;
   const Operands& of_;
   const ScalingRule rule_;
+  const bool has_places_;  // rows are tokens of a sequence
   Codes rowwise_, columnwise_;
   Strip& strip_;
   RandomWords random_;
@@ -295,10 +305,10 @@ class Quantiser {
 };
 
 // Makes codes of x, which may have fewer rows than the work: others are zeros.
-void quantise(const Quantise& work, std::span<const Operand> operands) {
+void quantise(const Quantise& work, std::span<const Operand> operands, bool has_places) {
   const Operands by_name(work, operands);
   thread_local Strip strip;
-  with_format(work.format, [&]<class F>(F) { Quantiser<F>(work, by_name, strip).run(); });
+  with_format(work.format, [&]<class F>(F) { Quantiser<F>(work, by_name, has_places, strip).run(); });
 }
 
 // Each group becomes codes as a matrix of its own, whose rows are rounded up with zeros.
@@ -307,29 +317,38 @@ void quantise_groups(const Quantise& work, std::span<const Operand> operands) {
   Quantise one = work;
   one.groups = one.capacity = 0;
   one.equal = false;
-  const std::int64_t bytes = bytes_of(by_name.x->dtype);
-  const auto element = [](const Operand* of, std::int64_t i) {
-    Operand result = *of;
-    result.data = data_of<float>(*of) + i;
-    result.rows = result.cols = result.ld = 1;
-    return result;
-  };
-  const RowGroups groups(by_name.offsets, work.grouped());
+  const exec::RowGroups groups(by_name.offsets, work.grouped());
   groups.for_each(group_rows_of(work.scaling), [&](std::int64_t g, std::int64_t at, std::int64_t rows,
                                                    std::int64_t first, std::int64_t padded) {
-    // A group without rows has a scale too.
-    std::vector<Operand> of_group = {rows_of(*by_name.x, at, rows, bytes)};
-    if (by_name.scale) of_group.push_back(element(by_name.scale, g));
+    // A group without rows has a scale too. The numbers of the second copy are behind those of all groups.
+    const auto of = [&](const Operand& numbers) { return exec::element_of(numbers, g); };
+    std::array<float, 2> amax{}, inverse{};
+    const auto pair = [&](std::array<float, 2>& two, AccessMode mode) {
+      const std::int64_t count = work.hadamard ? 2 : 1;
+      return Operand{two.data(), Dtype::f32, 1, count, count, mode};
+    };
+    std::vector<Operand> of_group = {exec::rows_of(*by_name.x, at, rows)};
+    if (by_name.scale) of_group.push_back(of(*by_name.scale));
+    if (by_name.amax) {
+      for (std::int64_t copy = 0; copy < (work.hadamard ? 2 : 1); ++copy)
+        amax[static_cast<std::size_t>(copy)] = data_of<float>(*by_name.amax)[copy * work.groups + g];
+      of_group.push_back(pair(amax, AccessMode::read));
+    }
+    if (by_name.key) of_group.push_back(*by_name.key);
     if (by_name.codes)
-      of_group.push_back(codes_of_group(*by_name.codes, work.scaling, ScaledAlong::rows, first, padded, work.cols));
-    if (by_name.column_codes)
       of_group.push_back(
-          work.columnwise == ColumnCopy::transposed
-              ? transposed_of_group(*by_name.column_codes, work.scaling, first, padded, work.cols)
-              : codes_of_group(*by_name.column_codes, work.scaling, ScaledAlong::columns, first, padded, work.cols));
-    if (by_name.inverse) of_group.push_back(element(by_name.inverse, g));
+          exec::codes_of_group(*by_name.codes, work.scaling, ScaledAlong::rows, first, padded, work.cols));
+    if (by_name.column_codes)
+      of_group.push_back(work.columnwise == ColumnCopy::transposed
+                             ? exec::transposed_of_group(*by_name.column_codes, work.scaling, first, padded, work.cols)
+                             : exec::codes_of_group(*by_name.column_codes, work.scaling, ScaledAlong::columns, first,
+                                                    padded, work.cols));
+    if (by_name.inverse) of_group.push_back(pair(inverse, AccessMode::write));
+    if (by_name.recorded) of_group.push_back(of(*by_name.recorded));
     one.rows = padded;
-    quantise(one, of_group);
+    quantise(one, of_group, false);
+    for (std::int64_t copy = 0; by_name.inverse && copy < (work.hadamard ? 2 : 1); ++copy)
+      data_of<float>(*by_name.inverse)[copy * work.groups + g] = inverse[static_cast<std::size_t>(copy)];
   });
 }
 
@@ -338,7 +357,7 @@ void quantise_groups(const Quantise& work, std::span<const Operand> operands) {
 void run_kernel(const Quantise& work, std::span<const Operand> operands) {
   if (work.groups > 0) return quantise_groups(work, operands);
   assert(has_shape(operands[0], work.rows, work.cols));
-  quantise(work, operands);
+  quantise(work, operands, true);
 }
 
 void run_kernel(const TransposeCodes& work, std::span<const Operand> operands) {

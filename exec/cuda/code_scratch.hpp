@@ -1,0 +1,34 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "exec/codes.hpp"
+#include "model/schedule/schedule.hpp"
+
+namespace stretto::cuda {
+
+// cuBLASLt takes codes apart from the scales of their blocks (exec/cuda/kernels/code_operands.hpp), whose buffers have
+// both, and rows of codes that begin at multiples of 16 bytes. A product therefore has its scales, and where its codes
+// do not lie so, codes too, in the scratch of its lane.
+
+constexpr std::int64_t kCodeRow_bytes = 16, kApart_bytes = 256;  // alignments of rows and of each part of the scratch
+constexpr std::int64_t kFactors_bytes = kApart_bytes;            // of the tensors' factors
+inline bool has_block_scales(const Gemm& work) { return rule_of(work.scaling_b).block > 0; }
+// Returns the bytes from one row of codes to the next in the scratch.
+inline std::int64_t apart_ld(const exec::Codes& codes) {
+  return GroupedRows::rounded(codes.cols / codes.per_byte(), kCodeRow_bytes);
+}
+// Returns whether cuBLASLt reads the codes where they lie. An address of null is one that fits.
+bool lies_well(const exec::Codes& codes);
+// Returns the bytes of a factor's part of the scratch.
+std::int64_t apart_bytes(const exec::Codes& codes);
+// Returns why a device of this compute capability (0: not known) has no products of codes that the schedule has, as an
+// error of its key, or "". cuBLASLt has scales of 32 and 16 codes from 10.0 on, and of 128 on 9.0 alone, as it
+// documents.
+std::string problem_of_codes(const Schedule& schedule, double compute_capability);
+// Returns the bytes of the scratch that a work needs besides cuBLAS's workspace: 0 for most.
+std::int64_t code_scratch_bytes(const Work& work, Dtype a, Dtype b);
+// Returns the bytes of a lane's scratch: cuBLAS's workspace and the most that a work of the lane needs.
+std::int64_t scratch_bytes_of(const Schedule& schedule, LaneId lane);
+
+}  // namespace stretto::cuda
