@@ -353,6 +353,23 @@ TEST_CASE("modes that a gate refuses are not tried") {
   };
   CHECK(pairs({}) == 1);
   CHECK(pairs({"training.recompute_granularity=full"}) == 0);
+  CHECK(pairs(kStages) == 0);  // one chunk on several stages
+  CHECK(pairs(kChunks) == 1);
+}
+
+TEST_CASE("a mode turns on what it needs in a layout, and nothing that cannot act there") {
+  for (const char* mode :
+       {"overlap_moe_expert_parallel_comm", "delay_wgrad_compute", "ep_overlap_early_attn_memory_release"}) {
+    INFO(mode);
+    const Scenario one = with_mode(read(kExperts), mode, 2), chunks = with_mode(read(kExperts + kChunks), mode, 8);
+    CHECK_FALSE(one.overlap.overlap_p2p_comm);
+    CHECK(chunks.overlap.overlap_p2p_comm);
+    for (const Scenario* scenario : {&one, &chunks}) {
+      CHECK(gates_of(*scenario).acts(mode));
+      CHECK(gates_of(*scenario).refused({}) == nullptr);
+      CHECK(build_schedule(*scenario).name == mode);
+    }
+  }
 }
 
 }  // namespace stretto::testing

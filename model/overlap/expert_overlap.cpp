@@ -123,21 +123,24 @@ void prioritise(Lowered& lowered, const Scenario& scenario, const Gates& gates) 
 
 bool can_pair(const Parallel& p) {
   return p.expert_model_parallel_size > 1 && !p.gathers_tokens_for_experts() && p.context_parallel_size == 1 &&
-         !p.shards_gradients() && p.pipeline_model_parallel_size == 1;
+         !p.shards_gradients() && (p.pipeline_model_parallel_size == 1 || p.virtual_pipeline_model_parallel_size > 1);
 }
 
-void turn_pairs_on(Overlap& overlap) { overlap.overlap_moe_expert_parallel_comm = true; }
+// Pairs need messages between stages that overlap; with_mode() leaves these off where there is one stage.
+void turn_pairs_on(Overlap& overlap) { overlap.overlap_moe_expert_parallel_comm = overlap.overlap_p2p_comm = true; }
 
 }  // namespace
 
 OverlapMode overlap_moe_expert_parallel_comm_mode() {
   return {
       .name = "overlap_moe_expert_parallel_comm",
-      .meaning = "rows of experts of one micro-batch are on the way while another micro-batch computes",
+      .meaning = "rows of experts of one micro-batch are on the way while another micro-batch computes (several stages "
+                 "need overlap_p2p_comm)",
       .memory = "activations of one more micro-batch",
       .knob = "overlap_moe_expert_parallel_comm",
       .on = &Overlap::overlap_moe_expert_parallel_comm,
       .applies = can_pair,
+      .configure = turn_pairs_on,
       .is_meant = [](const Overlap& o) { return !o.delay_wgrad_compute && !o.ep_overlap_early_attn_memory_release; },
       .gates = add_gates,
       .rewrite = prioritise};
