@@ -224,10 +224,10 @@ class Role {
       }
       // A framework allocates the rows that come, where the schedule leaves room for more.
       const std::int64_t rows = std::llround(double(storage.filled_bytes()) * most_rows_);
-      add(storage.filled > 0 ? std::min(storage.bytes(), rows) : storage.bytes(), start_of(life.first),
-          end_of(life.last), 0);
+      const std::int64_t all = storage.filled > 0 ? std::min(storage.bytes(), rows) : storage.bytes();
+      add(all, start_of(life.first), end_of(life.last), 0);
       if (const auto kept = memory_.kept.find(tensor); kept != memory_.kept.end()) {
-        const std::int64_t bytes = bytes_of(double(storage.elements), kept->second);
+        const std::int64_t bytes = bytes_of(double(all) / double(stretto::bytes_of(storage.dtype)), kept->second);
         add(bytes, start_of(life.first), end_of(life.last), part("kept beside " + tensor, kept->second.source));
         if (bytes < 0) add_less(bytes, life, part("kept beside " + tensor, kept->second.source));
       }
