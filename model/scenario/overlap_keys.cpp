@@ -16,6 +16,7 @@ std::vector<ScenarioKey> overlap_keys() {
        .meaning = "reduce-scatter a bucket's gradients as soon as they are ready, beside the backward pass",
        .megatron = {.name = "--overlap-grad-reduce", .given = true, .absent = false},
        .in_bridge = true,
+       .column = "ov_dp",
        .record = Record::none},
       {.name = "align_grad_reduce",
        .field = [](S s) -> Field { return &s.overlap.align_grad_reduce; },
@@ -276,7 +277,7 @@ std::vector<ScenarioKey> overlap_keys() {
        .range = "acts with `overlap_moe_expert_parallel_comm`",
        .meaning = "exchanges of rows come first where operations wait for a core or an SM; nothing that runs is "
                   "interrupted. In predictions this matters only where they hold some (`max_ctas` of `ep`)",
-       .megatron = {},
+       .megatron = {.name = "--high-priority-a2a-comm-stream", .given = true, .absent = false},
        .record = Record::none,
        .drawn = {true, false}},
       {.name = "ep_flash_overlap",
