@@ -179,7 +179,7 @@ Keys closing(const Gate& gate) {
       {"with deepep an Ampere or Hopper GPU, B200 or B300",
        {"platform=gb200-nvl72", "parallel.moe_flex_dispatcher_backend=deepep"}},
       {"cuda_graph_modules without mlp", {"training.cuda_graph_modules=mlp"}},
-      {"rows of experts that are padded",
+      {"rows of experts that are padded, or moe_expert_rank_capacity_factor above 0",
        {"parallel.moe_expert_capacity_factor=0.0", "parallel.moe_pad_expert_input_to_capacity=false"}},
       {"virtual_pipeline_model_parallel_size above 1 with several stages",
        {"parallel.pipeline_model_parallel_size=4", "overlap.overlap_p2p_comm=true"}},

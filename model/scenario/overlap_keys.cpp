@@ -283,7 +283,8 @@ std::vector<ScenarioKey> overlap_keys() {
       {.name = "ep_flash_overlap",
        .field = [](S s) -> Field { return &s.overlap.ep_flash_overlap; },
        .range = "acts with `expert_model_parallel_size` above 1, `moe_token_dispatcher_type` `\"alltoall\"` and "
-                "`moe_pad_expert_input_to_capacity`; not with the other modes of experts",
+                "`moe_pad_expert_input_to_capacity` or `moe_expert_rank_capacity_factor`; not with the other modes of "
+                "experts",
        .meaning = "experts compute a rank's own rows first and those of other ranks as they come, while finished rows "
                   "are on the way back (in the spirit of arXiv 2604.24013; no framework has it)",
        .megatron = {},
@@ -291,7 +292,7 @@ std::vector<ScenarioKey> overlap_keys() {
       {.name = "ep_flash_shards",
        .field = [](S s) -> Field { return &s.overlap.ep_flash_shards; },
        .bounds = {.min = 2, .max = 1024},
-       .range = "acts with `ep_flash_overlap`",
+       .range = "acts with `ep_flash_overlap` and padding",
        .meaning = "so many shards of ranks compute one after the other; from `expert_model_parallel_size` on each "
                   "rank's rows are a shard",
        .megatron = {},
