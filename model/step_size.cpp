@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/memory.hpp"
 #include "model/acting_overlap.hpp"
+#include "model/expert_slots.hpp"
 
 namespace stretto {
 namespace {
@@ -149,6 +150,7 @@ StepSize step_size_of(const Scenario& scenario) {
       kLayer_operations + (is_unfused ? recomputes ? 10 : 7 : 0) + (recomputes ? recompute.whole_layers ? 14 : 12 : 0) +
       (recompute.repeats(Recompute::Module::moe) ? recompute.whole_layers ? 22 : 15 : 0) + (tp > 1 ? 6 : 0) +
       (parallel.context_parallel_size > 1 ? 10 + 7 * ring : 0) + 7 * units_of_layer(scenario) +
+      (exchanges_in_slots(scenario) ? 28 * ep : 0) +
       (cuts_exchanges(scenario) ? 12 * ep + 12 * std::min(ep, double(overlap.ep_flash_shards)) : 0) +
       (exchanges ? tp * (overlap.tp_comm_overlap_cfg.empty() ? 12 : std::max(18.0, slices)) : 0);
   const bool weights_apart = is_zero_bubble(parallel.pipeline_schedule) || delays_weights(scenario);

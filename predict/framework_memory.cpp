@@ -238,7 +238,7 @@ class Role {
     of.bytes = storage.filled > 0 ? std::min(storage.bytes(), rows) : storage.bytes();
     if (const auto kept = memory_.kept.find(tensor); kept != memory_.kept.end()) {
       of.keeps_more = true;
-      of.kept_bytes = bytes_of(double(storage.elements), kept->second);
+      of.kept_bytes = bytes_of(double(of.bytes) / double(stretto::bytes_of(storage.dtype)), kept->second);
       of.kept_part = part("kept beside " + tensor, kept->second.source);
     }
     return of;

@@ -54,6 +54,18 @@ double layer_bytes(const char* profile, const std::vector<std::string>& set) {
 
 }  // namespace
 
+TEST_CASE("releases that multiply experts' results by probabilities keep them", "[memory][moepredict]") {
+  const std::vector<std::string> experts = {"model.num_moe_experts=8",
+                                            "model.moe_router_topk=2",
+                                            "model.moe_ffn_hidden_size=512",
+                                            "model.add_bias_linear=false",
+                                            "parallel.expert_model_parallel_size=8",
+                                            "parallel.expert_tensor_parallel_size=1"};
+  const double rows = 2048.0 * 4 / 8 * 2;
+  CHECK(layer_bytes("megatron-core-moe-2025-05", experts) - layer_bytes("megatron-bridge-moe", experts) ==
+        Approx(rows * 2048 * 2).epsilon(0.01));
+}
+
 TEST_CASE("activations of a layer are those of arXiv 2205.05198, table 2", "[memory]") {
   const double sbh = 2048.0 * 4 * 2048, scores = 5 * 16 * 2048.0 / 2048;  // 5 a s / h
   CHECK(layer_bytes("megatron-2022", {}) == Approx((34 + scores) * sbh / 8).epsilon(0.01));

@@ -306,11 +306,17 @@ std::optional<PointSettings> settings_of(const Space& space, const std::vector<s
     settings.set.push_back("parallel.pipeline_model_parallel_layout=" + *layout);
   }
   if (!has_batch) settings.set.push_back(fmt::format("{}={}", kBatch, size[kBatch]));
+  const auto searches = [&](const char* key) {
+    return std::any_of(space.axes.begin(), space.axes.end(), [&](const Axis& axis) { return axis.key == key; });
+  };
   // Sequence parallelism needs tensor parallelism.
-  const bool searches_sequence = std::any_of(space.axes.begin(), space.axes.end(),
-                                             [](const Axis& axis) { return axis.key == "parallel.sequence_parallel"; });
-  if (size[kTp] == 1 && parallel.sequence_parallel && !searches_sequence)
+  if (size[kTp] == 1 && parallel.sequence_parallel && !searches("parallel.sequence_parallel"))
     settings.set.emplace_back("parallel.sequence_parallel=false");
+  // Pairs of passes need messages that overlap.
+  const std::string pairs = "overlap.overlap_moe_expert_parallel_comm=true";
+  if (size[kPp] > 1 && std::count(settings.set.begin(), settings.set.end(), pairs) > 0 &&
+      !scenario.overlap.overlap_p2p_comm && !searches("overlap.overlap_p2p_comm"))
+    settings.set.emplace_back("overlap.overlap_p2p_comm=true");
   return settings;
 }
 

@@ -66,6 +66,20 @@ TEST_CASE("a point has all sizes, or none where they do not divide") {
   CHECK(std::count(uneven->set.begin(), uneven->set.end(), layout) == 1);
 }
 
+TEST_CASE("a point with pairs of passes has the messages that they need") {
+  const std::string pairs = "overlap.overlap_moe_expert_parallel_comm", messages = "overlap.overlap_p2p_comm=true";
+  const auto added = [&](const std::vector<std::string>& over, const std::vector<std::string>& values) {
+    const auto point = settings_of(space_of("", over), values, of_gpus());
+    REQUIRE(point);
+    return std::count(point->set.begin(), point->set.end(), messages);
+  };
+  const std::string stages = "pipeline_model_parallel_size=1,4";
+  CHECK(added({stages, pairs + "=legal"}, {"4", "true"}) == 1);
+  CHECK(added({stages, pairs + "=legal"}, {"4", "false"}) == 0);
+  CHECK(added({stages, pairs + "=legal"}, {"1", "true"}) == 0);
+  CHECK(added({stages, pairs + "=legal", "overlap_p2p_comm=legal"}, {"4", "true", "false"}) == 0);
+}
+
 TEST_CASE("axes that cannot be searched are named") {
   using testing::message_of;
   CHECK(message_of([] {

@@ -155,12 +155,13 @@ TEST_CASE("a shared expert beside exchanges of rows", "[closed]") {
   }
 }
 
-// ep_flash_overlap, where each rank's rows are a shard: shard i of n computes when its rows have come, and goes back
-// when the shards before it have; messages of a direction go one after the other.
+// ep_flash_overlap, where each rank's rows are a shard, with padding or in slots: shard i of n computes when its rows
+// have come, and goes back when the shards before it have; messages of a direction go one after the other.
 TEST_CASE("experts in shards: rows of a rank hide behind those of others", "[closed]") {
   for (std::uint64_t number = 0; number < 60; ++number) {
     const Drawn c(number);
-    const std::int64_t n = 2 + static_cast<std::int64_t>(number % 4);
+    const bool pads = number % 2 == 0;
+    const std::int64_t n = 2 + static_cast<std::int64_t>(number / 2 % 4);
     const Time there = c.t.f.d, experts = c.t.f.m, back = number % 3 == 0 ? there : c.t.f.c, d = c.t.b.m, w = c.t.w;
     INFO("case " << number << ", " << n << " ranks, " << c.n << " micro-batches, " << c.layers << " layers");
     Scenario scenario = layout_scenario({n, 1}, "plain", true, "fp32", 1, n * c.n);
@@ -168,8 +169,8 @@ TEST_CASE("experts in shards: rows of a rank hide behind those of others", "[clo
     scenario.model.experts.num_moe_experts = 2 * n;
     scenario.model.experts.moe_ffn_hidden_size = 12;
     scenario.parallel.expert_model_parallel_size = n;
-    scenario.parallel.moe_pad_expert_input_to_capacity = true;
-    scenario.parallel.moe_expert_capacity_factor = 2;
+    scenario.parallel.moe_pad_expert_input_to_capacity = pads;
+    (pads ? scenario.parallel.moe_expert_capacity_factor : scenario.parallel.moe_expert_rank_capacity_factor) = 2;
     scenario.overlap.ep_flash_overlap = true;
     scenario.overlap.ep_flash_shards = 64;
     Ideal ideal(scenario);

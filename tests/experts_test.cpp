@@ -98,6 +98,11 @@ void pad(Scenario& scenario) {
   scenario.parallel.moe_expert_capacity_factor = double(experts.num_moe_experts) / double(experts.moe_router_topk);
 }
 
+// Without padding, with room for all tokens of a rank at each of the other ranks' experts.
+void leave_room(Scenario& scenario) {
+  scenario.parallel.moe_expert_rank_capacity_factor = double(scenario.parallel.expert_model_parallel_size);
+}
+
 // The scenario of a layout and mode with the experts of a kind.
 ScenarioOf of_kind(int kind) {
   return [=](const Layout& layout, const std::string& mode) { return in_layout(layout, mode, kind); };
@@ -154,6 +159,7 @@ TEST_CASE("experts that are computed again, with their exchanges of rows, equal 
                         {{2, 2, true}, 2, "moe_shared_expert_overlap", true},
                         {{2, 1}, 2, "overlap_dispatch_backward_with_experts_wgrad"},
                         {{3, 1}, 3, "ep_flash_overlap", true},
+                        {{3, 1}, 3, "ep_flash_overlap"},
                         {{2, 1}, 2, "plain", false, true},
                         {{4, 1}, 2, "plain", false, false, 2},
                         {{2, 2, true}, 2, "plain", false, false, 0},
@@ -171,6 +177,8 @@ TEST_CASE("experts that are computed again, with their exchanges of rows, equal 
         scenario.parallel.data_parallel_sharding_strategy = c.sharding;
         if (c.gathers) scenario.parallel.moe_token_dispatcher_type = TokenDispatcher::allgather;
         if (c.pads) pad(scenario);
+        const bool in_slots = !c.pads && scenario.overlap.ep_flash_overlap;
+        if (in_slots) leave_room(scenario);
         const std::int64_t kept = plan_memory(build_schedule(scenario)).peak_bytes();
         scenario.training.recompute = {
             Recompute::Granularity::selective, Recompute::Method::uniform, 1, whole, {Recompute::Module::moe}};
@@ -179,7 +187,8 @@ TEST_CASE("experts that are computed again, with their exchanges of rows, equal 
                              << (c.pads ? ", padded" : ""));
         single.check(scenario, threaded.takes_next());
         const Schedule schedule = build_schedule(scenario);
-        CHECK(schedule.find_operation("experts.unpermute.fprop.recompute").has_value() == whole);
+        const char* last = in_slots ? "experts.unpermute.fprop.slot0.recompute" : "experts.unpermute.fprop.recompute";
+        CHECK(schedule.find_operation(last).has_value() == whole);
         // The only layer with experts of kind 1 has one buffer in any case.
         const std::int64_t needed = plan_memory(schedule).peak_bytes();
         CHECK((kind == 0 ? needed < kept : needed <= kept));
@@ -373,22 +382,27 @@ TEST_CASE("experts in shards of ranks equal the single rank, however many shards
   Cases taken;
   for (const int kind : {0, 1}) {
     SingleRank single(2, change);
-    for (const Case& c : cases) {
-      if (!taken.takes_next()) continue;
-      Scenario scenario = in_layout(c.layout, c.mode, kind);
-      scenario.parallel.expert_model_parallel_size = c.ep;
-      scenario.parallel.expert_tensor_parallel_size = c.etp;
-      scenario.parallel.data_parallel_sharding_strategy = c.sharding;
-      scenario.training.recompute.granularity = c.recompute;
-      scenario.training.recompute.modules = {Recompute::Module::moe_act};
-      pad(scenario);
-      scenario.overlap.ep_flash_overlap = true;
-      scenario.overlap.ep_flash_shards = c.shards;
-      INFO(c.layout.text() << ", ep " << c.ep << ", " << c.shards << " shards, " << c.mode << ", kind " << kind);
-      CHECK(build_schedule(scenario).name.find("ep_flash_overlap") != std::string::npos);
-      single.check(scenario);
-      single.check(scenario, true);
-    }
+    for (const Case& c : cases)
+      for (const bool pads : {true, false}) {
+        if (!taken.takes_next()) continue;
+        Scenario scenario = in_layout(c.layout, c.mode, kind);
+        scenario.parallel.expert_model_parallel_size = c.ep;
+        scenario.parallel.expert_tensor_parallel_size = c.etp;
+        scenario.parallel.data_parallel_sharding_strategy = c.sharding;
+        scenario.training.recompute.granularity = c.recompute;
+        scenario.training.recompute.modules = {Recompute::Module::moe_act};
+        if (pads)
+          pad(scenario);
+        else
+          leave_room(scenario);
+        scenario.overlap.ep_flash_overlap = true;
+        scenario.overlap.ep_flash_shards = c.shards;
+        INFO(c.layout.text() << ", ep " << c.ep << ", " << c.shards << " shards, " << c.mode << ", kind " << kind
+                             << (pads ? ", padded" : ", slots"));
+        CHECK(build_schedule(scenario).name.find("ep_flash_overlap") != std::string::npos);
+        single.check(scenario);
+        single.check(scenario, true);
+      }
   }
 }
 

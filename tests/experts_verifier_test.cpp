@@ -165,9 +165,16 @@ TEST_CASE("messages of shards that go to another rank, or before their products,
   scenario.model.experts.num_moe_experts = 6;
   scenario.model.experts.moe_ffn_hidden_size = 12;
   scenario.parallel.expert_model_parallel_size = 3;
-  scenario.parallel.moe_pad_expert_input_to_capacity = true;
-  scenario.parallel.moe_expert_capacity_factor = 3;
+  const bool pads = GENERATE(true, false);
+  scenario.parallel.moe_pad_expert_input_to_capacity = pads;
+  (pads ? scenario.parallel.moe_expert_capacity_factor : scenario.parallel.moe_expert_rank_capacity_factor) = 3;
   scenario.overlap.ep_flash_overlap = true;
+  SECTION("counts of another slot") {
+    if (pads) return;
+    Edited step(scenario);
+    step.view("experts.fc1.fprop.1", "experts.offsets") = step.view("experts.fc1.fprop.2", "experts.offsets");
+    CHECK(step.is_rejected());
+  }
   SECTION("results of two ranks are exchanged") {
     Edited step(scenario);
     auto& one = std::get<PointToPoint>(step.operation("experts.combine.fprop.send1").work);

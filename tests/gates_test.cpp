@@ -35,6 +35,8 @@ const Keys kExperts = {"parallel.expert_model_parallel_size=2", "parallel.expert
 const Keys kPairs = kExperts + Keys{"overlap.overlap_moe_expert_parallel_comm=true"};
 const Keys kPadded =
     kExperts + Keys{"parallel.moe_expert_capacity_factor=2.0", "parallel.moe_pad_expert_input_to_capacity=true"};
+const Keys kFlex =
+    kExperts + Keys{"parallel.moe_token_dispatcher_type=flex", "parallel.moe_flex_dispatcher_backend=hybridep"};
 const Keys kShardedUnits = {"parallel.data_parallel_sharding_strategy=optim_grads_params"};
 
 // Sizes of which every recipe has whole blocks.
@@ -88,6 +90,8 @@ Keys asking(const std::string& knob) {
        kExperts + Keys{"overlap.overlap_dispatch_backward_with_experts_wgrad=true"}},
       {"high_priority_a2a_comm_stream", kPairs + Keys{"overlap.high_priority_a2a_comm_stream=true"}},
       {"ep_flash_overlap", kPadded + Keys{"overlap.ep_flash_overlap=true"}},
+      {"moe_flex_dispatcher_backend", kFlex},
+      {"moe_token_dispatcher_type", kFlex},
       {"fp8_format", kFp8 + Keys{"platform=h100-sxm"}},
       {"fp4_format", kBlocks + Keys{"training.fp4_format=e2m1", "platform=b200-sxm"}},
       {"fp8_recipe", kTensorwise},
@@ -170,7 +174,12 @@ Keys closing(const Gate& gate) {
       {"moe_token_dispatcher_type alltoall or flex", {"parallel.moe_token_dispatcher_type=allgather"}},
       {"moe_token_dispatcher_type alltoall",
        {"parallel.moe_token_dispatcher_type=flex", "parallel.moe_flex_dispatcher_backend=hybridep"}},
-      {"rows of experts that are padded",
+      {"moe_token_dispatcher_type flex", {"parallel.moe_token_dispatcher_type=alltoall"}},
+      {"with flex a moe_flex_dispatcher_backend", {}},  // none and the default are one
+      {"with deepep an Ampere or Hopper GPU, B200 or B300",
+       {"platform=gb200-nvl72", "parallel.moe_flex_dispatcher_backend=deepep"}},
+      {"cuda_graph_modules without mlp", {"training.cuda_graph_modules=mlp"}},
+      {"rows of experts that are padded, or moe_expert_rank_capacity_factor above 0",
        {"parallel.moe_expert_capacity_factor=0.0", "parallel.moe_pad_expert_input_to_capacity=false"}},
       {"virtual_pipeline_model_parallel_size above 1 with several stages",
        {"parallel.pipeline_model_parallel_size=4", "overlap.overlap_p2p_comm=true"}},
@@ -183,6 +192,8 @@ Keys closing(const Gate& gate) {
       {"TransformerEngine 2.2 or later", {}},
       {"TransformerEngine 2.3 or later", {}},
       {"TransformerEngine 2.7 or later", {}},
+      {"TransformerEngine 2.8 or later", {}},
+      {"PyTorch 2.6 or later", {}},
       {"fp8_format = none", {"training.fp8_format=e4m3"}},
       {"precision = bf16 or fp32", {"training.precision=fp64"}},
       {"sides of all products that are whole blocks of a scale", {"model.seq_length=8"}},
@@ -356,6 +367,23 @@ TEST_CASE("modes that a gate refuses are not tried") {
   };
   CHECK(pairs({}) == 1);
   CHECK(pairs({"training.recompute_granularity=full"}) == 0);
+  CHECK(pairs(kStages) == 0);  // one chunk on several stages
+  CHECK(pairs(kChunks) == 1);
+}
+
+TEST_CASE("a mode turns on what it needs in a layout, and nothing that cannot act there") {
+  for (const char* mode :
+       {"overlap_moe_expert_parallel_comm", "delay_wgrad_compute", "ep_overlap_early_attn_memory_release"}) {
+    INFO(mode);
+    const Scenario one = with_mode(read(kExperts), mode, 2), chunks = with_mode(read(kExperts + kChunks), mode, 8);
+    CHECK_FALSE(one.overlap.overlap_p2p_comm);
+    CHECK(chunks.overlap.overlap_p2p_comm);
+    for (const Scenario* scenario : {&one, &chunks}) {
+      CHECK(gates_of(*scenario).acts(mode));
+      CHECK(gates_of(*scenario).refused({}) == nullptr);
+      CHECK(build_schedule(*scenario).name == mode);
+    }
+  }
 }
 
 }  // namespace stretto::testing

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "model/acting_overlap.hpp"
+#include "model/expert_slots.hpp"
 #include "tests/cases.hpp"
 #include "tests/layout_properties.hpp"
 
@@ -230,9 +231,10 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("weight gradients of experts last", o.overlap_dispatch_backward_with_experts_wgrad);
     const bool in_shards = cuts_exchanges(scenario);
     see("experts in shards of one rank", in_shards && o.ep_flash_shards >= p.expert_model_parallel_size);
+    see("experts in slots without padding", exchanges_in_slots(scenario));
     see("experts in shards of several ranks", in_shards && o.ep_flash_shards < p.expert_model_parallel_size);
   }
-  CHECK(seen.size() == 96);
+  CHECK(seen.size() == 97);
 
   // A new key must be drawn, or listed in keys_not_drawn() with the reason.
   const std::vector<std::string> known = scenario_keys(), excepted = keys_not_drawn();

@@ -112,10 +112,11 @@ void RandomScenario::experts() {
                           others_.one_of({"alltoall", pairs_ || shared_beside || flashes ? "alltoall" : "allgather",
                                           ranks > 1 && !flashes ? "flex" : "alltoall"}),
                       backend = others_.one_of({"deepep", "hybridep"});
-    const bool pads = (dispatcher != "flex" || backend != "deepep") && (flashes || coin());
+    const bool pads = (dispatcher != "flex" || backend != "deepep") && (flashes ? layers_ % 2 > 0 : coin());
     parallel_.set("moe_token_dispatcher_type", dispatcher);
     if (ranks > 1) parallel_.set("moe_flex_dispatcher_backend", backend);
-    if (ranks > 1) parallel_.set("moe_expert_rank_capacity_factor", pads ? 0.0 : others_.one_of({0.0, 6.0}));
+    const double room = pads || ranks == 1 ? 0.0 : flashes ? 6.0 : others_.one_of({0.0, 6.0});
+    if (ranks > 1) parallel_.set("moe_expert_rank_capacity_factor", room);
     parallel_.set("moe_expert_capacity_factor", pads ? 6.0 : 0.0);
     parallel_.set("moe_pad_expert_input_to_capacity", pads);
   }

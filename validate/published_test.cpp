@@ -226,6 +226,13 @@ TEST_CASE("columns of experts turn modes on, and skip a row whose mode is not mo
   CHECK(natural.training.expert_loads.kind == ExpertLoads::Kind::natural);
   CHECK(steps[2].skipped.find("cuda_graph: expected none, full_iteration") != std::string::npos);
   CHECK(parse_scenario(steps[3].scenario_text, "s").training.captures(GraphModule::full_iteration));
+  // A release whose profile differs.
+  std::string of_release = row;
+  of_release.replace(of_release.find("Megatron-Bridge"), std::string("Megatron-Bridge").size(), "MCore v0.12");
+  const std::vector<PublishedStep> old = read_published(dir.write(
+      "old.csv", names.substr(0, names.size() - 1) + ",ov_dp\n" + of_release + "alltoall,,forced,,,,,false\n"));
+  CHECK(old.at(0).scenario_text.find("overlap_grad_reduce = false") != std::string::npos);
+  CHECK(old.at(0).scenario_text.find("profile = \"megatron-core-moe-2025-05\"") != std::string::npos);
   // Each of the two is modelled, or its rows are skipped by its name.
   for (const auto& [step, key] :
        {std::pair{&steps[4], "delay_wgrad_compute"}, {&steps[5], "moe_shared_expert_overlap"}})

@@ -43,7 +43,6 @@ std::vector<FlagRule> make_rules() {
       {"--expert-", kNo},
       {"--use-grouped-gemm-for-", kNo},
       {"--enable-experimental", kNo},
-      {"--high-priority-a2a-comm-stream", kNo},
       {"--disable-mamba-mem-eff-path", kNo},
       {"--mamba-", kNo},
       {"--gdp-", kNo},

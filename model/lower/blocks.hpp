@@ -53,6 +53,7 @@ struct BlockShape {
   // within the backward pass, behind what other layers wait for.
   bool weights_apart = false, weights_in_units = false;
   bool experts_weights_last = false;  // weight gradients of experts come behind the way back of their rows' gradients
+  bool expert_slots = false;          // each pair of ranks that share experts has a slot for its rows of experts
   bool attention_early = false;       // of pairs: the backward pass's attention precedes the forward pass's experts
   std::string head_weight;            // parameter of the head's GEMM
   std::int64_t micro_batches = 1;     // per step and rank; the inputs of all of them exist when the step starts

@@ -56,6 +56,10 @@ TensorId ExpertLayers::workspace(const std::string& name, std::int64_t rows, std
 std::int64_t ExpertLayers::room() const {
   if (!varies()) return rows_;
   const std::int64_t most = shape_.ep.size * tokens_ * std::min(topk_, local_);
+  if (in_slots()) {
+    const double mean = double(rows_) / double(slots());
+    return slots() * std::min(most / slots(), static_cast<std::int64_t>(std::ceil(mean * shape_.rank_capacity)));
+  }
   if (shape_.rank_capacity == 0) return most;
   return std::min(most, static_cast<std::int64_t>(std::ceil(double(rows_) * shape_.rank_capacity)));
 }
@@ -78,8 +82,8 @@ void ExpertLayers::add_experts() {
   indices_ = kept("router.indices", part, topk_, integers);
   if (model_.has_balance_loss())
     counts_ = kept("router.counts", balance(Pass::forward).sequences, experts_, statistics);
-  if (!pads()) offsets_ = kept("experts.offsets", 1, local_ + 1, integers);
-  positions_ = kept("experts.positions", tokens_, topk_, integers);
+  if (!pads()) offsets_ = kept("experts.offsets", slots(), local_ + 1, integers);
+  positions_ = kept("experts.positions", slots() * tokens_, topk_, integers);
   // Codes are kept in place of what they were made of.
   const std::vector<bool> passing = shape_.low.is_on() ? shape_.in_codes : std::vector<bool>{};
   sorted_ = kept("experts.in", capacity_, hidden_, {.passing = passing});
@@ -114,15 +118,22 @@ void ExpertLayers::add_experts() {
        {sorted_, weights_, mlp_.fc1_out, mlp_.act, fc2_out_, d_sorted_, d_in_, mlp_.d_act, mlp_.d_fc1, d_weights_})
     leave_room(tensor);
   if (!exchanges()) return;
-  if (!pads()) {
+  if (in_slots()) {
+    all_offsets_ = workspace("experts.all_offsets", slots(), local_ + 1, Dtype::i32);
+    own_offsets_ = workspace("experts.own_offsets", slots(), local_ + 1, Dtype::i32);
+  } else if (!pads()) {
     all_offsets_ = kept("experts.all_offsets", shape_.ep.size, experts_ + 1, integers);
     own_offsets_ = workspace("experts.own_offsets", 1, experts_ + 1, Dtype::i32);
   }
   for (const auto& [prefix, way] : {std::pair{"experts.", &way_}, {"d_experts.", &d_way_}}) {
     const std::string name = prefix;
-    way->sent = w_.workspace(name + "sent", rows_, hidden_);
-    way->sent_weights = workspace(name + "sent_weights", rows_, 1, wide);
-    if (local_ == 1) continue;
+    way->sent = w_.workspace(name + "sent", in_slots() ? capacity_ : rows_, hidden_);
+    way->sent_weights = workspace(name + "sent_weights", in_slots() ? capacity_ : rows_, 1, wide);
+    if (in_slots()) {
+      leave_room(way->sent);
+      leave_room(way->sent_weights);
+    }
+    if (local_ == 1 || in_slots()) continue;
     way->received = w_.workspace(name + "received", capacity_, hidden_);
     way->received_weights = workspace(name + "received_weights", capacity_, 1, wide);
     leave_room(way->received);
@@ -240,10 +251,8 @@ View ExpertLayers::pass_forward(const View& x, bool is_again) {
   const View tokens = gathered_tokens("experts.all_gather", Phase::forward, x);
   const View rows = exchanges() ? w_.work(way_.sent) : sorted,
              of_rows = exchanges() ? w_.work(way_.sent_weights) : weights;
-  w_.op("experts.permute.fprop", Phase::forward, permute(Pass::forward, hidden_),
-        {read(positions), read(tokens), write(rows)});
-  w_.op("experts.permute_weights.fprop", Phase::forward, permute(Pass::forward, 1, true),
-        {read(positions), read(all_probabilities), write(of_rows)});
+  permute_rows("experts.permute.fprop", Phase::forward, Pass::forward, false, tokens, rows);
+  permute_rows("experts.permute_weights.fprop", Phase::forward, Pass::forward, true, all_probabilities, of_rows);
   dispatch(Phase::forward,
            {{"experts", rows, came(way_.received, sorted), sorted},
             {"experts.weights", of_rows, came(way_.received_weights, weights), weights}},
@@ -264,8 +273,7 @@ View ExpertLayers::pass_forward(const View& x, bool is_again) {
   const View back = exchanges() ? w_.work(way_.sent) : results;
   combine(Phase::forward, {{"experts", back, came(way_.received, results), results}});
   if (shared_is_beside()) shared = shared_down(x, is_again);
-  w_.op("experts.unpermute.fprop", Phase::forward, permute(Pass::backward, hidden_),
-        {read(positions), read(back), write(w_.work(sum_))});
+  permute_rows("experts.unpermute.fprop", Phase::forward, Pass::backward, false, w_.work(sum_), back);
   const View out = summed("experts", Phase::forward, w_.work(sum_), w_.work(gathers() ? part_ : sum_));
   if (model_.has_shared())
     w_.op("shared.add.fprop", Phase::forward, Elementwise{ElementwiseFn::accumulate, part, hidden_},
@@ -285,6 +293,7 @@ void ExpertLayers::sort_tokens(const View& indices, const View& positions) {
     w_.op("experts.sort.fprop", Phase::forward, work, {read(indices), write(positions)});
     return;
   }
+  if (in_slots()) return sort_into_slots(indices, positions);
   const View offsets = of_layer(offsets_), own_offsets = exchanges() ? w_.work(own_offsets_) : offsets;
   w_.op("experts.sort.fprop", Phase::forward, work, {read(indices), write(own_offsets), write(positions)});
   if (!exchanges()) return;
@@ -293,6 +302,47 @@ void ExpertLayers::sort_tokens(const View& indices, const View& positions) {
                  all.rows * all.cols, {read(own_offsets), write(all)});
   w_.op("experts.count.fprop", Phase::forward,
         CountRows{shape_.ep.size, experts_, local_, capacity_, shape_.first_expert}, {read(all), write(offsets)});
+}
+
+View ExpertLayers::slot_of(View all, const Expr& rank) const {
+  const std::int64_t rows = all.rows / slots();
+  all.offset = all.offset + rank * Expr(rows * all.ld);
+  all.rows = rows;
+  return all;
+}
+
+// The copies that go to each rank are sorted by themselves, and ranks exchange how many rows of each expert slots have.
+void ExpertLayers::sort_into_slots(const View& indices, const View& positions) {
+  const View own = w_.work(own_offsets_), all = w_.work(all_offsets_);
+  for (std::int64_t i = 0; i < slots(); ++i) {
+    const Expr rank = rank_after(i);
+    w_.op(slot_name("experts.sort.fprop", i), Phase::forward,
+          SortTokens{tokens_, topk_, experts_, 0, local_, slot_room(), rank * Expr(local_)},
+          {read(indices), write(slot_of(own, rank)), write(slot_of(positions, rank))});
+  }
+  w_.communicate("experts.offsets.all_to_all", Phase::forward, shape_.ep_counts, CollectiveKind::all_to_all,
+                 all.rows * all.cols, {read(own), write(all)});
+  for (std::int64_t i = 0; i < slots(); ++i) {
+    const Expr rank = rank_after(-i);
+    w_.op(slot_name("experts.count.fprop", i), Phase::forward, CountRows{1, local_, local_, slot_room(), 0},
+          {read(slot_of(all, rank)), write(slot_of(of_layer(offsets_), rank))});
+  }
+}
+
+void ExpertLayers::permute_rows(const std::string& name, Phase phase, Pass pass, bool apart, const View& x,
+                                const View& rows) {
+  const auto accesses = [&](const View& positions, const View& part, bool is_first) {
+    if (pass == Pass::forward) return std::vector<Access>{read(positions), read(x), write(part)};
+    return std::vector<Access>{read(positions), read(part), is_first ? write(x) : accumulate(x)};
+  };
+  const View positions = of_layer(positions_);
+  Permute work = permute(pass, rows.cols, apart);
+  if (!in_slots()) return w_.op(name, phase, work, accesses(positions, rows, true));
+  work.rows = slot_mean();
+  work.capacity = slot_room();
+  for (std::int64_t i = 0; i < slots(); ++i)
+    w_.op(slot_name(name, i), phase, work,
+          accesses(slot_of(positions, rank_after(i)), slot_of(rows, rank_after(i)), i == 0));
 }
 
 Permute ExpertLayers::permute(Pass pass, std::int64_t cols, bool apart) const {
@@ -311,32 +361,67 @@ std::vector<Access> ExpertLayers::of_product(const View& a, const View& b) const
   return reads;
 }
 
+GroupedGemm ExpertLayers::product_of_slot(Pass pass, std::int64_t n, std::int64_t k) const {
+  return {pass, local_, slot_mean(), n, k, slot_room()};
+}
+
 void ExpertLayers::multiply(const std::string& name, Pass pass, std::int64_t n, std::int64_t k, const View& a,
                             const View& c) {
   const bool is_forward = pass == Pass::forward;
   if (w_.in_codes())
     return is_forward ? w_.codes().grouped_forward(name, a, offsets(), c)
                       : w_.codes().grouped_dgrad(name, a, offsets(), c);
-  std::vector<Access> accesses = of_product(a, w_.parameter(name + ".weight", Coord::layer));
+  const std::string label = w_.label(name) + (is_forward ? ".fprop" : ".dgrad");
+  const Phase phase = is_forward ? Phase::forward : Phase::dgrad;
+  const View of_weights = w_.parameter(name + ".weight", Coord::layer);
+  if (in_slots()) {
+    for (std::int64_t i = 0; i < slots(); ++i) {
+      const Expr from = rank_after(-i);
+      w_.op(
+          slot_name(label, i), phase, product_of_slot(pass, n, k),
+          {read(slot_of(a, from)), read(of_weights), read(slot_of(of_layer(offsets_), from)), write(slot_of(c, from))});
+    }
+    return;
+  }
+  std::vector<Access> accesses = of_product(a, of_weights);
   accesses.push_back(write(c));
-  w_.op(w_.label(name) + (is_forward ? ".fprop" : ".dgrad"), is_forward ? Phase::forward : Phase::dgrad,
-        product(pass, n, k), std::move(accesses));
+  w_.op(label, phase, product(pass, n, k), std::move(accesses));
 }
 
 void ExpertLayers::weight_gradient(const std::string& name, std::int64_t n, std::int64_t k, const View& dy,
                                    const View& x) {
   if (w_.in_codes()) return w_.codes().grouped_wgrad(name, offsets());
+  if (in_slots()) {
+    for (std::int64_t i = 0; i < slots(); ++i) {
+      const Expr from = rank_after(-i);
+      w_.weight_gradient(slot_name(w_.label(name) + ".wgrad", i), product_of_slot(Pass::wgrad, n, k),
+                         {read(slot_of(dy, from)), read(slot_of(x, from)), read(slot_of(of_layer(offsets_), from))},
+                         name + ".weight");
+    }
+    return;
+  }
   w_.weight_gradient(w_.label(name) + ".wgrad", product(Pass::wgrad, n, k), of_product(dy, x), name + ".weight");
 }
 
 void ExpertLayers::activate(const std::string& name, Pass pass, std::vector<Access> accesses) {
   WeightedActivation work{pass, rows_, mlp_.width, shape_.model.swiglu};
+  const Phase phase = pass == Pass::forward ? Phase::forward : Phase::dgrad;
+  if (in_slots()) {
+    work = {pass, slot_mean(), mlp_.width, shape_.model.swiglu, local_, slot_room()};
+    accesses.insert(accesses.begin(), read(of_layer(offsets_)));
+    for (std::int64_t i = 0; i < slots(); ++i) {
+      std::vector<Access> of_slot = accesses;
+      for (Access& access : of_slot) access.view = slot_of(access.view, rank_after(-i));
+      w_.op(slot_name(name, i), phase, work, std::move(of_slot));
+    }
+    return;
+  }
   if (varies()) {
     work.groups = local_;
     work.capacity = capacity_;
     accesses.insert(accesses.begin(), read(of_layer(offsets_)));
   }
-  w_.op(name, pass == Pass::forward ? Phase::forward : Phase::dgrad, work, std::move(accesses));
+  w_.op(name, phase, work, std::move(accesses));
 }
 
 SortByExpert ExpertLayers::sort(Pass pass, std::int64_t cols) const {
@@ -355,16 +440,16 @@ SortByExpert ExpertLayers::sort(Pass pass, std::int64_t cols) const {
 // `from` and `to`, with the offsets of all ranks' rows where data says how much goes where.
 std::vector<Access> ExpertLayers::with_offsets(const View& from, const View& to, bool first) const {
   std::vector<Access> accesses = {read(from), write(to)};
-  if (!pads()) accesses.insert(accesses.begin() + (first ? 0 : 1), read(of_layer(all_offsets_)));
+  if (!pads() && !in_slots()) accesses.insert(accesses.begin() + (first ? 0 : 1), read(of_layer(all_offsets_)));
   return accesses;
 }
 
 void ExpertLayers::exchange(const std::string& name, Phase phase, CollectiveKind kind, const View& from,
                             const View& to) {
-  Operation operation =
-      collective_operation(name, shape_.ep, kind, rows_ * from.cols, phase, with_offsets(from, to, false));
+  Operation operation = collective_operation(name, shape_.ep, kind, (in_slots() ? capacity_ : rows_) * from.cols, phase,
+                                             with_offsets(from, to, false));
   auto& collective = std::get<Collective>(operation.work);
-  if (!pads()) collective.experts = experts_;
+  if (!pads() && !in_slots()) collective.experts = experts_;
   collective.cols = from.cols;
   collective.capacity = capacity_ * from.cols;
   collective.copies = topk_;
@@ -378,7 +463,7 @@ void ExpertLayers::dispatch(Phase phase, const std::vector<Exchanged>& all, cons
     exchange(one.name + ".dispatch" + pass, phase, CollectiveKind::dispatch, one.rows, one.came);
     if (&one == all.data()) beside();
   }
-  if (local_ == 1) return;
+  if (local_ == 1 || in_slots()) return;
   for (const Exchanged& one : all)
     w_.op(one.name + ".sort_by_expert" + pass, phase, sort(Pass::forward, one.rows.cols),
           with_offsets(one.came, one.sorted, true));
@@ -387,7 +472,7 @@ void ExpertLayers::dispatch(Phase phase, const std::vector<Exchanged>& all, cons
 void ExpertLayers::combine(Phase phase, const std::vector<Exchanged>& all) {
   if (!exchanges()) return;
   const char* pass = phase == Phase::forward ? ".fprop" : ".dgrad";
-  if (local_ > 1)
+  if (local_ > 1 && !in_slots())
     for (const Exchanged& one : all)
       w_.op(one.name + ".sort_by_rank" + pass, phase, sort(Pass::backward, one.rows.cols),
             with_offsets(one.sorted, one.came, true));
@@ -492,8 +577,7 @@ void ExpertLayers::shared_up_backward(const View& x) {
 void ExpertLayers::router_backward(const View& x, const View& dx) {
   View d_probabilities = w_.work(d_all_probabilities_);
   const View d_weights = w_.work(exchanges() ? d_way_.sent_weights : d_weights_);
-  w_.op("experts.permute_weights.dgrad", Phase::dgrad, permute(Pass::backward, 1, true),
-        {read(of_layer(positions_)), read(d_weights), write(d_probabilities)});
+  permute_rows("experts.permute_weights.dgrad", Phase::dgrad, Pass::backward, true, d_probabilities, d_weights);
   if (gathers()) {
     const View part = w_.work(d_probabilities_);
     w_.communicate("router.probabilities.reduce_scatter", Phase::dgrad, gathering(), CollectiveKind::reduce_scatter,
@@ -520,16 +604,15 @@ void ExpertLayers::router_backward(const View& x, const View& dx) {
 
 View ExpertLayers::backward(const View& dy, const View& x, const View& all, const View& part) {
   if (repeats_all()) w_.again([&] { pass_forward(x, true); });
-  const View positions = of_layer(positions_), sorted = of_layer(sorted_), d_sorted = w_.work(d_sorted_),
-             d_in = w_.work(d_in_), d_act = w_.work(mlp_.d_act), d_fc1 = w_.work(mlp_.d_fc1);
+  const View sorted = of_layer(sorted_), d_sorted = w_.work(d_sorted_), d_in = w_.work(d_in_),
+             d_act = w_.work(mlp_.d_act), d_fc1 = w_.work(mlp_.d_fc1);
   const auto fc2_weight_gradient = [&] {
     weight_gradient("experts.fc2", hidden_, mlp_.width, d_sorted, of_layer(mlp_.act));
   };
   const auto fc1_weight_gradient = [&] { weight_gradient("experts.fc1", mlp_.fc1, hidden_, d_fc1, sorted); };
   const View d_tokens = gathered_tokens("experts.all_gather_dgrad", Phase::dgrad, dy);
   const View d_rows = exchanges() ? w_.work(d_way_.sent) : d_sorted, d_back = exchanges() ? d_rows : d_in;
-  w_.op("experts.unpermute.dgrad", Phase::dgrad, permute(Pass::forward, hidden_),
-        {read(positions), read(d_tokens), write(d_rows)});
+  permute_rows("experts.unpermute.dgrad", Phase::dgrad, Pass::forward, false, d_tokens, d_rows);
   dispatch(Phase::dgrad, {{"experts", d_rows, came(d_way_.received, d_sorted), d_sorted}}, [&] {
     if (shared_is_beside()) shared_down_backward(dy, x);
   });
@@ -560,8 +643,7 @@ View ExpertLayers::backward(const View& dy, const View& x, const View& all, cons
   }
   const View own = cuts_tokens() ? part : all;
   const View sum = shape_.expert_tokens.exists() ? w_.work(d_sum_) : gathers() ? all : own;
-  w_.op("experts.permute.dgrad", Phase::dgrad, permute(Pass::backward, hidden_),
-        {read(positions), read(d_back), write(sum)});
+  permute_rows("experts.permute.dgrad", Phase::dgrad, Pass::backward, false, sum, d_back);
   const View dx = summed("experts.dgrad", Phase::dgrad, sum, own);
   router_backward(x, dx);
   if (model_.has_shared())

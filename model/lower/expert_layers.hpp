@@ -91,9 +91,26 @@ class ExpertLayers {
   void exchange(const std::string& name, Phase phase, CollectiveKind kind, const View& from, const View& to);
   SortByExpert sort(Pass pass, std::int64_t cols) const;
   View came(TensorId received, const View& sorted) const {
-    return exchanges() && local_ > 1 ? w_.work(received) : sorted;
+    return exchanges() && local_ > 1 && !in_slots() ? w_.work(received) : sorted;
   }
   std::vector<Access> with_offsets(const View& from, const View& to, bool first) const;
+  // Rows of experts in slots: for each rank that shares experts as many as may come from it (model/expert_slots.hpp).
+  // A slot has rows by expert, and offsets and positions of its own; operations are one for each slot, from the rank's
+  // own slot on.
+  bool in_slots() const { return shape_.expert_slots; }
+  std::int64_t slots() const { return in_slots() ? shape_.ep.size : 1; }
+  std::int64_t slot_room() const { return capacity_ / slots(); }
+  std::int64_t slot_mean() const { return (rows_ + slots() - 1) / slots(); }  // its rows when experts have equally many
+  Expr rank_after(std::int64_t distance) const { return mod(shape_.ep.place + Expr(distance), Expr(shape_.ep.size)); }
+  View slot_of(View all, const Expr& rank) const;
+  static std::string slot_name(const std::string& name, std::int64_t slot) {
+    return name + ".slot" + std::to_string(slot);
+  }
+  void sort_into_slots(const View& indices, const View& positions);
+  // The product of a slot instead of one of all rows.
+  GroupedGemm product_of_slot(Pass pass, std::int64_t n, std::int64_t k) const;
+  // Writes the permutation of `x` to `rows`, or the way back, which adds up copies.
+  void permute_rows(const std::string& name, Phase phase, Pass pass, bool apart, const View& x, const View& rows);
   bool exchanges() const { return shape_.ep.exists(); }
   // Weight gradients of experts come when gradients of the experts' input are on the way.
   bool weights_come_late() const { return shape_.weights_apart || shape_.experts_weights_last; }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "model/deferral.hpp"
+#include "model/expert_slots.hpp"
 #include "model/lower/blocks.hpp"
 #include "model/lower/builder.hpp"
 #include "model/lower/delayed_scaling.hpp"
@@ -139,8 +140,9 @@ BlockShape shape_of(const Scenario& scenario, const Groups& groups, const std::v
   shape.attention_early = scenario.overlap.ep_overlap_early_attn_memory_release;
   shape.weights_in_units = is_zero_bubble(parallel.pipeline_schedule);
   shape.weights_apart = shape.weights_in_units || delays_weights(scenario);
-  shape.experts_weights_last =
-      groups.ep.exists() && (scenario.overlap.overlap_dispatch_backward_with_experts_wgrad || cuts_exchanges(scenario));
+  shape.expert_slots = exchanges_in_slots(scenario);
+  shape.experts_weights_last = groups.ep.exists() && (scenario.overlap.overlap_dispatch_backward_with_experts_wgrad ||
+                                                      shape.expert_slots || cuts_exchanges(scenario));
   shape.head_weight = ties_across_stages(scenario) ? kTiedHeadWeight : scenario.model.head_weight();
   add_slots(shape, orders);
   for (const PipelineOrder& order : orders) {

@@ -1,7 +1,7 @@
 // ep_flash_overlap: rows of experts travel as messages, and experts compute them in shards: first those of the nearest
 // ranks, a rank's own among them, while the others are on the way, and finished shards go back while the next one is
-// computed. No framework has it; it is the decomposition of arXiv 2604.24013 (Flash-Overlap) for experts. It needs
-// padding, because sizes of messages are then known, and every rank has the rows of one source in one place.
+// computed. No framework has it; it is the decomposition of arXiv 2604.24013 (Flash-Overlap) for experts. With padding
+// sizes of messages are known, and every rank has the rows of one source in one place; ep_slots.cpp has it without.
 //
 // Rank r of n, Q rows from each of them to each. Slot i of what came has the rows of rank (r - i) mod n. Shard k of m
 // has slots [k n/m, (k+1) n/m).
@@ -21,31 +21,19 @@
 #include <utility>
 #include <vector>
 
-#include "model/lower/builder.hpp"
+#include "model/expert_slots.hpp"
 #include "model/overlap/block_editor.hpp"
-#include "model/overlap/mode.hpp"
+#include "model/overlap/ep_messages.hpp"
 
 namespace stretto {
 namespace {
 
 constexpr const char* kKnob = "ep_flash_overlap";
 
-class EpFlash {
+class EpFlash : public EpMessages {
  public:
   EpFlash(Lowered& lowered, std::int64_t shards)
-      : lowered_(lowered),
-        schedule_(lowered.schedule),
-        n_(lowered.ep.size),
-        shards_(std::min(shards, n_)),
-        place_(lowered.ep.place) {
-    // Messages have a communicator of their own: on that of the collectives they would wait for collectives.
-    Communicator own = schedule_.communicators[lowered.ep.communicator];
-    own.name = "ep.flash";
-    schedule_.communicators.push_back(own);
-    communicator_ = static_cast<std::uint32_t>(schedule_.communicators.size() - 1);
-    lane_send_ = add_lane("ep.send");
-    lane_recv_ = add_lane("ep.recv");
-  }
+      : EpMessages(lowered), lowered_(lowered), shards_(std::min(shards, n_)) {}
 
   void run() {
     for (const BlockId id : lowered_.layer_blocks) {
@@ -60,35 +48,9 @@ class EpFlash {
  private:
   using Operations = std::vector<Operation>;
 
-  LaneId add_lane(const std::string& name) {
-    schedule_.lanes.push_back({name, LaneKind::communication, 0});
-    return static_cast<LaneId>(schedule_.lanes.size() - 1);
-  }
   std::int64_t first(std::int64_t shard) const { return shard * n_ / shards_; }
   std::int64_t size(std::int64_t shard) const { return first(shard + 1) - first(shard); }
-  Expr rank_after(std::int64_t distance) const { return mod(place_ + Expr(distance), Expr(n_)); }
-
-  // Returns the rows of `count` places, from place `at` on, of a matrix that has a place for each rank.
-  View rows_at(View whole, const Expr& at, std::int64_t count = 1) const {
-    const std::int64_t rows = whole.rows / n_;
-    whole.offset = whole.offset + at * Expr(rows * whole.ld);
-    whole.rows = rows * count;
-    return whole;
-  }
   View of_shard(const View& whole, std::int64_t shard) const { return rows_at(whole, first(shard), size(shard)); }
-
-  Operation message(const Operation& like, const char* what, std::int64_t slot, bool is_send, std::int64_t offset,
-                    View view) const {
-    const PointToPoint work{is_send, communicator_, offset, view.rows * view.cols};
-    return {like.name + what + std::to_string(slot),
-            work,
-            is_send ? lane_send_ : lane_recv_,
-            like.phase,
-            {is_send ? read(std::move(view)) : write(std::move(view))}};
-  }
-  Operation copy(const Operation& like, const View& from, const View& to) const {
-    return {like.name + ".copy", Cast{from.rows * from.cols}, lowered_.compute, like.phase, {read(from), write(to)}};
-  }
 
   // Rows of one kind (activations, or probabilities) on their way to the experts or back, as the plain schedule has it:
   // one exchange, and a sort of what came by expert where a rank has several.
@@ -230,11 +192,7 @@ class EpFlash {
   }
 
   Lowered& lowered_;
-  Schedule& schedule_;
-  const std::int64_t n_, shards_;
-  const Expr place_;
-  LaneId lane_send_ = 0, lane_recv_ = 0;
-  std::uint32_t communicator_ = 0;
+  const std::int64_t shards_;
 };
 
 std::string word_of(bool value) { return value ? "true" : "false"; }
@@ -250,8 +208,9 @@ void add_gates(const Scenario& scenario, Gates& gates) {
   off("moe_token_dispatcher_type alltoall", p.moe_token_dispatcher_type == TokenDispatcher::alltoall,
       std::string("moe_token_dispatcher_type is \"") + name_of(p.moe_token_dispatcher_type) +
           "\", whose kernels move all rows at once");
-  off("rows of experts that are padded", p.moe_expert_capacity_factor > 0,
-      "moe_pad_expert_input_to_capacity is off, and messages of a size that the router decides are not modelled");
+  off("rows of experts that are padded, or moe_expert_rank_capacity_factor above 0",
+      p.moe_expert_capacity_factor > 0 || p.moe_expert_rank_capacity_factor > 0,
+      "neither moe_pad_expert_input_to_capacity nor moe_expert_rank_capacity_factor says how large a message may be");
   off("products of numbers (no fp8_format, no fp4_format)", !scenario.training.low_precision.is_on(),
       "products are of codes, which all rows of an expert make together");
   for (const auto& [key, is_on] :
@@ -268,6 +227,11 @@ void add_gates(const Scenario& scenario, Gates& gates) {
                .why = "both hide the same exchanges"});
 }
 
+void rewrite(Lowered& lowered, const Scenario& scenario, const Gates&) {
+  if (exchanges_in_slots(scenario)) return exchange_slots(lowered);
+  EpFlash(lowered, scenario.overlap.ep_flash_shards).run();
+}
+
 }  // namespace
 
 OverlapMode ep_flash_overlap_mode() {
@@ -278,12 +242,11 @@ OverlapMode ep_flash_overlap_mode() {
           .on = &Overlap::ep_flash_overlap,
           .applies =
               [](const Parallel& p) {
-                return p.expert_model_parallel_size > 1 && p.moe_expert_capacity_factor > 0 &&
-                       p.moe_token_dispatcher_type == TokenDispatcher::alltoall;
+                return p.expert_model_parallel_size > 1 && p.moe_token_dispatcher_type == TokenDispatcher::alltoall &&
+                       (p.moe_expert_capacity_factor > 0 || p.moe_expert_rank_capacity_factor > 0);
               },
           .gates = add_gates,
-          .rewrite = [](Lowered& lowered, const Scenario& scenario,
-                        const Gates&) { EpFlash(lowered, scenario.overlap.ep_flash_shards).run(); }};
+          .rewrite = rewrite};
 }
 
 }  // namespace stretto

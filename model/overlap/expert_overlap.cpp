@@ -32,6 +32,24 @@ void add_gate_of_priority(const Scenario& scenario, Gates& gates) {
        .why = "overlap_moe_expert_parallel_comm is off, and only its stream for exchanges of rows has a priority"});
 }
 
+// Asserts and warnings of Megatron-LM that a schedule does not need.
+void add_wider_gates(bool asked, Gates& gates) {
+  const auto add = [&](const char* needs, const char* place, const char* wider) {
+    gates.add({.knob = "overlap_moe_expert_parallel_comm",
+               .needs = needs,
+               .kind = GateKind::acts,
+               .source = megatron(place),
+               .wider = wider,
+               .asked = asked});
+  };
+  add("PyTorch 2.6 or later", "core/transformer/transformer_config.py:3004, where older ones hang",
+      "a schedule knows no version of the library");
+  add("precision = bf16", "core/transformer/transformer_config.py:3036, or fp16", "pairs have any precision");
+  add("cuda_device_max_connections other than 1",
+      "arguments.py:1468, a warning with tensor or context parallelism before Blackwell",
+      "any number is predicted, because the order of launches is in the schedule");
+}
+
 void add_gates(const Scenario& scenario, Gates& gates) {
   const Parallel& p = scenario.parallel;
   const Training& t = scenario.training;
@@ -70,6 +88,8 @@ void add_gates(const Scenario& scenario, Gates& gates) {
   require("overlap_p2p_comm = true with several stages", kOwnGate,
           p.pipeline_model_parallel_size == 1 || scenario.overlap.overlap_p2p_comm,
           word_of(scenario.overlap.overlap_p2p_comm), "messages of two concurrent passes wait for their data alone");
+  require("cuda_graph_modules without mlp", megatron(config + "3066"), !t.captures(GraphModule::mlp), "it",
+          "a graph of a whole MLP leaves no gap for the other pass");
   require("moe_shared_expert_overlap = false", megatron(config + "3040"), !scenario.overlap.moe_shared_expert_overlap,
           word_of(scenario.overlap.moe_shared_expert_overlap));
   require("no overlap of tensor or context parallelism", kOwnGate,
@@ -79,6 +99,7 @@ void add_gates(const Scenario& scenario, Gates& gates) {
           "not modelled together yet");
   require("data_parallel_sharding_strategy no_shard or optim", megatron(config + "3071"), !p.shards_gradients(),
           std::string("\"") + name_of(p.data_parallel_sharding_strategy) + "\"", "not modelled together yet");
+  add_wider_gates(asked, gates);
   add_gate_of_priority(scenario, gates);
 }
 
@@ -104,6 +125,12 @@ void add_gates_of_delay(const Scenario& scenario, Gates& gates) {
              .source = megatron("arguments.py:1914, of attention and the router before TransformerEngine 2.12"),
              .wider = "gradients have places of their own, which a graph needs",
              .asked = asked});
+  gates.add({.knob = knob,
+             .needs = "TransformerEngine 2.8 or later",
+             .kind = GateKind::acts,
+             .source = megatron("arguments.py:1907, with overlap_grad_reduce"),
+             .wider = "a schedule knows no version of the library",
+             .asked = asked});
 }
 
 void add_gates_of_early_release(const Scenario& scenario, Gates& gates) {
@@ -123,21 +150,25 @@ void prioritise(Lowered& lowered, const Scenario& scenario, const Gates& gates) 
 
 bool can_pair(const Parallel& p) {
   return p.expert_model_parallel_size > 1 && !p.gathers_tokens_for_experts() && p.context_parallel_size == 1 &&
-         !p.shards_gradients() && p.pipeline_model_parallel_size == 1;
+         !p.shards_gradients() && (p.pipeline_model_parallel_size == 1 || p.virtual_pipeline_model_parallel_size > 1);
 }
 
-void turn_pairs_on(Overlap& overlap) { overlap.overlap_moe_expert_parallel_comm = true; }
+// Pairs need messages between stages that overlap; with_mode() leaves these off where there is one stage.
+void turn_pairs_on(Overlap& overlap) { overlap.overlap_moe_expert_parallel_comm = overlap.overlap_p2p_comm = true; }
 
 }  // namespace
 
 OverlapMode overlap_moe_expert_parallel_comm_mode() {
   return {
       .name = "overlap_moe_expert_parallel_comm",
-      .meaning = "rows of experts of one micro-batch are on the way while another micro-batch computes",
+      .meaning =
+          "rows of experts of one micro-batch are on the way while another micro-batch computes (several stages "
+          "need overlap_p2p_comm)",
       .memory = "activations of one more micro-batch",
       .knob = "overlap_moe_expert_parallel_comm",
       .on = &Overlap::overlap_moe_expert_parallel_comm,
       .applies = can_pair,
+      .configure = turn_pairs_on,
       .is_meant = [](const Overlap& o) { return !o.delay_wgrad_compute && !o.ep_overlap_early_attn_memory_release; },
       .gates = add_gates,
       .rewrite = prioritise};

@@ -35,6 +35,12 @@ void add_gates(const Scenario& scenario, Gates& gates) {
              .asked = asked,
              .open = !pairs,
              .got = pairs ? "true" : "false"});
+  gates.add({.knob = kKnob,
+             .needs = "TransformerEngine 2.3 or later",
+             .kind = GateKind::acts,
+             .source = megatron("core/transformer/transformer_config.py:3089"),
+             .wider = "a schedule knows no version of the library",
+             .asked = asked});
 }
 
 }  // namespace

@@ -127,6 +127,40 @@ void add_graphs(const Scenario& s, Gates& gates) {
              .of_gpus = true});
 }
 
+// Libraries that exchange rows of experts: where frameworks take another transport than the one that is asked for.
+void add_transports(const Scenario& s, Gates& gates) {
+  const Parallel& p = s.parallel;
+  const bool shares = s.model.experts.any() && p.expert_model_parallel_size > 1,
+             is_flex = p.moe_token_dispatcher_type == TokenDispatcher::flex;
+  const char* backend = "moe_flex_dispatcher_backend";
+  const bool asked = shares && (is_flex || p.moe_flex_dispatcher_backend == FlexBackend::hybridep);
+  gates.add({.knob = backend,
+             .needs = "moe_token_dispatcher_type flex",
+             .source = megatron("core/transformer/moe/token_dispatcher.py:1835, and nothing else reads it"),
+             .asked = asked,
+             .open = is_flex,
+             .why = std::string("moe_token_dispatcher_type is \"") + name_of(p.moe_token_dispatcher_type) +
+                    "\", and only \"flex\" reads it",
+             .section = "parallel"});
+  const auto acts = [&](const char* knob, bool is_asked, const char* needs, const char* place, const char* wider) {
+    gates.add({.knob = knob,
+               .needs = needs,
+               .kind = GateKind::acts,
+               .source = bridge(place),
+               .wider = wider,
+               .asked = is_asked,
+               .section = "parallel"});
+  };
+  acts(backend, asked, "with deepep an Ampere or Hopper GPU, B200 or B300",
+       "training/flex_dispatcher_backend.py:62, which takes alltoall on others with a warning",
+       "its costs are predicted on every GPU");
+  acts(backend, asked, "cuda_device_max_connections other than 1", "perf_recipes/deepseek/b200/deepseek_v3.py:55: 32",
+       "any number is predicted, because the order of launches is in the schedule");
+  acts("moe_token_dispatcher_type", shares && is_flex, "with flex a moe_flex_dispatcher_backend",
+       "training/flex_dispatcher_backend.py:92, which takes alltoall without a word",
+       "none is deepep, Megatron-LM's default");
+}
+
 void add_communicators(const Scenario& s, Gates& gates) {
   const Cluster& c = s.cluster;
   gates.add({.knob = "channel_GBps",
@@ -271,6 +305,7 @@ Gates gates_of(const Scenario& s) {
   add_deferral(s, gates);
   add_fusions(s, gates);
   add_graphs(s, gates);
+  add_transports(s, gates);
   add_communicators(s, gates);
   add_pipeline(s, gates);
   add_low_precision_gates(s, gates);

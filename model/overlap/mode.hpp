@@ -26,7 +26,7 @@ struct OverlapMode {
   bool Overlap::*on = nullptr;
   // Returns false when the knob cannot act in this layout.
   bool (*applies)(const Parallel& parallel) = [](const Parallel&) { return true; };
-  void (*configure)(Overlap& overlap) = nullptr;  // sets further settings of the mode; called with all modes' knobs off
+  void (*configure)(Overlap& overlap) = nullptr;  // sets what the mode needs in any layout; all knobs are off before it
   void (*clear)(Overlap& overlap) = nullptr;      // turns off the settings that are an error without the knob
   // Returns whether this mode is the one that is on, when several share a knob or one includes another. Null: the knob
   // decides.

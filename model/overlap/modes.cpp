@@ -14,6 +14,14 @@ void turn_off(Overlap& overlap, const OverlapMode& mode) {
   if (mode.clear) mode.clear(overlap);
 }
 
+// Sets a mode's knobs, and those of other modes that it turns on as well, unless they cannot act in the layout.
+void set_mode_in(const Parallel& parallel, Overlap& overlap, const OverlapMode& mode) {
+  set_mode(overlap, mode);
+  if (!mode.applies(parallel)) return;  // a gate says why
+  for (const OverlapMode& other : overlap_modes())
+    if (other.on != mode.on && !other.applies(parallel)) turn_off(overlap, other);
+}
+
 // Returns whether reading a scenario with these knobs would be an error.
 bool is_refused(const Scenario& scenario) {
   const Gates gates = gates_of(scenario);
@@ -75,7 +83,7 @@ std::vector<std::string> modes_of(const Scenario& scenario) {
 
 Scenario with_mode(Scenario scenario, const std::string& mode, std::int64_t ranks) {
   const std::int64_t micro_batches = scenario.num_microbatches();
-  if (mode != kAsGiven) set_mode(scenario.overlap, find_overlap_mode(mode));
+  if (mode != kAsGiven) set_mode_in(scenario.parallel, scenario.overlap, find_overlap_mode(mode));
   scenario.parallel.data_parallel_size = ranks / scenario.parallel.model_ranks();
   scenario.training.global_batch_size =
       micro_batches * scenario.training.micro_batch_size * scenario.parallel.data_parallel_size;

@@ -81,6 +81,7 @@ OverlapMode overlap_p2p_comm_mode() {
           .on = &Overlap::overlap_p2p_comm,
           .applies = [](const Parallel& p) { return p.pipeline_model_parallel_size > 1; },
           .clear = [](Overlap& o) { o.overlap_p2p_comm_warmup_flush = false; },
+          .is_meant = [](const Overlap& o) { return !o.overlap_moe_expert_parallel_comm; },
           .read = read,
           .check = check,
           .gates = add_gates};

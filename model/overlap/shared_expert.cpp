@@ -70,6 +70,12 @@ void add_gates(const Scenario& scenario, Gates& gates) {
              .asked = asked,
              .open = !repeats,
              .got = repeats ? "it" : ""});
+  gates.add({.knob = kKnob,
+             .needs = "moe_token_dispatcher_type alltoall",
+             .kind = GateKind::acts,
+             .source = bridge("training/flex_dispatcher_backend.py:85, which turns it off with flex without a word"),
+             .wider = "Megatron-LM's flex dispatcher has it as well",
+             .asked = asked});
 }
 
 }  // namespace

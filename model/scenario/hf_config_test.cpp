@@ -221,7 +221,10 @@ TEST_CASE("what Stretto's model has not names the file and the key", "[hf_config
   };
   refuses(kLlama, "model_type", "\"qwen2\"", "biases");
   refuses(kLlama, "model_type", "\"minstral\"", "\"mistral\"");
-  refuses(kLlama, "model_type", "\"gpt_oss\"", "experts of this family are not modelled yet");
+  refuses(kLlama, "model_type", "\"gpt_oss\"",
+          "sinks, windows of attention and biases of experts are not modelled yet");
+  refuses(kLlama, "model_type", "\"qwen3_next\"", "gated delta rules");
+  refuses(kLlama, "model_type", "\"qwen2_moe\"", "experts of this family are not modelled yet");
   refuses(kLlama, "model_type", "7");
   for (const char* key : {"num_local_experts", "num_experts", "n_routed_experts", "num_experts_per_tok"})
     refuses(kLlama, key, "8", "experts is not modelled yet");

@@ -16,6 +16,7 @@ std::vector<ScenarioKey> overlap_keys() {
        .meaning = "reduce-scatter a bucket's gradients as soon as they are ready, beside the backward pass",
        .megatron = {.name = "--overlap-grad-reduce", .given = true, .absent = false},
        .in_bridge = true,
+       .column = "ov_dp",
        .record = Record::none},
       {.name = "align_grad_reduce",
        .field = [](S s) -> Field { return &s.overlap.align_grad_reduce; },
@@ -276,13 +277,14 @@ std::vector<ScenarioKey> overlap_keys() {
        .range = "acts with `overlap_moe_expert_parallel_comm`",
        .meaning = "exchanges of rows come first where operations wait for a core or an SM; nothing that runs is "
                   "interrupted. In predictions this matters only where they hold some (`max_ctas` of `ep`)",
-       .megatron = {},
+       .megatron = {.name = "--high-priority-a2a-comm-stream", .given = true, .absent = false},
        .record = Record::none,
        .drawn = {true, false}},
       {.name = "ep_flash_overlap",
        .field = [](S s) -> Field { return &s.overlap.ep_flash_overlap; },
        .range = "acts with `expert_model_parallel_size` above 1, `moe_token_dispatcher_type` `\"alltoall\"` and "
-                "`moe_pad_expert_input_to_capacity`; not with the other modes of experts",
+                "`moe_pad_expert_input_to_capacity` or `moe_expert_rank_capacity_factor`; not with the other modes of "
+                "experts",
        .meaning = "experts compute a rank's own rows first and those of other ranks as they come, while finished rows "
                   "are on the way back (in the spirit of arXiv 2604.24013; no framework has it)",
        .megatron = {},
@@ -290,7 +292,7 @@ std::vector<ScenarioKey> overlap_keys() {
       {.name = "ep_flash_shards",
        .field = [](S s) -> Field { return &s.overlap.ep_flash_shards; },
        .bounds = {.min = 2, .max = 1024},
-       .range = "acts with `ep_flash_overlap`",
+       .range = "acts with `ep_flash_overlap` and padding",
        .meaning = "so many shards of ranks compute one after the other; from `expert_model_parallel_size` on each "
                   "rank's rows are a shard",
        .megatron = {},

@@ -228,6 +228,14 @@ void issue_groups(const Schedule& schedule, HostCosts& host) {
     }
 }
 
+// Returns whether rows of experts are counted slot by slot, each of which has those of one rank.
+bool counts_slots(const Schedule& schedule) {
+  return std::any_of(schedule.operations.begin(), schedule.operations.end(), [](const Operation& operation) {
+    const auto* count = std::get_if<CountRows>(&operation.work);
+    return count != nullptr && count->ranks == 1;
+  });
+}
+
 HostCosts host_costs(const Schedule& schedule, const Framework& framework, const Training& training) {
   HostCosts host;
   if (framework.issue_us.value == 0 && framework.collective_issue_us.value == 0 &&
@@ -244,13 +252,19 @@ HostCosts host_costs(const Schedule& schedule, const Framework& framework, const
   // Megatron-LM copies the counts of rows to the host in the forward pass, and waits for them before it starts the
   // exchange (core/transformer/moe/token_dispatcher.py, cuda_sync_point "before_ep_alltoall"), and with gathered tokens
   // before it permutes them (dispatch_postprocess(), with padding as well); the gradient's rows have the same counts.
-  // Padded rows that are exchanged have none.
+  // Padded rows that are exchanged have none. With slots (model/expert_slots.hpp) products alone need counts, all of
+  // which come at once.
   std::map<TensorId, OpId> counts;  // what says where rows go → the operation that counts
+  const bool has_slots = counts_slots(schedule);
   for (OpId id = 0; id < schedule.operations.size(); ++id) {
     const Operation& operation = schedule.operations[id];
     if (operation.phase != Phase::forward) continue;
-    if (std::holds_alternative<CountRows>(operation.work)) counts[operation.accesses.front().view.tensor] = id;
-    if (const auto* sort = std::get_if<SortTokens>(&operation.work); sort != nullptr && sort->local > 0)
+    if (std::holds_alternative<CountRows>(operation.work))
+      counts[operation.accesses[has_slots ? 1 : 0].view.tensor] = id;
+    if (const auto* product = std::get_if<GroupedGemm>(&operation.work);
+        has_slots && product != nullptr && !product->equal)
+      host.waits_before[id] = counts.at(operation.accesses[2].view.tensor);
+    if (const auto* sort = std::get_if<SortTokens>(&operation.work); !has_slots && sort != nullptr && sort->local > 0)
       counts[operation.accesses.back().view.tensor] = id;
     if (const auto* rows = std::get_if<Collective>(&operation.work);
         rows != nullptr && rows->kind == CollectiveKind::dispatch && rows->by_rows())
@@ -287,7 +301,9 @@ double most_rows(const Schedule& schedule, const ExpertLoads& loads) {
     // Ranks that gather all tokens have those copies that go to their experts.
     if (const auto* sort = std::get_if<SortTokens>(&operation.work);
         route != nullptr && sort != nullptr && sort->local > 0 && sort->each == 0)
-      return most_over_mean(loads, route->experts, route->topk, double(sort->rows), sort->experts / sort->local);
+      return most_over_mean(loads, route->experts, route->topk,
+                            double(sort->rows) * (counts_slots(schedule) ? double(sort->experts / sort->local) : 1),
+                            sort->experts / sort->local);
     const auto* rows = std::get_if<Collective>(&operation.work);
     if (route == nullptr || rows == nullptr || rows->kind != CollectiveKind::dispatch || !rows->by_rows()) continue;
     const std::int64_t ranks = schedule.communicators[rows->communicator].size;

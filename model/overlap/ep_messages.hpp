@@ -1,0 +1,67 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/lower/builder.hpp"
+#include "model/overlap/mode.hpp"
+
+namespace stretto {
+
+// Messages among the ranks that share experts, for ep_flash_overlap: rows of experts to and from each of them.
+class EpMessages {
+ public:
+  // Adds a communicator of their own, because on that of the collectives they would wait for collectives, and lanes.
+  explicit EpMessages(Lowered& lowered)
+      : schedule_(lowered.schedule), compute_(lowered.compute), n_(lowered.ep.size), place_(lowered.ep.place) {
+    Communicator own = schedule_.communicators[lowered.ep.communicator];
+    own.name = "ep.flash";
+    schedule_.communicators.push_back(own);
+    communicator_ = static_cast<std::uint32_t>(schedule_.communicators.size() - 1);
+    lane_send_ = add_lane("ep.send");
+    lane_recv_ = add_lane("ep.recv");
+  }
+
+ protected:
+  Expr rank_after(std::int64_t distance) const { return mod(place_ + Expr(distance), Expr(n_)); }
+  // Returns the rows of `count` places, from place `at` on, of a matrix that has a place for each rank.
+  View rows_at(View whole, const Expr& at, std::int64_t count = 1) const {
+    const std::int64_t rows = whole.rows / n_;
+    whole.offset = whole.offset + at * Expr(rows * whole.ld);
+    whole.rows = rows * count;
+    return whole;
+  }
+  // The message of `slot`, whose peer is `offset` places after this rank.
+  Operation message(const Operation& like, const char* what, std::int64_t slot, bool is_send, std::int64_t offset,
+                    View view) const {
+    const PointToPoint work{is_send, communicator_, offset, view.rows * view.cols};
+    return {like.name + what + std::to_string(slot),
+            work,
+            is_send ? lane_send_ : lane_recv_,
+            like.phase,
+            {is_send ? read(std::move(view)) : write(std::move(view))}};
+  }
+  // A rank's own rows stay.
+  Operation copy(const Operation& like, const View& from, const View& to) const {
+    return {like.name + ".copy", Cast{from.rows * from.cols}, compute_, like.phase, {read(from), write(to)}};
+  }
+
+  Schedule& schedule_;
+  const LaneId compute_;
+  const std::int64_t n_;  // ranks that share experts
+  const Expr place_;      // of this rank among them
+
+ private:
+  LaneId add_lane(const std::string& name) {
+    schedule_.lanes.push_back({name, LaneKind::communication, 0});
+    return static_cast<LaneId>(schedule_.lanes.size() - 1);
+  }
+  LaneId lane_send_ = 0, lane_recv_ = 0;
+  std::uint32_t communicator_ = 0;
+};
+
+// Exchanges slots of rows without padding in messages (model/expert_slots.hpp).
+void exchange_slots(Lowered& lowered);
+
+}  // namespace stretto
