@@ -223,7 +223,10 @@ int check_few(std::uint64_t seed) {
   int told = 0;
   try {
     of = what_if(seed);
-    of.scenario = predict::with_micro_batches(of.scenario, of.scenario.num_microbatches() * 8);
+    // Eight times as many, and the last group of virtual stages as large as it was: a smaller one would be refused.
+    const std::int64_t all = of.scenario.num_microbatches(),
+                       group = std::max<std::int64_t>(1, of.scenario.parallel.microbatch_group_size_per_vp_stage);
+    of.scenario = predict::with_micro_batches(of.scenario, all + (7 * all + group - 1) / group * group);
     const auto costs_of = [&](const Schedule& schedule) {
       return sim::cost_schedule(schedule, of.platform, of.scenario.cluster, 1, of.scenario.framework,
                                 of.scenario.training);
