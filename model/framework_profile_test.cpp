@@ -101,7 +101,7 @@ TEST_CASE("what a profile gets wrong is said of the profile") {
   CHECK(message_of([] { parse_scenario(scenario_with("megatron-core"), "s"); }) ==
         "no profile \"megatron-core\": expected one of aleph-alpha-scaling, fms-fsdp, fms-fsdp-compile, llm-foundry, "
         "megatron-2021, megatron-2022, megatron-bridge, megatron-bridge-fsdp, megatron-bridge-moe, "
-        "megatron-bridge-moe-library, "
+        "megatron-bridge-moe-library, megatron-core-moe-2025-05, "
         "megatron-core-te, megatron-core-te-bf16-grads, megatron-core-te-flash2, megatron-deepspeed, "
         "megatron-deepspeed-2022, "
         "megatron-deepspeed-2022-bf16, meta-llama3, "

@@ -1,6 +1,7 @@
 #include "predict/caching_allocator.hpp"
 
 #include <algorithm>
+#include <cassert>
 
 namespace stretto::predict {
 namespace {
@@ -29,9 +30,12 @@ void CachingAllocator::FreeBlocks::insert(std::int64_t bytes, std::int64_t begin
   size->blocks.insert(std::lower_bound(size->blocks.begin(), size->blocks.end(), block), block);
 }
 
-void CachingAllocator::FreeBlocks::erase(std::int64_t bytes, std::int64_t begin) {
+void CachingAllocator::FreeBlocks::erase(std::int64_t bytes, std::int64_t begin, Handle handle) {
   const auto size = at(bytes);
-  size->blocks.erase(std::lower_bound(size->blocks.begin(), size->blocks.end(), std::pair(begin, Handle{0})));
+  const std::pair block(begin, handle);
+  const auto found = std::lower_bound(size->blocks.begin(), size->blocks.end(), block);
+  assert(found != size->blocks.end() && *found == block);
+  size->blocks.erase(found);
   if (size->blocks.empty()) sizes_.erase(size);
 }
 
@@ -61,7 +65,7 @@ void CachingAllocator::insert_free(Handle handle) {
 void CachingAllocator::erase_free(Handle handle) {
   Block& block = blocks_[handle];
   block.is_free = false;
-  pool_of(block).erase(block.bytes, block.begin);
+  pool_of(block).erase(block.bytes, block.begin, handle);
 }
 
 // Leaves `bytes` of a block that is not free; the rest becomes a free block after it.

@@ -35,7 +35,7 @@ class CachingAllocator {
   class FreeBlocks {
    public:
     void insert(std::int64_t bytes, std::int64_t begin, Handle handle);
-    void erase(std::int64_t bytes, std::int64_t begin);  // it must be there
+    void erase(std::int64_t bytes, std::int64_t begin, Handle handle);  // it must be there
     // Returns the first of the smallest blocks of at least so many bytes.
     std::optional<Handle> find(std::int64_t bytes) const;
     // Erases the blocks for which erases(handle) returns true, in order.

@@ -106,11 +106,12 @@ std::vector<double> by_gradient(const Scenario& scenario, const sim::Platform& p
     return sim::cost_schedule(schedule, machine.platform, scenario.cluster, 1, machine.framework, scenario.training);
   };
   const sim::Costs costs = costs_now();
+  const IssueOrder& issued = told.bound != nullptr ? told.bound->issued : told.result.issued;
   const auto flat_with = [&](const sim::Costs& of) {
-    return sim::flatten_all(schedule, told.result.programs, of, told.result.issued.partners);
+    return sim::flatten_all(schedule, told.programs(), of, issued.partners);
   };
   const auto flat = flat_with(costs);
-  const sim::SimInputs inputs{schedule, costs, told.result.programs, flat, told.result.issued.partners};
+  const sim::SimInputs inputs{schedule, costs, told.programs(), flat, issued.partners};
   const std::optional<sim::StepGradient> gradient =
       sim::gradient_of(inputs, told.result.timeline, told.result.round, told.rounds.times, &why_not);
   if (!gradient) return {};

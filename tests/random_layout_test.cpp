@@ -82,7 +82,7 @@ TEST_CASE("many random layouts in low precision verify", "[.][soak]") {
 TEST_CASE("random layouts are everywhere", "[serial]") {
   if (is_fast_suite() || kCaseStride > 1) return;  // the generator itself: once is enough
   std::set<std::string> seen, drawn;
-  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+  for (std::uint64_t seed = 0; seed < 6'000; ++seed) {
     const RandomLayout layout = random_layout(seed);
     const Scenario& scenario = layout.scenario;
     drawn.insert(layout.keys.begin(), layout.keys.end());

@@ -48,6 +48,7 @@ TEST_CASE("JSON has all fields of a work, under their names") {
                                    {"vocab", 12},
                                    {"seq", 2},
                                    {"positions", false},
+                                   {"by_document", false},
                                    {"shards", 2},
                                    {"shard", "dp"},
                                    {"parts", {{"of", 1}, {"first", 0}, {"count", 1}}}}));
