@@ -32,17 +32,11 @@ constexpr const char* kKnob = "ep_flash_overlap";
 
 class EpFlash : public EpMessages {
  public:
-  EpFlash(Lowered& lowered, std::int64_t shards)
-      : EpMessages(lowered), lowered_(lowered), shards_(std::min(shards, n_)) {}
+  EpFlash(Lowered& lowered, std::int64_t shards) : EpMessages(lowered), shards_(std::min(shards, n_)) {}
 
   void run() {
-    for (const BlockId id : lowered_.layer_blocks) {
-      BlockEditor block(lowered_, id);
-      for (const std::string again : {"", ".recompute"})
-        if (block.has("experts.dispatch.fprop" + again)) forward(block, again);
-      if (block.has("experts.dispatch.dgrad")) backward(block);
-      block.commit();
-    }
+    rewrite_layers([&](BlockEditor& block, const std::string& again) { forward(block, again); },
+                   [&](BlockEditor& block) { backward(block); });
   }
 
  private:
@@ -191,7 +185,6 @@ class EpFlash : public EpMessages {
     block.replace(fc2, std::move(pieces));
   }
 
-  Lowered& lowered_;
   const std::int64_t shards_;
 };
 

@@ -5,16 +5,24 @@
 #include <vector>
 
 #include "model/lower/builder.hpp"
+#include "model/overlap/block_editor.hpp"
 #include "model/overlap/mode.hpp"
 
 namespace stretto {
 
-// Messages among the ranks that share experts, for ep_flash_overlap: rows of experts to and from each of them.
+// Messages among the ranks that share experts, for ep_flash_overlap: rows of experts to and from each of them. A rank
+// sends to all others on one lane and receives from them on another, so that both directions of a link are in use, and
+// the order of the messages is the same on all ranks: the i-th goes to the rank i places after the sender.
 class EpMessages {
  public:
-  // Adds a communicator of their own, because on that of the collectives they would wait for collectives, and lanes.
+  // Adds to the schedule a communicator for the messages, because on that of the collectives they would wait for
+  // collectives, and two lanes. `lowered` has ranks that share experts, and outlives this object.
   explicit EpMessages(Lowered& lowered)
-      : schedule_(lowered.schedule), compute_(lowered.compute), n_(lowered.ep.size), place_(lowered.ep.place) {
+      : schedule_(lowered.schedule),
+        compute_(lowered.compute),
+        n_(lowered.ep.size),
+        place_(lowered.ep.place),
+        lowered_(lowered) {
     Communicator own = schedule_.communicators[lowered.ep.communicator];
     own.name = "ep.flash";
     schedule_.communicators.push_back(own);
@@ -24,6 +32,20 @@ class EpMessages {
   }
 
  protected:
+  // Rewrites the blocks of all layers with experts: forward(block, suffix) for each of their forward passes (the suffix
+  // of names is "" or ".recompute") and backward(block).
+  template <class Forward, class Backward>
+  void rewrite_layers(const Forward& forward, const Backward& backward) {
+    for (const BlockId id : lowered_.layer_blocks) {
+      BlockEditor block(lowered_, id);
+      for (const std::string again : {"", ".recompute"})
+        if (block.has("experts.dispatch.fprop" + again)) forward(block, again);
+      if (block.has("experts.dispatch.dgrad")) backward(block);
+      block.commit();
+    }
+  }
+
+  // The place of the rank that is so many places after this one, in a ring.
   Expr rank_after(std::int64_t distance) const { return mod(place_ + Expr(distance), Expr(n_)); }
   // Returns the rows of `count` places, from place `at` on, of a matrix that has a place for each rank.
   View rows_at(View whole, const Expr& at, std::int64_t count = 1) const {
@@ -57,6 +79,7 @@ class EpMessages {
     schedule_.lanes.push_back({name, LaneKind::communication, 0});
     return static_cast<LaneId>(schedule_.lanes.size() - 1);
   }
+  Lowered& lowered_;
   LaneId lane_send_ = 0, lane_recv_ = 0;
   std::uint32_t communicator_ = 0;
 };

@@ -20,16 +20,11 @@ namespace {
 
 class EpSlots : public EpMessages {
  public:
-  explicit EpSlots(Lowered& lowered) : EpMessages(lowered), lowered_(lowered) {}
+  explicit EpSlots(Lowered& lowered) : EpMessages(lowered) {}
 
   void run() {
-    for (const BlockId id : lowered_.layer_blocks) {
-      BlockEditor block(lowered_, id);
-      for (const std::string again : {"", ".recompute"})
-        if (block.has("experts.dispatch.fprop" + again)) forward(block, again);
-      if (block.has("experts.dispatch.dgrad")) backward(block);
-      block.commit();
-    }
+    rewrite_layers([&](BlockEditor& block, const std::string& again) { forward(block, again); },
+                   [&](BlockEditor& block) { backward(block); });
   }
 
  private:
@@ -132,8 +127,6 @@ class EpSlots : public EpMessages {
     }
     block.replace(first_slot(fc2, ""), std::move(pieces));
   }
-
-  Lowered& lowered_;
 };
 
 }  // namespace
