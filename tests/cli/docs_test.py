@@ -1,5 +1,7 @@
 """The README and the walk-throughs of docs/: their commands run as printed there, and their figures equal those of the
 JSON next to them."""
+import importlib.machinery
+import importlib.util
 import os
 import re
 import shlex
@@ -28,6 +30,14 @@ def commands_of(page):
     lines = re.findall(r"^    (?:build/release/)?stretto (.*)$", text, re.M)
     # The list of commands has a description after each.
     return [line.split() for line in lines if not re.search(r"\S  +\S", re.sub(r" +--", " --", line))]
+
+
+def script(name):
+    """Returns a script of scripts/ in Python as a module."""
+    loader = importlib.machinery.SourceFileLoader(name, str(ROOT / "scripts" / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    loader.exec_module(module)
+    return module
 
 
 class Adding(unittest.TestCase):
@@ -159,6 +169,34 @@ class Docs(ProgramTest):
         """Tables and pictures of README.md and docs/ equal docs/measured/*.json, byte by byte."""
         done = subprocess.run([ROOT / "scripts/figures", "--check"], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_times_are_measured(self):
+        """`scripts/measure times` measures commands that run, and scripts/figures makes a table of each kind of them."""
+        measure, figures = script("measure"), script("figures")
+        measure.STRETTO, measure.TIMED_RUNS = STRETTO, 1
+        documented = set(measure.TIMES)
+        measure.TIMES = {"simulate llama3-70b": measure.TIMES["simulate llama3-70b"],
+                         "simulate llama3-70b, a slow rank": measure.TIMES["simulate llama3-70b, a slow rank"],
+                         "simulate llama3-70b --modes": measure.TIMES["simulate llama3-70b --modes"],
+                         "plan llama3-8b": ["plan", "llama3-8b", "--gpus", "1", "--global-batch", "1"],
+                         "validate": ["validate", "--help"]}
+        self.assertEqual(set(measure.TIMES) - documented, {"plan llama3-8b"})
+        rows = measure.times()["times"]
+        self.assertTrue(all(0 < row["user_s"] < 60 and row["peak_bytes"] > 1e6 for row in rows.values()), rows)
+        plan = rows["plan llama3-8b"]
+        self.assertEqual(sum(plan.get(state, 0) for state in ("refused", "does not fit", "slower", "predicted")), plan["points"])
+        for table, lines in ((figures.times_simulate, 4), (figures.times_plan, 3), (figures.times_validate, 3)):
+            self.assertEqual(len(table(rows).splitlines()), lines)
+        for page, name in (("simulation", "times_simulate"), ("sweep", "times_plan"), ("validate", "times_validate")):
+            self.assertIn(f"<!-- figures: {name} -->", (ROOT / f"docs/{page}.md").read_text())
+
+    def test_no_time_of_a_command_by_hand(self):
+        """Processor times of commands stand in tables that scripts/figures writes, and in the records of
+        docs/measurements.md."""
+        for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+            text = re.sub(r"<!-- figures: .*?<!-- end of figures -->", "", page.read_text(), flags=re.S)
+            found = re.findall(r".*(?:[\d.]+ m?s|minutes?) of (?:processor|user|CPU) time.*|.*processor time \|", text)
+            self.assertEqual(found if page.name != "measurements.md" else [], [], page)
 
     def test_readme_is_short(self):
         words = re.sub(r"<!-- figures: .*?<!-- end of figures -->", "", (ROOT / "README.md").read_text(), flags=re.S).split()
