@@ -174,18 +174,14 @@ class Docs(ProgramTest):
         """`scripts/measure times` measures commands that run, and scripts/figures makes a table of each kind of them."""
         measure, figures = script("measure"), script("figures")
         measure.STRETTO, measure.TIMED_RUNS = STRETTO, 1
-        documented = set(measure.TIMES)
-        measure.TIMES = {"simulate llama3-70b": measure.TIMES["simulate llama3-70b"],
-                         "simulate llama3-70b, a slow rank": measure.TIMES["simulate llama3-70b, a slow rank"],
-                         "simulate llama3-70b --modes": measure.TIMES["simulate llama3-70b --modes"],
+        measure.TIMES = {**{name: measure.TIMES[name] for name in ("simulate gpt3-175b-1024", "simulate gpt3-175b-1024, a slow rank")},
                          "plan llama3-8b": ["plan", "llama3-8b", "--gpus", "1", "--global-batch", "1"],
                          "validate": ["validate", "--help"]}
-        self.assertEqual(set(measure.TIMES) - documented, {"plan llama3-8b"})
         rows = measure.times()["times"]
         self.assertTrue(all(0 < row["user_s"] < 60 and row["peak_bytes"] > 1e6 for row in rows.values()), rows)
         plan = rows["plan llama3-8b"]
         self.assertEqual(sum(plan.get(state, 0) for state in ("refused", "does not fit", "slower", "predicted")), plan["points"])
-        for table, lines in ((figures.times_simulate, 4), (figures.times_plan, 3), (figures.times_validate, 3)):
+        for table, lines in ((figures.times_simulate, 3), (figures.times_plan, 3), (figures.times_validate, 3)):
             self.assertEqual(len(table(rows).splitlines()), lines)
         for page, name in (("simulation", "times_simulate"), ("sweep", "times_plan"), ("validate", "times_validate")):
             self.assertIn(f"<!-- figures: {name} -->", (ROOT / f"docs/{page}.md").read_text())
