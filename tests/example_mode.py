@@ -102,7 +102,7 @@ class ExampleMode(unittest.TestCase):
 
     def test_predicted_effect(self):
         """The exchange of weights is longer than the kernels beside it, so that it hides them in each layer and
-        micro-batch: its exposed part is what its head in model/overlap says."""
+        micro-batch. What both slow each other by makes the exchange longer, and is not saved."""
         result, trace = TREE / "build/modes.json", TREE / "build/plain.trace.json"
         run(STRETTO, "simulate", SCENARIO, "--modes", "--json", result, "--trace", trace)
         modes = {row["mode"]: row for row in json.loads(result.read_text())["modes"]}
@@ -113,8 +113,11 @@ class ExampleMode(unittest.TestCase):
         self.assertGreater(len(beside), 2)
         self.assertGreater(min(exchanges), max(beside))
         print(f"saves {saved_us:.1f} µs of the {sum(beside):.1f} µs beside the exchanges")
-        self.assertLessEqual(saved_us, 1.001 * sum(beside))
-        self.assertGreater(saved_us, 0.8 * sum(beside))
+        overlapped = TREE / "build/mode.trace.json"
+        run(STRETTO, "simulate", SCENARIO, "--set", f"overlap.{MODE}=true", "--trace", overlapped)
+        slower = [*durations(overlapped, "experts.weights.dispatch.fprop"), *durations(overlapped, "experts.weights.combine.dgrad")]
+        self.assertGreater(saved_us, 0.5 * sum(beside))
+        self.assertAlmostEqual(saved_us, sum(beside) - (sum(slower) - sum(exchanges)), delta=0.01 * sum(beside))
 
     def test_training_equals_the_plain_schedule(self):
         folder = TREE / "build/trained"
