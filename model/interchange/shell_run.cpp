@@ -415,6 +415,11 @@ class Runner {
           if (is_batch) result_.batch.push_back(words[i]);
           continue;
         }
+        // Megatron-Bridge's launcher, whose arguments say all.
+        if (words[i].ends_with("training/train.sh") && !(outside_.read && outside_.read(words[i]))) {
+          result_.calls.push_back({Words(words.begin() + i, words.end()), line});
+          return End::through;
+        }
         if (words[i].ends_with(".sh") || words[i].ends_with(".slurm") || words[i].ends_with(".sbatch"))
           return take_in(words[i], Words(words.begin() + i + 1, words.end()), line, false);
         if (is_batch) result_.batch.push_back(words[i]);
