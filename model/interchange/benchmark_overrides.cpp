@@ -176,7 +176,8 @@ class BenchmarkOverrides {
       if (root_.contains("comm_overlap")) root_["comm_overlap"]["tp_comm_overlap"] = false;
     }
     if (!run_.is_checked) return;
-    const std::int64_t replicas = replicas_of(model(), run_.gpus, run_.name + ": -ng");
+    const std::string place = run_.name + ": -ng, " + run_.recipe.name;
+    const std::int64_t replicas = replicas_of(model(), run_.gpus, place);
     if (run_.recipe.gpus != run_.gpus) scale(replicas);
     const std::int64_t batch = root_["train"].value("global_batch_size", 1),
                        micro = root_["train"].value("micro_batch_size", 1);

@@ -68,7 +68,7 @@ void finish_layout(RecipeSettings& recipe, bool is_whole) {
     values.erase("overlap.overlap_param_gather_with_optimizer_step");
   // Without userbuffers TransformerEngine gathers the input for the weight gradient beside the data gradient's product,
   // and scatters that one's result beside the weight gradient's (pytorch/module/linear.py of v2.9, async_op = True).
-  if (recipe.settings.profile == "megatron-bridge" && tp > 1 &&
+  if (recipe.settings.profile == "megatron-bridge" && !values.contains("model.preset") && tp > 1 &&
       recipe.settings.is("parallel.sequence_parallel", true) && recipe.settings.is("overlap.tp_comm_overlap", false)) {
     values["overlap.tp_comm_overlap"] = true;
     values["overlap.tp_comm_overlap_ag"] = values["overlap.tp_comm_overlap_rs"] = false;
