@@ -38,6 +38,7 @@ class Benchmark {
     Yaml yaml;
     yaml.root = settings_of(*recipe_).settings;
     apply_overrides(yaml, given_.overrides(), name_);
+    require_sections(yaml.root, name_);
     const auto found = line_.exports.find("CUDA_DEVICE_MAX_CONNECTIONS");
     apply_benchmark_options(yaml.root, given_,
                             {.recipe = *recipe_,

@@ -179,8 +179,10 @@ class BenchmarkOverrides {
     const std::string place = run_.name + ": -ng, " + run_.recipe.name;
     const std::int64_t replicas = replicas_of(model(), run_.gpus, place);
     if (run_.recipe.gpus != run_.gpus) scale(replicas);
-    const std::int64_t batch = root_["train"].value("global_batch_size", 1),
-                       micro = root_["train"].value("micro_batch_size", 1);
+    const Json &given_batch = root_["train"]["global_batch_size"], &given_micro = root_["train"]["micro_batch_size"];
+    if (!given_batch.is_number_integer() || !given_micro.is_number_integer()) return;  // the scenario's reader says why
+    const std::int64_t batch = given_batch,
+                       micro = std::clamp<std::int64_t>(given_micro.get<std::int64_t>(), 1, 1 << 20);
     if (batch % (micro * replicas) != 0)
       throw input_error(fmt::format(
           "{}: expected a global batch size that is a multiple of {}, {} replicas' micro-batches of {}, got {}",

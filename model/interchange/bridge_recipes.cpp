@@ -257,8 +257,9 @@ std::vector<std::string> not_modelled_by_name(std::string_view name) {
     if (name.find(word) != std::string_view::npos &&
         !(has_known_experts && std::string_view(noun).ends_with("experts")))
       nouns.insert(noun);
-  // What else it has says more.
-  if (nouns.size() > 1) nouns.erase("recipes with experts");
+  // Attention or layers of another kind say more than experts, which every such model has.
+  if (nouns.size() > nouns.count("fp8") + nouns.count("fp4") + nouns.count("recipes with experts"))
+    nouns.erase("recipes with experts");
   return {nouns.begin(), nouns.end()};
 }
 

@@ -107,7 +107,9 @@ Json sizes_of_kimi() {
 
 std::int64_t whole(const Json& model, const char* key, std::int64_t otherwise) {
   const auto found = model.find(key);
-  return found != model.end() && found->is_number_integer() ? found->get<std::int64_t>() : otherwise;
+  const bool is_whole = found != model.end() && found->is_number_integer();
+  constexpr std::int64_t kMost = 1 << 15;  // of a size, so that products of four have 64 bits
+  return is_whole ? std::clamp<std::int64_t>(found->get<std::int64_t>(), 1, kMost) : otherwise;
 }
 
 }  // namespace
@@ -162,6 +164,13 @@ BridgeRecipe settings_of(const PerfRecipe& recipe) {
       set_path(made.settings, path, parse_yaml("x: " + cell, kFile).root["x"]);
   if (recipe.key.model == "kimi_k2") made.settings["model"].update(sizes_of_kimi());
   return made;
+}
+
+void require_sections(const Json& root, const std::string& name) {
+  for (const char* section : {"model", "train", "ddp", "comm_overlap", "env_vars"})
+    if (const auto found = root.find(section); found != root.end() && !found->is_object())
+      throw input_error(
+          fmt::format("{}: {}: expected {}.KEY=VALUE, got another value for all of it", name, section, section));
 }
 
 std::string platform_of_gpu(std::string_view gpu) {

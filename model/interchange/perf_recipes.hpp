@@ -44,12 +44,16 @@ const PerfRecipe& nearest_perf_recipe(const PerfKey& key, std::int64_t gpus);
 
 BridgeRecipe settings_of(const PerfRecipe& recipe);
 
+// Throws Error(input) where a section of a recipe that overrides have changed is no section any more.
+void require_sections(const nlohmann::json& root, const std::string& name);
+
 // Returns the name of the platform of a GPU, "gb300-nvl72" of "gb300"; "" where Stretto has none.
 std::string platform_of_gpu(std::string_view gpu);
 
 // Scales the batch of a recipe that is started on another number of GPUs by the number of replicas of the model, as
 // Bridge does (scripts/common/benchmark_parallelism.py), unless the settings `root` have another batch than the recipe.
-// Throws Error(input) where the GPUs do not divide among replicas, or the batch is no whole number.
+// `root` has the sections model and train. Throws Error(input) where the GPUs do not divide among replicas, or the
+// batch is no whole number.
 void scale_batch(nlohmann::json& root, const PerfRecipe& recipe, std::int64_t gpus, const std::string& name);
 // Returns how many replicas of the model `gpus` GPUs have. Throws Error(input) where they do not divide.
 std::int64_t replicas_of(const nlohmann::json& model, std::int64_t gpus, const std::string& name);

@@ -122,6 +122,7 @@ Translation from_recipe_command(const CommandLine& line, const std::string& name
   Yaml yaml;
   yaml.root = Json::object();
   apply_overrides(yaml, line.overrides, name);
+  require_sections(yaml.root, name);
   const std::int64_t gpus = options.gpus > 0 ? options.gpus : gpus_of_launcher(line);
   if (const PerfRecipe* measured = perf_recipe_by_name(recipe);
       measured != nullptr && gpus > 0 && gpus_of_launcher(line) > 0 && measured->gpus != gpus) {

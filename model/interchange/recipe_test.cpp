@@ -402,6 +402,8 @@ TEST_CASE("Megatron-Bridge's benchmark commands are its recipes with the options
       {llama + "-ng 64 -g h100 --moe_a2a_overlap true", "expected a recipe whose experts are on several ranks"},
       {llama + "-ng 64 -g h100 --nccl_up true", "did you mean \"--nccl_ub\"?"},
       {llama + "-ng 64 -g h100 -gb 101", "expected a global batch size that is a multiple of 2"},
+      {llama + "-ng 64 -g h100 model=5", "run.sh: model: expected model.KEY=VALUE"},
+      {llama + "-ng 64 -g h100 train.micro_batch_size=x model.tensor_model_parallel_size=0", "expected"},
       {deepseek + "-ng 256 -g gb300 --use_tokendrop true", "expected a recipe with the all-to-all dispatcher"},
   };
   for (const auto& [words, message] : refused)
