@@ -83,6 +83,8 @@ class BenchmarkOverrides {
       if (is_whole) impl = "full_iteration";
       scope = is_whole ? Json() : Json(*modules);
     }
+    // Without parts all of a layer is captured (cuda_graph_modules of Megatron-LM's transformer_config.py).
+    if (impl == "transformer_engine" && (scope.is_null() || scope.empty()) && !has_experts()) scope = {"attn", "mlp"};
     if (impl == "local")
       given_.fail("cuda_graph_impl", "expected transformer_engine, or --cuda_graph_scope full_iteration");
   }

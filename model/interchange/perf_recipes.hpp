@@ -11,10 +11,11 @@ namespace stretto {
 
 // Megatron-Bridge's performance recipes of text models that Stretto has (src/megatron/bridge/perf_recipes at 067f987d,
 // August 2026), from scenarios/bridge_recipes.csv. A row is a recipe, a column a setting of its ConfigContainer by its
-// dotted name; an empty cell is the default. Three things are as Bridge makes them of the recipe's text: the overlap of
-// gradients and parameters is what CommOverlapConfig decides (training/comm_overlap.py:553-583), layouts that functions
-// return are in letters, and graphs of the whole step are cuda_graph_impl "full_iteration". Gathers of parameters are
-// not beside anything where gradients are not, which Megatron-LM does not do alone (arguments.py).
+// dotted name; an empty cell is the default. Some are as Bridge makes them of the recipe's text: the overlap of gradients
+// and parameters is what CommOverlapConfig decides (training/comm_overlap.py:553-583), layouts that functions return are
+// in letters, graphs of the whole step are cuda_graph_impl "full_iteration", and those of a whole layer are of attn and
+// mlp. Gathers of parameters are not beside anything where gradients are not, which Megatron-LM does not do alone
+// (arguments.py).
 struct PerfKey {
   std::string model;      // "deepseek_v3"
   std::string task;       // "pretrain", "sft", "peft"

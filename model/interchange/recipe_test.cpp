@@ -375,6 +375,7 @@ TEST_CASE("Megatron-Bridge's benchmark commands are its recipes with the options
        "--recompute_modules moe_act,layernorm",
        {"moe_token_dispatcher_type = \"alltoall\"", "recompute_modules = [\"moe_act\",\"layernorm\"]"}},
       {deepseek + "-ng 1024 -g h100 -c fp8_sc -pp 16 -vp 1", {"fp8_recipe = \"blockwise\"", "(t*4|)*14"}},
+      {llama + "-ng 64 -g gb200 -c nvfp4", {"cuda_graph_modules = [\"attn\",\"mlp\"]", "tp_comm_overlap_ag = false"}},
       {"-m kimi -mr kimi_k2 -ng 256 -g gb300", {"preset = \"deepseek-v3\"", "num_moe_experts = 384"}},
   };
   const auto import = [](const std::string& words) {
@@ -393,6 +394,7 @@ TEST_CASE("Megatron-Bridge's benchmark commands are its recipes with the options
       {"-m nemotronh -mr nemotronh_56b -ng 64 -g h100", "run.sh: Mamba layers are not modelled yet: -mr nemotronh_56b"},
       {"-m gpt_oss -mr gpt_oss_120b -ng 64 -g h100", "attention sinks"},
       {"-m qwen -mr qwen3_next_80b_a3b -ng 64 -g h100", "linear attention is not modelled yet"},
+      {"-m glm_moe_dsa -mr glm5 -ng 256 -g gb200", "sparse attention is not modelled yet: -mr glm5"},
       {llama + "-ng 64 -g vr200", "run.sh: GPU vr200 is not modelled yet: -g vr200"},
       {llama + "-ng 64 -g h100 -c nvfp4", "the nearest is llama3_70b_pretrain_64gpu_h100_"},
       {"-m llama -mr llama3_80b -ng 64 -g h100", "did you mean \"llama3_70b\"?"},
