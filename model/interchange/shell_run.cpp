@@ -397,6 +397,16 @@ class Runner {
 
   // Handles a program; a script that a shell, sbatch or srun starts is read too.
   End program(const Words& words, int line, const std::string& document) {
+    // A blank behind the backslash of the line before ends that command, which nobody wants.
+    if (!result_.calls.empty() && words[0].starts_with('-') && result_.calls.back().words.back() == " ") {
+      Words& before = result_.calls.back().words;
+      before.pop_back();
+      before.insert(before.end(), words.begin(), words.end());
+      state_.line = line;
+      note(in_quotes(words[0]) +
+           " begins a command, since a blank follows the backslash before it: it is taken as an option");
+      return End::through;
+    }
     const std::string base = std::filesystem::path(words[0]).filename().string();
     for (std::size_t i = 0; i + 2 < words.size(); ++i) {
       if (!is_in(std::filesystem::path(words[i]).filename().string(), {"bash", "sh", "zsh"})) continue;
