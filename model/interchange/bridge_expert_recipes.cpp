@@ -8,24 +8,19 @@ namespace with_experts {
 using Json = nlohmann::json;
 
 enum Trait : unsigned {
-  kSequence = 1,           // sequence_parallel
-  kOverlaps = 2,           // ddp: overlap_grad_reduce
-  kBf16 = 4,               // mixed_precision: grad_reduce_in_fp32 False
-  kFull = 8,               // every layer is recomputed
-  kDeepEp = 16,            // apply_flex_dispatcher_backend, which also sets the dispatcher
-  kHybridEp = 32,          // the same
-  kPairs = 64,             // overlap_moe_expert_parallel_comm
-  kDelayed = 128,          // delay_wgrad_compute
-  kRouterGraphs = 256,     // cuda_graph_scope has moe_router and moe_preprocess
-  kAttentionGraphs = 512,  // and attn
-  kForced = 1024,          // moe_router_force_load_balancing
-  kMtp = 2048,             // mtp_num_layers 1
-  kFsdp = 4096,            // use_megatron_fsdp
+  kSequence = 1,   // sequence_parallel
+  kOverlaps = 2,   // ddp: overlap_grad_reduce
+  kBf16 = 4,       // mixed_precision: grad_reduce_in_fp32 False
+  kFull = 8,       // every layer is recomputed
+  kDeepEp = 16,    // apply_flex_dispatcher_backend, which also sets the dispatcher
+  kHybridEp = 32,  // the same
+  kPairs = 64,     // overlap_moe_expert_parallel_comm
+  kDelayed = 128,  // delay_wgrad_compute
+  kMtp = 256,      // mtp_num_layers 1
 };
 
-// Recipes of pretraining in bf16 (src/megatron/bridge/recipes, and of two with one name that of perf_recipes, at
-// 067f987d). All have expert_tensor_parallel_size 1. Recipes
-// without overlap_grad_reduce name overlap_param_gather, which Megatron-LM does not do alone (arguments.py).
+// The library's recipes of pretraining in bf16 (src/megatron/bridge/recipes at 067f987d); those of performance are in
+// perf_recipes.hpp. All have expert_tensor_parallel_size 1.
 struct Row {
   const char* name;    // without numbers of GPUs, "h100", "bf16" and "_config"
   const char* preset;  // of the model
@@ -35,73 +30,6 @@ struct Row {
   const char* recompute_modules;  // with blanks between them; "": none
 };
 constexpr Row kRows[] = {
-    {"deepseek_v3_pretrain_b200", "deepseek-v3", 256, 4096, 1, 16, 1, 1, 8, 4096, 1,
-     kOverlaps | kBf16 | kHybridEp | kForced | kMtp, "Et*4|(t*4|)*14tmL", "mla_up_proj"},
-    {"deepseek_v3_pretrain_b300", "deepseek-v3", 256, 4096, 1, 8, 2, 1, 8, 4096, 1,
-     kOverlaps | kBf16 | kHybridEp | kRouterGraphs | kAttentionGraphs | kForced | kMtp, "Et*4|(t*4|)*14tmL",
-     "mla_up_proj"},
-    {"deepseek_v3_pretrain_gb200", "deepseek-v3", 256, 4096, 1, 4, 4, 1, 64, 4096, 1,
-     kOverlaps | kBf16 | kHybridEp | kRouterGraphs | kAttentionGraphs | kForced | kMtp, "Et*4|(t*4|)*14tmL",
-     "mla_up_proj"},
-    {"deepseek_v3_pretrain_gb300", "deepseek-v3", 256, 4096, 1, 4, 4, 1, 64, 4096, 1,
-     kOverlaps | kBf16 | kHybridEp | kRouterGraphs | kAttentionGraphs | kForced | kMtp, "Et*4|(t*4|)*14tmL", "moe_act"},
-    {"deepseek_v3_pretrain_gb300_fsdp", "deepseek-v3", 64, 4096, 1, 1, 1, 1, 64, 256, 2,
-     kOverlaps | kBf16 | kHybridEp | kForced | kMtp | kFsdp, "", "layernorm mla_up_proj moe_act"},
-    {"deepseek_v3_pretrain", "deepseek-v3", 1024, 4096, 2, 8, 4, 1, 64, 16384, 1,
-     kSequence | kBf16 | kHybridEp | kForced | kMtp, "Et|(tt|)*30mL", "mla_up_proj mlp"},
-    {"deepseek_v3_pretrain", "deepseek-v3", 64, 4096, 2, 8, 4, 1, 64, 1024, 1,
-     kSequence | kBf16 | kHybridEp | kForced | kMtp, "Et|(tt|)*30mL", "mla_up_proj mlp"},
-    {"deepseek_v3_pretrain_vr200", "deepseek-v3", 128, 4096, 1, 4, 4, 1, 64, 2048, 1,
-     kOverlaps | kBf16 | kHybridEp | kRouterGraphs | kAttentionGraphs | kForced | kMtp, "Et*4|(t*4|)*14tmL",
-     "mla_up_proj"},
-    {"deepseek_v3_pretrain_vr200", "deepseek-v3", 256, 4096, 1, 4, 4, 1, 64, 4096, 1,
-     kOverlaps | kBf16 | kHybridEp | kRouterGraphs | kAttentionGraphs | kForced | kMtp, "Et*4|(t*4|)*14tmL", "moe_act"},
-    {"qwen3_235b_a22b_pretrain_b200", "qwen3-235b-a22b", 64, 4096, 1, 8, 4, 1, 8, 2048, 1, kOverlaps | kBf16 | kForced,
-     "", ""},
-    {"qwen3_30b_a3b_pretrain_b200", "qwen3-30b-a3b", 8, 4096, 1, 1, 1, 1, 8, 512, 4,
-     kOverlaps | kBf16 | kHybridEp | kRouterGraphs | kAttentionGraphs | kForced, "", ""},
-    {"qwen3_235b_a22b_pretrain_b200", "qwen3-235b-a22b", 256, 4096, 1, 8, 4, 1, 8, 8192, 1, kOverlaps | kBf16 | kForced,
-     "", ""},
-    {"qwen3_30b_a3b_pretrain_b200", "qwen3-30b-a3b", 64, 4096, 1, 1, 1, 1, 8, 4096, 4,
-     kOverlaps | kBf16 | kHybridEp | kRouterGraphs | kAttentionGraphs | kForced, "", ""},
-    {"qwen3_235b_a22b_pretrain_b300", "qwen3-235b-a22b", 64, 4096, 1, 8, 1, 1, 8, 2048, 2,
-     kOverlaps | kBf16 | kHybridEp | kForced, "", ""},
-    {"qwen3_30b_a3b_pretrain_b300", "qwen3-30b-a3b", 8, 4096, 1, 1, 1, 1, 8, 512, 8,
-     kOverlaps | kBf16 | kHybridEp | kRouterGraphs | kForced, "", ""},
-    {"qwen3_235b_a22b_pretrain_b300", "qwen3-235b-a22b", 256, 4096, 1, 8, 1, 1, 8, 8192, 2,
-     kOverlaps | kBf16 | kHybridEp | kForced, "", ""},
-    {"qwen3_235b_a22b_pretrain_gb200", "qwen3-235b-a22b", 64, 4096, 1, 8, 1, 1, 8, 2048, 1,
-     kOverlaps | kBf16 | kHybridEp | kRouterGraphs | kAttentionGraphs | kForced, "", ""},
-    {"qwen3_30b_a3b_pretrain_gb200", "qwen3-30b-a3b", 8, 4096, 1, 1, 1, 1, 8, 512, 4,
-     kOverlaps | kBf16 | kHybridEp | kRouterGraphs | kAttentionGraphs | kForced, "", ""},
-    {"qwen3_235b_a22b_pretrain_gb200", "qwen3-235b-a22b", 256, 4096, 1, 8, 1, 1, 8, 8192, 1,
-     kOverlaps | kBf16 | kHybridEp | kRouterGraphs | kAttentionGraphs | kForced, "", ""},
-    {"qwen3_30b_a3b_pretrain_gb200", "qwen3-30b-a3b", 32, 4096, 1, 1, 1, 1, 8, 2048, 4,
-     kOverlaps | kBf16 | kHybridEp | kRouterGraphs | kAttentionGraphs | kForced, "", ""},
-    {"qwen3_30b_a3b_pretrain_gb200_dev", "qwen3-30b-a3b", 16, 4096, 1, 1, 1, 1, 16, 512, 4, kBf16 | kHybridEp | kForced,
-     "", ""},
-    {"qwen3_235b_a22b_pretrain_gb300", "qwen3-235b-a22b", 64, 4096, 1, 4, 1, 1, 32, 2048, 2,
-     kOverlaps | kBf16 | kHybridEp | kRouterGraphs | kAttentionGraphs | kForced, "", ""},
-    {"qwen3_30b_a3b_pretrain_gb300", "qwen3-30b-a3b", 8, 4096, 1, 1, 1, 1, 8, 512, 8,
-     kOverlaps | kBf16 | kHybridEp | kRouterGraphs | kForced, "", ""},
-    {"qwen3_235b_a22b_pretrain_gb300", "qwen3-235b-a22b", 256, 4096, 1, 4, 1, 1, 32, 8192, 2,
-     kOverlaps | kBf16 | kHybridEp | kRouterGraphs | kAttentionGraphs | kForced, "", ""},
-    {"qwen3_30b_a3b_pretrain_gb300", "qwen3-30b-a3b", 32, 4096, 1, 1, 1, 1, 8, 2048, 8,
-     kOverlaps | kBf16 | kHybridEp | kRouterGraphs | kForced, "", ""},
-    {"qwen3_30b_a3b_pretrain", "qwen3-30b-a3b", 16, 4096, 1, 1, 1, 1, 16, 1024, 1,
-     kOverlaps | kBf16 | kHybridEp | kPairs | kRouterGraphs | kForced, "", ""},
-    {"qwen3_235b_a22b_pretrain", "qwen3-235b-a22b", 256, 4096, 2, 8, 4, 1, 32, 8192, 1,
-     kSequence | kOverlaps | kBf16 | kPairs | kDelayed | kForced, "", ""},
-    {"qwen3_30b_a3b_pretrain", "qwen3-30b-a3b", 64, 4096, 1, 1, 1, 1, 16, 4096, 1,
-     kOverlaps | kBf16 | kHybridEp | kPairs | kRouterGraphs | kForced, "", ""},
-    {"qwen3_30b_a3b_pretrain_dev", "qwen3-30b-a3b", 32, 4096, 1, 1, 1, 1, 8, 256, 1,
-     kOverlaps | kBf16 | kHybridEp | kForced, "", ""},
-    {"qwen3_235b_a22b_pretrain_hybridep_dev", "qwen3-235b-a22b", 256, 4096, 2, 8, 3, 1, 32, 2048, 1,
-     kSequence | kOverlaps | kBf16 | kHybridEp | kPairs | kDelayed | kRouterGraphs | kForced, "", "moe_act layernorm"},
-    {"qwen3_235b_a22b_pretrain_vr200", "qwen3-235b-a22b", 256, 4096, 1, 4, 1, 1, 32, 8192, 2,
-     kOverlaps | kBf16 | kHybridEp | kRouterGraphs | kAttentionGraphs | kForced, "", ""},
-    {"qwen3_30b_a3b_pretrain_vr200", "qwen3-30b-a3b", 8, 4096, 1, 1, 1, 1, 8, 512, 8,
-     kOverlaps | kBf16 | kHybridEp | kRouterGraphs | kForced, "", ""},
     {"deepseek_v2_lite_pretrain", "deepseek-v2-lite", 8, 4096, 1, 1, 1, 1, 8, 512, 1, kOverlaps | kFull | kDeepEp, "",
      ""},
     {"deepseek_v3_pretrain_32nodes", "deepseek-v3", 256, 4096, 2, 8, 1, 1, 32, 4096, 1,
@@ -135,7 +63,6 @@ Json settings_of(const Row& row) {
                 {"expert_tensor_parallel_size", 1},
                 {"sequence_parallel", has(kSequence)},
                 {"moe_token_dispatcher_type", has(kDeepEp) || has(kHybridEp) ? "flex" : "alltoall"},
-                {"moe_router_force_load_balancing", has(kForced)},
                 {"make_vocab_size_divisible_by", 128}};
   if (has(kDeepEp) || has(kHybridEp)) model["moe_flex_dispatcher_backend"] = has(kDeepEp) ? "deepep" : "hybridep";
   if (has(kFull)) {
@@ -146,15 +73,7 @@ Json settings_of(const Row& row) {
     model["recompute_granularity"] = "selective";
     model["recompute_modules"] = words_of(row.recompute_modules);
   }
-  if (has(kRouterGraphs)) {
-    model["cuda_graph_impl"] = "transformer_engine";
-    model["cuda_graph_scope"] =
-        words_of(has(kAttentionGraphs) ? "attn moe_router moe_preprocess" : "moe_router moe_preprocess");
-  }
   if (has(kMtp)) model["mtp_num_layers"] = 1;
-  // recipes/qwen/h100/qwen3_moe.py: 94 layers, and the embedding and the head count as one each.
-  if (row.preset == std::string_view("qwen3-235b-a22b"))
-    model["account_for_embedding_in_pipeline_split"] = model["account_for_loss_in_pipeline_split"] = true;
   if (row.layout[0] != '\0') model["pipeline_model_parallel_layout"] = row.layout;
   Json settings = {
       {"model", std::move(model)},
@@ -164,10 +83,6 @@ Json settings_of(const Row& row) {
   if (has(kPairs)) settings["comm_overlap"] = {{"overlap_moe_expert_parallel_comm", true}};
   if (has(kDelayed)) settings["comm_overlap"]["delay_wgrad_compute"] = true;
   if (has(kPairs)) settings["comm_overlap"]["overlap_grad_reduce"] = has(kOverlaps);
-  if (has(kFsdp)) {
-    settings["ddp"]["use_megatron_fsdp"] = true;
-    settings["ddp"]["data_parallel_sharding_strategy"] = "optim_grads_params";
-  }
   return settings;
 }
 

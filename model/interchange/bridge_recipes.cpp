@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "model/interchange/perf_recipes.hpp"
+
 namespace stretto {
 namespace {
 
@@ -154,12 +156,15 @@ constexpr std::pair<const char*, const char*> kRefusedNames[] = {
     {"gpt_oss", "attention sinks, windows of attention and biases of experts"},
     {"kimi", "recipes with experts"},
     {"moonlight", "recipes with experts"},
+    {"glm5", "sparse attention"},
+    {"deepseek_v4", "sparse attention"},
     {"glm", "recipes with experts"},
     {"minimax", "recipes with experts"},
     {"step3", "recipes with experts"},
-    {"nemotron_3", "recipes with experts"},
+    {"nemotron_3", "Mamba layers"},
     {"_a11b", "recipes with experts"},
-    {"qwen3_next", "recipes with experts"},
+    {"qwen3_next", "linear attention"},
+    {"qwen35", "linear attention"},
     {"llama4", "recipes with experts"},
     {"bailing", "recipes with experts"},
     {"distill", "distillation"},
@@ -206,6 +211,7 @@ std::set<std::string> words_of(std::string_view name, std::int64_t& gpus) {
 }  // namespace
 
 std::optional<BridgeRecipe> bridge_recipe(std::string_view name, bool has_peft) {
+  if (const PerfRecipe* recipe = perf_recipe_by_name(name)) return settings_of(*recipe);
   std::int64_t asked = 0;
   std::set<std::string> words = words_of(name, asked);
   if (words.contains("finetune")) words.insert(has_peft ? "peft" : "sft");
@@ -222,12 +228,16 @@ std::optional<BridgeRecipe> bridge_recipe(std::string_view name, bool has_peft) 
     return true;
   };
   const Row* best = nullptr;
+  const PerfRecipe* measured = nullptr;
   std::optional<BridgeRecipe> with_experts;
   for (const Row& row : kRows)
     if (is_better(row.name, row.gpus)) best = &row;
   if (is_better(kGpt3.name, kGpt3.gpus)) best = &kGpt3;
   for (BridgeRecipe& recipe : recipes_with_experts())
     if (is_better(recipe.name, recipe.gpus)) with_experts = std::move(recipe);
+  for (const PerfRecipe& recipe : perf_recipes())
+    if (is_better(recipe.name, recipe.gpus)) measured = &recipe;
+  if (measured != nullptr) return settings_of(*measured);
   if (with_experts || best == nullptr) return with_experts;
   BridgeRecipe recipe{best->name, best->gpus, settings_of(*best)};
   if (best == &kGpt3) {
@@ -239,6 +249,7 @@ std::optional<BridgeRecipe> bridge_recipe(std::string_view name, bool has_peft) 
 }
 
 std::vector<std::string> not_modelled_by_name(std::string_view name) {
+  if (perf_recipe_by_name(name) != nullptr) return {};
   const std::optional<BridgeRecipe> recipe = bridge_recipe(name);
   const bool has_known_experts = recipe && !recipe->preset.empty();
   std::set<std::string> nouns;
@@ -246,6 +257,9 @@ std::vector<std::string> not_modelled_by_name(std::string_view name) {
     if (name.find(word) != std::string_view::npos &&
         !(has_known_experts && std::string_view(noun).ends_with("experts")))
       nouns.insert(noun);
+  // Attention or layers of another kind say more than experts, which every such model has.
+  if (nouns.size() > nouns.count("fp8") + nouns.count("fp4") + nouns.count("recipes with experts"))
+    nouns.erase("recipes with experts");
   return {nouns.begin(), nouns.end()};
 }
 

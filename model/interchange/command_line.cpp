@@ -4,6 +4,7 @@
 #include <charconv>
 #include <filesystem>
 
+#include "model/interchange/benchmark_command.hpp"
 #include "model/interchange/shell_run.hpp"
 
 namespace stretto {
@@ -99,7 +100,7 @@ std::size_t program_in(const Words& words, std::string& program) {
     const std::string word = shell::without_unknown(is_module ? words[i + 1] : words[i]);
     if (is_module ? word == "torch.distributed.run" || word == "torch.distributed.launch" ||
                         word == "accelerate.commands.launch"
-                  : !word.ends_with(".py"))
+                  : !word.ends_with(".py") && !word.ends_with("training/train.sh"))
       continue;
     program = word;
     return i + (is_module ? 2 : 1);
@@ -226,7 +227,7 @@ CommandLine command_line_of(std::string_view text, const std::string& name, cons
     std::string program;
     const std::size_t at = program_in(call.words, program);
     const bool is_first = best == nullptr;
-    const bool is_program = at != std::string::npos && has_settings(call.words, at);
+    const bool is_program = at != std::string::npos && (has_settings(call.words, at) || is_benchmark_program(program));
     const bool trains = program.find("train") != std::string::npos || program.find("gpt") != std::string::npos;
     if (is_program && (is_first || trains || line.program.empty() || program == line.program)) {
       if (!is_first && program == line.program && call.words != best->words) ++others;
@@ -241,6 +242,7 @@ CommandLine command_line_of(std::string_view text, const std::string& name, cons
   if (best != nullptr && !line.program.empty()) {
     launcher.take(Words(best->words.begin(), best->words.begin() + static_cast<std::ptrdiff_t>(begin)));
     add_flags(best->words, begin, best->line, line.flags);
+    line.words.assign(best->words.begin() + static_cast<std::ptrdiff_t>(begin), best->words.end());
     add_overrides(best->words, begin, line.overrides);
   } else {
     take_pieces(run, launcher, line);

@@ -23,6 +23,7 @@ struct Flag {
 struct CommandLine {
   std::string program;  // "examples/pretrain_gpt.py", or a module's name; "" where only flags are given
   std::vector<Flag> flags;
+  std::vector<std::string> words;  // what follows the program, with the marks of unknown variables (shell_expand.hpp)
   // Overrides "model.seq_length=4096" of programs that take such words, without those whose variable no command sets.
   std::vector<std::string> overrides;
   std::optional<std::int64_t> processes, nodes, gpus;  // processes of a node; nodes; GPUs of all nodes

@@ -212,6 +212,8 @@ std::string toml_of(const Settings& settings, const std::map<std::string, std::s
   std::string text;
   if (!settings.profile.empty() && !overrides.contains("profile"))
     text += fmt::format("profile = \"{}\"\n", settings.profile);
+  if (!settings.platform.empty() && !overrides.contains("platform"))
+    text += fmt::format("platform = \"{}\"\n", settings.platform);
   for (const auto& [key, value] : overrides)
     if (key.find('.') == std::string::npos) text += fmt::format("{} = {}\n", key, value);
   for (const char* section : {"model", "cluster", "parallel", "overlap", "training", "compare"}) {

@@ -42,6 +42,7 @@ struct Settings {
   std::string name;                              // name of the file in messages
   std::map<std::string, nlohmann::json> values;  // [key "section.key" of a scenario]
   std::string profile;
+  std::string platform;  // by its name; "": the settings say none
   std::vector<std::string> taken, ignored;
   std::vector<Judged> approximated;
   std::map<std::string, Judged> refused;                    // [what is not modelled: "experts", "fp8"]

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/toml.hpp"
+#include "model/interchange/benchmark_command.hpp"
 #include "model/interchange/command_line.hpp"
 #include "model/interchange/launcher_command.hpp"
 #include "model/interchange/megatron.hpp"
@@ -560,6 +561,7 @@ Json value_of_word(const std::string& word) {
 
 Translation from_megatron(std::string_view text, const std::string& name, const ImportOptions& options) {
   const CommandLine line = command_line_of(text, name, options);
+  if (is_benchmark_command(line)) return from_benchmark_command(line, name, options);
   if (is_launcher_command(line)) return from_launcher_command(line, name, options);
   if (is_titan_command(line)) return from_titan_command(line, name, options);
   if (is_recipe_command(line)) return from_recipe_command(line, name, options);

@@ -11,6 +11,7 @@
 #include "model/interchange/megatron.hpp"
 #include "model/interchange/megatron_flags.hpp"
 #include "model/interchange/model_shapes.hpp"
+#include "model/interchange/perf_recipes.hpp"
 #include "model/interchange/recipe_settings.hpp"
 #include "model/interchange/yaml.hpp"
 
@@ -94,6 +95,7 @@ class Recipe {
     std::optional<BridgeRecipe> recipe = bridge_recipe(recipe_name(), root_.contains("peft"));
     if (!recipe) return;
     if (!recipe->preset.empty()) recipe_.settings.values["model.preset"] = recipe->preset;
+    if (!recipe->gpu.empty()) take_gpu(recipe->gpu);
     // The user's tokenizer replaces the recipe's vocabulary.
     if (root_.contains("tokenizer")) recipe->settings.erase("tokenizer");
     merge(recipe->settings, root_);
@@ -102,6 +104,13 @@ class Recipe {
     recipe_.settings.ranks = recipe->gpus;
     recipe_.settings.ranks_from = "the recipe's name";
     recipe_.settings.notes.push_back("what nothing else says is as in Megatron-Bridge's recipe " + recipe->name);
+  }
+  // A performance recipe is of a GPU, and of measured steps.
+  void take_gpu(const std::string& gpu) {
+    recipe_.settings.profile = "megatron-bridge";
+    recipe_.settings.platform = platform_of_gpu(gpu);
+    if (recipe_.settings.platform.empty())
+      recipe_.settings.notes.push_back("there is no platform of " + gpu + ": --platform says which GPU is meant");
   }
   static void merge(Json& into, const Json& from) {
     for (const auto& [key, value] : from.items())
@@ -211,7 +220,7 @@ class Recipe {
       return;
     }
     // Two sections may have one key, as with seq_length; the model's counts.
-    if (values.contains(row.key) && !path.starts_with("model")) return;
+    if (values.contains(row.key) && !path.starts_with("model") && !path.starts_with("mixed_precision")) return;
     values[row.key] = made;
   }
 

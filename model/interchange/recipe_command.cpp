@@ -5,6 +5,8 @@
 #include "base/error.hpp"
 #include "model/interchange/bridge_recipes.hpp"
 #include "model/interchange/command_line.hpp"
+#include "model/interchange/megatron.hpp"
+#include "model/interchange/perf_recipes.hpp"
 #include "model/interchange/recipe.hpp"
 #include "model/interchange/yaml.hpp"
 
@@ -17,6 +19,21 @@ const Flag* recipe_flag(const CommandLine& line) {
   for (const Flag& flag : line.flags)
     if (flag.name == "--recipe" || flag.name == "--recipe-name") return &flag;
   return nullptr;
+}
+
+// Returns how many GPUs Megatron-Bridge's scripts/training/setup_experiment.py starts (train.sh hands on to it); 0 for
+// other programs.
+std::int64_t gpus_of_launcher(const CommandLine& line) {
+  if (!line.program.ends_with("training/train.sh") && !line.program.ends_with("setup_experiment.py")) return 0;
+  std::int64_t nodes = 1, gpus = 0;
+  for (const Flag& flag : line.flags) {
+    if (flag.values.empty()) continue;
+    const Json number = value_of_word(flag.values[0]);
+    if (!number.is_number_integer() || number < 1 || number > (1 << 20)) continue;
+    if (flag.name == "--nodes") nodes = number;
+    if (flag.name == "--gpus-per-node" || flag.name == "--gpus_per_node") gpus = number;
+  }
+  return nodes * gpus;
 }
 
 }  // namespace
@@ -105,13 +122,25 @@ Translation from_recipe_command(const CommandLine& line, const std::string& name
   Yaml yaml;
   yaml.root = Json::object();
   apply_overrides(yaml, line.overrides, name);
+  require_sections(yaml.root, name);
+  const std::int64_t gpus = options.gpus > 0 ? options.gpus : gpus_of_launcher(line);
+  if (const PerfRecipe* measured = perf_recipe_by_name(recipe);
+      measured != nullptr && gpus > 0 && gpus_of_launcher(line) > 0 && measured->gpus != gpus) {
+    Json all = settings_of(*measured).settings;
+    all.merge_patch(yaml.root);
+    scale_batch(all, *measured, gpus, name);
+    yaml.root["train"]["global_batch_size"] = all["train"]["global_batch_size"];
+  }
   yaml.root["run"] = {{"name", recipe}};
   Settings settings = settings_of_recipe(std::move(yaml), name, options);
   if (!bridge_recipe(recipe))
     settings.notes.push_back("batch, parallelism and overlap are those of the overrides and of profile " +
                              settings.profile + ": the recipe " + recipe + " itself is a program");
   settings.notes.insert(settings.notes.end(), line.notes.begin(), line.notes.end());
-  if (line.processes || line.nodes) {
+  if (gpus_of_launcher(line) > 0) {
+    settings.ranks = gpus_of_launcher(line);
+    settings.ranks_from = "--nodes and --gpus-per-node";
+  } else if (line.processes || line.nodes) {
     settings.ranks = line.processes.value_or(8) * line.nodes.value_or(1);
     settings.ranks_from = "processes of a node and nodes";
   }

@@ -12,9 +12,13 @@ namespace {
 void finish_experts(RecipeSettings& recipe) {
   const bool has_experts =
       recipe.settings.values.contains("model.preset") || recipe.settings.whole("model.num_moe_experts", 0) > 0;
-  if (has_experts && !recipe.facts.is_nemo && recipe.settings.profile == "nemo-dgxc")
-    recipe.settings.profile = "megatron-bridge-moe";
-  if (recipe.facts.has_graphs && has_experts && !recipe.facts.graph_modules.empty())
+  std::string& profile = recipe.settings.profile;
+  const bool is_measured = profile == "megatron-bridge";
+  if (has_experts && !recipe.facts.is_nemo && (profile == "nemo-dgxc" || is_measured))
+    profile = "megatron-bridge-moe";
+  else if (is_measured && recipe.facts.is_fsdp)
+    profile = "megatron-bridge-fsdp";
+  if (recipe.facts.has_graphs && (has_experts || is_measured) && !recipe.facts.graph_modules.empty())
     recipe.settings.values["training.cuda_graph_modules"] = recipe.facts.graph_modules;
   else if (recipe.facts.has_graphs)
     recipe.near("model.cuda_graph_impl", true, "the host issues operations one by one");
@@ -60,6 +64,18 @@ void finish_layout(RecipeSettings& recipe, bool is_whole) {
                        recipe.settings.whole("parallel.pipeline_model_parallel_size", 1) > 1);
   if (tp <= 1 || recipe.settings.is("parallel.sequence_parallel", false)) values["overlap.tp_comm_overlap"] = false;
   if (recipe.settings.is("overlap.tp_comm_overlap", false)) values.erase("overlap.tp_comm_overlap_cfg");
+  if (recipe.settings.is("overlap.overlap_param_gather", false))
+    values.erase("overlap.overlap_param_gather_with_optimizer_step");
+  // Without userbuffers TransformerEngine gathers the input for the weight gradient beside the data gradient's product,
+  // and scatters that one's result beside the weight gradient's (pytorch/module/linear.py of v2.9, async_op = True).
+  if (recipe.settings.profile == "megatron-bridge" && !values.contains("model.preset") && tp > 1 &&
+      recipe.settings.is("parallel.sequence_parallel", true) && recipe.settings.is("overlap.tp_comm_overlap", false)) {
+    values["overlap.tp_comm_overlap"] = true;
+    values["overlap.tp_comm_overlap_ag"] = values["overlap.tp_comm_overlap_rs"] = false;
+    recipe.settings.notes.emplace_back(
+        "tp_comm_overlap is false: TransformerEngine gathers and scatters beside products of the backward pass all the "
+        "same");
+  }
   if (!is_interleaved) values["overlap.overlap_p2p_comm"] = false;
   values["overlap.batch_p2p_comm"] = !recipe.settings.is("overlap.overlap_p2p_comm", true);
   if (cp <= 1)
@@ -90,7 +106,8 @@ void finish_gradients(RecipeSettings& recipe, bool is_whole) {
                    recipe.facts.bucket_mb.get<std::int64_t>() * (1 << 20) / (recipe.settings.is(key, true) ? 4 : 2));
   if (recipe.settings.is("training.frozen_base", true))
     recipe.settings.profile = "nemo-dgxc-lora";
-  else if (recipe.settings.is(key, true) && !recipe.facts.is_fsdp && recipe.settings.profile == "nemo-dgxc")
+  else if (recipe.settings.is(key, true) && !recipe.facts.is_fsdp &&
+           (recipe.settings.profile == "nemo-dgxc" || recipe.settings.profile == "megatron-bridge"))
     recipe.settings.profile = "nemo-fp32-grads";
 }
 

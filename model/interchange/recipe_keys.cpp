@@ -41,7 +41,10 @@ bool take_recipe_key(RecipeSettings& recipe, const std::string& key, const std::
   } else if (key == "fp4") {
     values["training.fp4_format"] = is_on ? "e2m1" : "none";
   } else if (key == "fp8_dot_product_attention" || key == "fp8_multi_head_attention") {
-    if (is_on) recipe.refuse("attention in fp8", path);
+    if (is_on && recipe.facts.is_recipe)
+      recipe.near(path, value, "attention's products are in bf16");
+    else if (is_on)
+      recipe.refuse("attention in fp8", path);
   } else if (key == "hybrid_override_pattern" || key == "hybrid_layer_pattern") {
     if (is_on) recipe.refuse("Mamba layers", path);
   } else if (key == "precision" || key == "mixed_precision") {
@@ -97,6 +100,8 @@ bool take_recipe_key(RecipeSettings& recipe, const std::string& key, const std::
     recipe.facts.fsdp_strategy = word;
   } else if (key == "bucket_cap_mb" && path.ends_with("optim.bucket_cap_mb")) {
     recipe.facts.bucket_mb = value;
+  } else if (path.ends_with("optimizer.optimizer") && has("muon")) {
+    recipe.near(path, value, "the optimizer is AdamW, whose updates are not made orthogonal");
   } else if (key == "betas" && value.is_array() && value.size() == 2) {
     values["training.adam_beta1"] = value[0];
     values["training.adam_beta2"] = value[1];

@@ -4,6 +4,7 @@
 
 #include "model/interchange/bridge_recipes.hpp"
 #include "model/interchange/megatron.hpp"
+#include "model/interchange/perf_recipes.hpp"
 #include "model/interchange/precision_names.hpp"
 #include "model/interchange/torchtitan.hpp"
 #include "model/interchange/yaml.hpp"
@@ -266,8 +267,9 @@ TEST_CASE("a script that runs a recipe of Megatron-Bridge has its overrides", "[
   CHECK_THAT(refused("python run_recipe.py --recipe $NAME\n"), Contains("--env NAME=NAME"));
   CHECK_THAT(refused("python run_recipe.py --recipe llama3_8b_low_precision_pretrain_config\n"),
              Contains("fp8 is not modelled yet"));
-  for (const char* recipe : {"step35_196b_a11b_pretrain", "qwen3_next_80b_pretrain"})
-    CHECK_THAT(refused(script(recipe)), Contains("run.sh: recipes with experts are not modelled yet"));
+  CHECK_THAT(refused(script("step35_196b_a11b_pretrain")),
+             Contains("run.sh: recipes with experts are not modelled yet"));
+  CHECK_THAT(refused(script("qwen3_next_80b_pretrain")), Contains("run.sh: linear attention is not modelled yet"));
   // Import takes the last of several programs, and a note says so.
   const std::vector<std::string> several =
       from_megatron(
@@ -313,17 +315,112 @@ TEST_CASE("Megatron-Bridge's recipes of experts are taken as they are", "[recipe
   CHECK(std::any_of(notes.begin(), notes.end(), [](const std::string& note) {
     return note.find("mtp_num_layers") != std::string::npos && note.starts_with("not modelled: ");
   }));
-  CHECK_THAT(testing::message_of([&] { import("deepseek_v3_pretrain_1024gpu_h100_fp8cs"); }),
+  CHECK(scenario("deepseek_v3_pretrain_1024gpu_h100_fp8cs").training.low_precision.is_on());
+  CHECK_THAT(testing::message_of([&] { import("moonlight_16b_pretrain_8gpu_h100_fp8cs"); }),
              Contains("fp8 is not modelled yet"));
-  CHECK_NOTHROW(import("deepseek_v3_pretrain_1024gpu_h100_fp8cs", {"training.precision=bf16"}));
+  CHECK_NOTHROW(import("moonlight_16b_pretrain_8gpu_h100_fp8cs", {"training.precision=bf16"}));
   for (const BridgeRecipe& recipe : recipes_with_experts()) {
     INFO(recipe.name << ", " << recipe.gpus << " GPUs");
     const std::string name = recipe.name + "_" + std::to_string(recipe.gpus) + "gpu";
     const auto ranks = [&](const char* key) { return recipe.settings.at("model").at(key).get<std::int64_t>(); };
-    // Two recipes keep the layout of a larger one, which so few GPUs cannot have: as many as it needs are assumed.
     CHECK(scenario(name).parallel.ranks() ==
           std::max(recipe.gpus, ranks("expert_model_parallel_size") * ranks("pipeline_model_parallel_size")));
   }
+}
+
+TEST_CASE("Megatron-Bridge's performance recipes are scenarios", "[recipe][perfrecipes]") {
+  CHECK(perf_recipes().size() == 261);
+  CHECK(perf_recipe_by_name("llama3_8b_pretrain_8gpu_h100_bf16_config") != nullptr);
+  // Each eighth of them, which takes all models, GPUs and precisions in turn.
+  for (std::size_t i = 0; i < perf_recipes().size(); i += 8) {
+    const PerfRecipe& recipe = perf_recipes()[i];
+    INFO(recipe.name);
+    const Scenario s =
+        parse_scenario(from_megatron("python run_recipe.py --recipe " + recipe.name + "_config\n", "run.sh").text, "s");
+    CHECK(s.parallel.ranks() >= recipe.gpus);
+    CHECK(s.training.low_precision.is_on() == (recipe.key.precision != "bf16"));
+    CHECK(s.training.frozen_base == (recipe.key.task == "peft"));
+  }
+}
+
+TEST_CASE("Megatron-Bridge's benchmark commands are its recipes with the options' changes", "[recipe][perfrecipes]") {
+  struct Command {
+    std::string words;
+    std::vector<std::string> lines;  // of the scenario
+  };
+  const std::string deepseek = "-m deepseek -mr deepseek_v3 ", llama = "-m llama -mr llama3_70b ";
+  const Command commands[] = {
+      {deepseek + "--num_gpus 256 -g gb300 -c fp8_mx --moe_a2a_overlap true --account a --partition p",
+       {"platform = \"gb300-nvl72\"", "profile = \"megatron-bridge-moe\"", "data_parallel_size = 128",
+        "cuda_graph_modules = [\"full_iteration\"]", "moe_expert_rank_capacity_factor = 1.5",
+        "delay_wgrad_compute = true", "fp8_recipe = \"mxfp8\"", "global_batch_size = 4096"}},
+      {llama + "--num_gpus 64 --gpus_per_node 8 -g h100 -c bf16",
+       {"platform = \"h100-sxm\"", "profile = \"megatron-bridge\"", "tensor_model_parallel_size = 4",
+        "context_parallel_size = 2", "virtual_pipeline_model_parallel_size = 5", "global_batch_size = 256",
+        "cuda_device_max_connections = 1", "method = \"pipeline\""}},
+      // Without a recipe of 128 GPUs that of most is taken, with a batch for twice the replicas.
+      {llama + "-ng 128 -g h100 -c fp8_cs", {"global_batch_size = 512", "data_parallel_size = 4"}},
+      {llama + "-ng=128 -g h100 -c fp8_cs -gb 1024", {"global_batch_size = 1024"}},
+      // Hydra's words come first, and options win.
+      {llama + "-ng 64 -g h100 -tp 8 -cp 1 train.micro_batch_size=2 model.tensor_model_parallel_size=2",
+       {"micro_batch_size = 2", "tensor_model_parallel_size = 8", "sequence_parallel = true"}},
+      {llama + "-ng 64 -g gb300 -c fp8_cs", {"profile = \"megatron-bridge-fsdp\"", "fsdp_comm_overlap = true"}},
+      {llama + "-ng 64 -g gb200 --use_megatron_fsdp true -pp 1 -tp 1 -cp 1 -vp None -rl 80",
+       {"fsdp_comm_overlap = true", "recompute_method = \"block\"", "recompute_num_layers = 80"}},
+      {"--model_family_name llama --model_recipe llama3_70b --num_gpus 8 --gpu h100 -c fp8_cs --task peft",
+       {"profile = \"nemo-dgxc-lora\"", "frozen_base = true", "order = \"tp-cp-ep-pp-dp\""}},
+      {"-m llama3 -s 8b -ng 8 -g b200 -c fp8_mx -ce CUDA_DEVICE_MAX_CONNECTIONS=4,A=b",
+       {"cuda_graph_modules = [\"full_iteration\"]", "cuda_device_max_connections = 4", "seq_length = 8192"}},
+      {"-m qwen -mr qwen3_30b_a3b -ng 16 -g h100 -cv v1 --cuda_graph_impl none --moe_flex_dispatcher_backend None "
+       "--recompute_modules moe_act,layernorm",
+       {"moe_token_dispatcher_type = \"alltoall\"", "recompute_modules = [\"moe_act\",\"layernorm\"]"}},
+      {deepseek + "-ng 1024 -g h100 -c fp8_sc -pp 16 -vp 1", {"fp8_recipe = \"blockwise\"", "(t*4|)*14"}},
+      {llama + "-ng 64 -g gb200 -c nvfp4", {"cuda_graph_modules = [\"attn\",\"mlp\"]", "tp_comm_overlap_ag = false"}},
+      {"-m kimi -mr kimi_k2 -ng 256 -g gb300", {"preset = \"deepseek-v3\"", "num_moe_experts = 384"}},
+  };
+  const auto import = [](const std::string& words) {
+    ImportOptions options;
+    options.environment = {{"GPUS", "64"}};
+    return from_megatron("uv run python scripts/performance/setup_experiment.py " + words + "\n", "run.sh", options);
+  };
+  for (const Command& command : commands) {
+    INFO(command.words);
+    const std::string text = import(command.words).text;
+    for (const std::string& line : command.lines) CHECK_THAT(text, Contains(line));
+  }
+  CHECK_THAT(import(llama + "-ng $GPUS -g h100").text, Contains("data_parallel_size = 2"));
+
+  const std::pair<std::string, std::string> refused[] = {
+      {"-m nemotronh -mr nemotronh_56b -ng 64 -g h100", "run.sh: Mamba layers are not modelled yet: -mr nemotronh_56b"},
+      {"-m gpt_oss -mr gpt_oss_120b -ng 64 -g h100", "attention sinks"},
+      {"-m qwen -mr qwen3_next_80b_a3b -ng 64 -g h100", "linear attention is not modelled yet"},
+      {"-m glm_moe_dsa -mr glm5 -ng 256 -g gb200", "sparse attention is not modelled yet: -mr glm5"},
+      {llama + "-ng 64 -g vr200", "run.sh: GPU vr200 is not modelled yet: -g vr200"},
+      {llama + "-ng 64 -g h100 -c nvfp4", "the nearest is llama3_70b_pretrain_64gpu_h100_"},
+      {"-m llama -mr llama3_80b -ng 64 -g h100", "did you mean \"llama3_70b\"?"},
+      {llama + "-ng 48 -g h100",
+       "_64gpu_h100_bf16: expected a multiple of 32 GPUs, those of tp 4 x pp 4 x cp 2, got 48"},
+      {llama + "-ng $N -g h100", "expected -ng, got none; give --env N=VALUE"},
+      {llama + "-ng 64 -g h100 --moe_a2a_overlap true", "expected a recipe whose experts are on several ranks"},
+      {llama + "-ng 64 -g h100 --nccl_up true", "did you mean \"--nccl_ub\"?"},
+      {llama + "-ng 64 -g h100 -gb 101", "expected a global batch size that is a multiple of 2"},
+      {llama + "-ng 64 -g h100 model=5", "run.sh: model: expected model.KEY=VALUE"},
+      {llama + "-ng 64 -g h100 train.micro_batch_size=x model.tensor_model_parallel_size=0", "expected"},
+      {deepseek + "-ng 256 -g gb300 --use_tokendrop true", "expected a recipe with the all-to-all dispatcher"},
+  };
+  for (const auto& [words, message] : refused)
+    CHECK_THAT(testing::message_of([&] { import(words); }), Contains(message));
+
+  // The launcher of recipes by their names has two nodes here, and twice the batch.
+  const Scenario train =
+      parse_scenario(from_megatron("bash scripts/training/train.sh --nodes 2 --gpus-per-node 8 --recipe "
+                                   "llama3_8b_pretrain_8gpu_h100_fp8cs_config train.micro_batch_size=2\n",
+                                   "run.sh")
+                         .text,
+                     "s");
+  CHECK(train.parallel.data_parallel_size == 16);
+  CHECK(train.training.global_batch_size == 256);
+  CHECK(train.training.micro_batch_size == 2);
 }
 
 TEST_CASE("a program in Python that calls a recipe is that recipe with its changes", "[recipe]") {

@@ -397,6 +397,16 @@ class Runner {
 
   // Handles a program; a script that a shell, sbatch or srun starts is read too.
   End program(const Words& words, int line, const std::string& document) {
+    // A blank behind the backslash of the line before ends that command, which nobody wants.
+    if (!result_.calls.empty() && words[0].starts_with('-') && result_.calls.back().words.back() == " ") {
+      Words& before = result_.calls.back().words;
+      before.pop_back();
+      before.insert(before.end(), words.begin(), words.end());
+      state_.line = line;
+      note(in_quotes(words[0]) +
+           " begins a command, since a blank follows the backslash before it: it is taken as an option");
+      return End::through;
+    }
     const std::string base = std::filesystem::path(words[0]).filename().string();
     for (std::size_t i = 0; i + 2 < words.size(); ++i) {
       if (!is_in(std::filesystem::path(words[i]).filename().string(), {"bash", "sh", "zsh"})) continue;
@@ -414,6 +424,11 @@ class Runner {
         if (words[i].starts_with('-')) {
           if (is_batch) result_.batch.push_back(words[i]);
           continue;
+        }
+        // Megatron-Bridge's launcher, whose arguments say all.
+        if (words[i].ends_with("training/train.sh") && !(outside_.read && outside_.read(words[i]))) {
+          result_.calls.push_back({Words(words.begin() + i, words.end()), line});
+          return End::through;
         }
         if (words[i].ends_with(".sh") || words[i].ends_with(".slurm") || words[i].ends_with(".sbatch"))
           return take_in(words[i], Words(words.begin() + i + 1, words.end()), line, false);

@@ -45,6 +45,7 @@ TEST_CASE("words of a script become what a shell makes of them", "[shell]") {
       {"go a | tee log", {"go", "a"}},
       {"go a 2>&1 > out.txt &", {"go", "a"}},
       {"go --a <A FILE> --b", {"go", "--a", "FILE", "--b"}},
+      {"go -a <A> -b \\ \n  -c 1", {"go", "-a", "-b", "-c", "1"}},
       {"S='--x 1 --y'; go $S", {"go", "--x", "1", "--y"}},
       {"if [ -z \"$A\" ]; then B=1; elif true; then B=2; else B=3; fi; go $B", {"go", "1"}},
       {"T=fp8; if [[ \"$T\" == \"fp8\" && -n $T ]]; then go yes; else go no; fi", {"go", "yes"}},

@@ -454,7 +454,7 @@ class Parser {
       return true;
     }
     // In "--save <PATH TO FOLDER> --fp16" a person is to put in the path; a flag names no file.
-    if (sign == ">" && token_.text.starts_with("--")) return true;
+    if (sign == ">" && token_.text.starts_with("-")) return true;
     if (sign == "<<<") node.here_string = token_.text;
     advance();
     return true;
