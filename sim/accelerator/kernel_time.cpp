@@ -247,6 +247,8 @@ class KernelClock {
       return double(work.elements);
     else if constexpr (std::is_same_v<W, BalanceLoss>)
       return double(work.rows) * double(work.experts);
+    else if constexpr (std::is_same_v<W, MeanCounts>)
+      return double(work.experts);
     else if constexpr (std::is_same_v<W, CountRows>)
       return double(work.ranks) * double(work.experts);
     else if constexpr (std::is_same_v<W, MoveBias>)
