@@ -229,8 +229,15 @@ TEST_CASE("experts that ranks share, and whole experts beside cut layers, equal 
       {{2, 1, false, 2}, 2},
       {{2, 2, true, 2, 3}, 2},
       {{.dp = 2, .pp = 2, .schedule = PipelineSchedule::zb_h1}, 2},
-      {{.dp = 2, .tp = 2, .sequence_parallel = true, .pp = 2, .vp = 2, .schedule = PipelineSchedule::dualpipe_v}, 2},
-      gathering({{.dp = 2, .pp = 2, .vp = 2, .schedule = PipelineSchedule::zb_v}, 2}),
+      {{.dp = 2,
+        .tp = 2,
+        .sequence_parallel = true,
+        .pp = 2,
+        .vp = 2,
+        .split = "E|ttt|tt|tL",
+        .schedule = PipelineSchedule::dualpipe_v},
+       2},
+      gathering({{.dp = 2, .pp = 2, .vp = 2, .split = "E|ttt|tt|tL", .schedule = PipelineSchedule::zb_v}, 2}),
       {{1, 1, false, 1, 1, "", 0, 2, {CpCommType::p2p}}, 2},
       {{1, 2, true, 1, 1, "", 0, 2, {CpCommType::all_gather}}, 3},
       {{4, 1}, 2, Sharding::optim_grads},
@@ -610,10 +617,6 @@ TEST_CASE("keys of experts are checked, and what is not modelled is refused by i
              Contains("\"selective\" as well"));
   CHECK_THAT(refusal("num_moe_experts = 4\n", {"training.recompute_granularity=selective_op"}),
              Contains("not modelled for experts yet"));
-  CHECK_THAT(
-      refusal("num_moe_experts = 4\n[parallel]\npipeline_model_parallel_size = 2\npipeline_schedule = \"zb-h1\"\n"
-              "[training]\nglobal_batch_size = 4\n"),
-      Contains("not modelled for experts yet"));
 }
 
 }  // namespace stretto::testing::experts

@@ -115,7 +115,9 @@ void ExpertLayers::add_experts() {
     d_sum_ = w_.workspace("d_experts.sum", tokens_, hidden_);
   }
   if (gathers()) part_ = w_.workspace("experts.part", part, hidden_);
-  d_sorted_ = output_gradient("d_experts.in", sorted_);
+  // Its shape is that of fc1's input alone, which fc1's weight gradient reads.
+  d_sorted_ = shape_.weights_in_units ? kept("d_experts.in", capacity_, hidden_, {.passing = passing})
+                                      : w_.workspace("d_experts.in", capacity_, hidden_);
   d_in_ = weights_come_late() ? w_.workspace("d_experts.fc1.in", capacity_, hidden_) : d_sorted_;
   mlp_.d_act = w_.workspace("d_experts.act", capacity_, mlp_.width);
   mlp_.d_fc1 = output_gradient("d_experts.fc1", mlp_.fc1_out);
