@@ -30,6 +30,10 @@ RouterSums add_router_sums(Schedule& schedule, const Scenario& scenario, Paramet
   const Transformer& model = scenario.model;
   const Parallel& parallel = scenario.parallel;
   RouterSums sums;
+  std::vector<std::size_t> with_experts;
+  for (std::int64_t layer = 0; layer < model.num_layers; ++layer)
+    if (model.layer(layer).has_experts()) with_experts.push_back(static_cast<std::size_t>(layer));
+  if (with_experts.empty()) return sums;
   sums.has_biases = !buffers(model).empty();
   sums.has_tally = model.experts.balances_replicas();
   if (!sums.has_biases && !sums.has_tally) return sums;
@@ -47,12 +51,7 @@ RouterSums add_router_sums(Schedule& schedule, const Scenario& scenario, Paramet
       stage_of[static_cast<std::size_t>(layer)] = static_cast<std::size_t>(map.stage_of(std::int64_t(c)));
   sums.stages.resize(static_cast<std::size_t>(map.stages));
   std::vector<std::int64_t> row_of(layers);  // among the layers with experts of the stage
-  std::vector<std::size_t> with_experts;
-  for (std::size_t layer = 0; layer < layers; ++layer) {
-    if (!model.layer(std::int64_t(layer)).has_experts()) continue;
-    row_of[layer] = sums.stages[stage_of[layer]].layers++;
-    with_experts.push_back(layer);
-  }
+  for (const std::size_t layer : with_experts) row_of[layer] = sums.stages[stage_of[layer]].layers++;
   const Dtype dtype = accumulation_of(schedule.compute_dtype);
   const auto add_rows = [&](const std::string& name, BufferKind kind, TensorId RouterSums::OfStage::*member) {
     for (std::size_t stage = 0; stage < sums.stages.size(); ++stage)
