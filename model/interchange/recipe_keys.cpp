@@ -40,7 +40,7 @@ bool take_recipe_key(RecipeSettings& recipe, const std::string& key, const std::
     if (is_on) recipe.facts.nemo_format = key == "fp8_e4m3" ? "e4m3" : "hybrid";
   } else if (key == "fp4") {
     values["training.fp4_format"] = is_on ? "e2m1" : "none";
-  } else if (key == "fp8_dot_product_attention" || key == "fp8_multi_head_attention") {
+  } else if (key == "fp8_multi_head_attention") {
     if (is_on) recipe.refuse("attention in fp8", path);
   } else if (key == "hybrid_override_pattern" || key == "hybrid_layer_pattern") {
     if (is_on) recipe.refuse("Mamba layers", path);
