@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/memory.hpp"
 #include "exec/launch/process_group.hpp"
+#include "exec/trainer.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/schedule/residency.hpp"
 #include "sim/cost/cost_schedule.hpp"
@@ -83,6 +84,7 @@ Grid grid_of(const Scenario& given, const sim::Platform& platform, const exec::M
   if (grid.ranks.empty()) grid.ranks = {given.parallel.ranks()};
   if (processes) grid.ranks = {processes->size()};
   require_whole_models(given, grid.ranks);
+  exec::require_executable(given);
   for (const std::int64_t n : grid.ranks) {
     std::vector<std::string> plain;
     std::vector<Schedule>& schedules = grid.schedules.emplace_back();

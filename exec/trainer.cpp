@@ -115,6 +115,7 @@ DirectoryLock lock_directory(const std::string& dir, const TrainOptions& options
 TrainResult train_steps(const Scenario& scenario, const Schedule& schedule, Executor& executor,
                         const TrainOptions& options) {
   const Training& training = scenario.training;
+  require_executable(scenario);
   launch::ProcessGroup* processes = options.processes;
   const std::int64_t first_rank = executor.programs().front().rank;
   const TokenSource source = open_data(scenario);
@@ -191,6 +192,7 @@ TrainResult train_steps(const Scenario& scenario, const Schedule& schedule, Exec
 Evaluation evaluate_state(const Scenario& scenario, const Schedule& schedule, Executor& executor,
                           const TrainOptions& options) {
   const Training& training = scenario.training;
+  require_executable(scenario);
   const bool has_validation = !training.validation_data.empty();
   if (!has_validation && training.data.empty()) open_data(scenario);  // throws
   if (scenario.model.hidden_dropout > 0 || scenario.model.attention_dropout > 0)
@@ -241,6 +243,13 @@ TrainResult train(const Scenario& scenario, const Schedule& schedule, Executor& 
 void require_data(const Scenario& scenario) {
   open_data(scenario);
   if (!scenario.training.validation_data.empty()) TokenSource::open(scenario.training.validation_data, {});
+}
+
+void require_executable(const Scenario& scenario) {
+  if (scenario.training.fp8_dot_product_attention)
+    throw input_error(
+        "[training] fp8_dot_product_attention: expected false where a step is executed, got true: attention in fp8 is "
+        "predicted alone");
 }
 
 }  // namespace stretto::exec

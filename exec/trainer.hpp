@@ -68,6 +68,8 @@ Evaluation evaluate(const Scenario& scenario, const Schedule& schedule, Executor
 std::int64_t load_trained(const Scenario& scenario, const Schedule& schedule, const MemoryOf& memory_of,
                           const TrainOptions& options);
 
+// Throws Error(input) for what is predicted and not executed; train() and evaluate() call it.
+void require_executable(const Scenario& scenario);
 // Throws Error(input) when the scenario has no training data that can be read.
 void require_data(const Scenario& scenario);
 

@@ -6,10 +6,11 @@
 
 namespace stretto {
 
-// The loss that keeps the experts' loads alike while training (--moe-router-load-balancing-type): of each micro-batch,
-// or of each sequence, which does not depend on the layout.
-enum class LoadBalancing : std::uint8_t { none, aux_loss, seq_aux_loss };
-const char* name_of(LoadBalancing balancing);  // "none", "aux_loss", "seq_aux_loss"
+// The loss that keeps the experts' loads alike while training (--moe-router-load-balancing-type): of each micro-batch of
+// a replica; of each sequence, which does not depend on the layout; of the micro-batches of all replicas, whose loads
+// are means over the step's micro-batches so far (Qiu et al., arXiv 2501.11873).
+enum class LoadBalancing : std::uint8_t { none, aux_loss, seq_aux_loss, global_aux_loss };
+const char* name_of(LoadBalancing balancing);  // "none", "aux_loss", "seq_aux_loss", "global_aux_loss"
 
 // Mixture-of-experts MLPs (Shazeer et al., arXiv 1701.06538; Fedus et al., arXiv 2101.03961). A router gives each token
 // a score for every expert; the token goes through those of the `moe_router_topk` highest, and their results are added
@@ -46,6 +47,9 @@ struct Experts {
   bool has_shared() const { return moe_shared_expert_intermediate_size > 0; }
   bool has_balance_loss() const {
     return any() && moe_router_load_balancing_type != LoadBalancing::none && moe_aux_loss_coeff > 0;
+  }
+  bool balances_replicas() const {
+    return has_balance_loss() && moe_router_load_balancing_type == LoadBalancing::global_aux_loss;
   }
   bool operator==(const Experts&) const = default;
 };

@@ -173,6 +173,9 @@ struct Training {
     return std::count(cuda_graph_modules.begin(), cuda_graph_modules.end(), module) > 0;
   }
   ExpertLoads expert_loads;  // in predictions
+  // In predictions: attention's products are of codes of 8 bits; and in products of experts in MXFP8 the activation
+  // and the casts of what it writes are parts of these products (TransformerEngine's fused grouped MLP).
+  bool fp8_dot_product_attention = false, use_transformer_engine_op_fuser = false;
   double timeout_s = 60;     // no progress on a rank for this long is an error on all ranks
 };
 

@@ -149,7 +149,7 @@ const std::vector<Preset>& presets() {
 }  // namespace
 
 const char* name_of(Normalization normalization) { return name_in({"LayerNorm", "RMSNorm"}, normalization); }
-const char* name_of(LoadBalancing balancing) { return name_in({"none", "aux_loss", "seq_aux_loss"}, balancing); }
+const char* name_of(LoadBalancing balancing) { return name_in({"none", "aux_loss", "seq_aux_loss", "global_aux_loss"}, balancing); }
 const char* name_of(PositionEmbedding embedding) { return name_in({"learned_absolute", "rope"}, embedding); }
 
 std::vector<std::string> preset_names() {

@@ -390,6 +390,12 @@ class Reference {
     if (!by_sequence)
       for (std::size_t s = 1; s < loads.size(); ++s)
         for (std::size_t i = 0; i < count; ++i) loads[0][i] += loads[s][i];
+    if (e_.moe_router_load_balancing_type == LoadBalancing::global_aux_loss) {
+      Tally& tally = tallies_[h];
+      tally.loads.resize(count);
+      tally.micro_batches += 1;
+      for (std::size_t i = 0; i < count; ++i) loads[0][i] = (tally.loads[i] += loads[0][i]) / tally.micro_batches;
+    }
     const double n = by_sequence ? tokens / double(x.size()) : tokens;
     const double scale = e_.moe_aux_loss_coeff * double(count) / (double(e_.moe_router_topk) * n * n) /
                          (by_sequence ? double(x.size()) : 1);
@@ -416,6 +422,11 @@ class Reference {
   const Experts e_;
   std::map<std::string, Array> arrays_;
   std::map<std::string, std::vector<double>> loads_;
+  struct Tally {
+    std::vector<double> loads;
+    double micro_batches = 0;
+  };
+  std::map<std::string, Tally> tallies_;  // of the step's micro-batches so far
   double smallest_gap_ = 1;
 };
 

@@ -34,6 +34,11 @@ const Variant kVariants[] = {
     {"Qwen3-MoE", [](Transformer& m) { m.kv_channels = 4, m.experts.moe_router_topk = 3; }},
     {"aux loss and z-loss",
      [](Transformer& m) { m.experts.moe_aux_loss_coeff = 0.3, m.experts.moe_z_loss_coeff = 0.1; }},
+    {"loads of the step so far",
+     [](Transformer& m) {
+       m.experts.moe_aux_loss_coeff = 0.3;
+       m.experts.moe_router_load_balancing_type = LoadBalancing::global_aux_loss;
+     }},
     {"softmax before, one expert",
      [](Transformer& m) {
        m.experts.moe_router_pre_softmax = true, m.experts.moe_router_topk = 1;
@@ -70,6 +75,7 @@ Scenario in_layout(const Layout& layout, const std::string& mode, int kind, cons
   model.experts.moe_router_load_balancing_type = LoadBalancing::seq_aux_loss;
   if (kind == 1) {
     model.experts.moe_layer_freq = {2};
+    model.experts.moe_router_load_balancing_type = LoadBalancing::global_aux_loss;
     model.experts.moe_router_score_function = RouterScore::sigmoid;
     model.experts.moe_router_enable_expert_bias = true;
     model.experts.moe_router_bias_update_rate = 0.25;
@@ -88,6 +94,7 @@ const Layout kExpertLayouts[] = {{1, 1},
                                  {2, 1, false, 2},
                                  {1, 2, true, 3},
                                  {1, 1, false, 2, 3},
+                                 {.pp = 2, .schedule = PipelineSchedule::zb_h1},
                                  {1, 1, false, 1, 1, "", 0, 2, {CpCommType::p2p, CpCommType::a2a}},
                                  {1, 2, true, 1, 1, "", 0, 2, {CpCommType::all_gather}}};
 
@@ -221,6 +228,16 @@ TEST_CASE("experts that ranks share, and whole experts beside cut layers, equal 
       {{2, 3, true}, 6},
       {{2, 1, false, 2}, 2},
       {{2, 2, true, 2, 3}, 2},
+      {{.dp = 2, .pp = 2, .schedule = PipelineSchedule::zb_h1}, 2},
+      {{.dp = 2,
+        .tp = 2,
+        .sequence_parallel = true,
+        .pp = 2,
+        .vp = 2,
+        .split = "E|ttt|tt|tL",
+        .schedule = PipelineSchedule::dualpipe_v},
+       2},
+      gathering({{.dp = 2, .pp = 2, .vp = 2, .split = "E|ttt|tt|tL", .schedule = PipelineSchedule::zb_v}, 2}),
       {{1, 1, false, 1, 1, "", 0, 2, {CpCommType::p2p}}, 2},
       {{1, 2, true, 1, 1, "", 0, 2, {CpCommType::all_gather}}, 3},
       {{4, 1}, 2, Sharding::optim_grads},
@@ -600,10 +617,6 @@ TEST_CASE("keys of experts are checked, and what is not modelled is refused by i
              Contains("\"selective\" as well"));
   CHECK_THAT(refusal("num_moe_experts = 4\n", {"training.recompute_granularity=selective_op"}),
              Contains("not modelled for experts yet"));
-  CHECK_THAT(
-      refusal("num_moe_experts = 4\n[parallel]\npipeline_model_parallel_size = 2\npipeline_schedule = \"zb-h1\"\n"
-              "[training]\nglobal_batch_size = 4\n"),
-      Contains("not modelled for experts yet"));
 }
 
 }  // namespace stretto::testing::experts

@@ -35,7 +35,8 @@ namespace stretto::cuda {
 // Returns whether mixed precision keeps an operand in f32.
 inline bool is_kept_wide(const Work& work, const std::string& name) {
   if (std::holds_alternative<Route>(work) || std::holds_alternative<BalanceLoss>(work) ||
-      std::holds_alternative<CountLoads>(work) || std::holds_alternative<MoveBias>(work))
+      std::holds_alternative<MeanCounts>(work) || std::holds_alternative<CountLoads>(work) ||
+      std::holds_alternative<MoveBias>(work))
     return true;
   if (std::holds_alternative<WeightedActivation>(work)) return name == "p" || name == "dp";
   static const std::set<std::string> kNames = {"stats", "lse",  "lses", "dgamma", "dbeta", "dwte",

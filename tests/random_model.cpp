@@ -64,8 +64,8 @@ void RandomScenario::latent() {
 // Which experts a token goes through may depend on rounding.
 void RandomScenario::experts() {
   const auto coin = [&] { return others_.coin(); };
-  if (has_biases_ || (tp_ > 1 && !sequence_parallel_) || zero_bubble_ || recomputes_by_op_ ||
-      (rounds_ && codes_ == nullptr) || (!pairs_ && coin()))
+  if (has_biases_ || (tp_ > 1 && !sequence_parallel_) || recomputes_by_op_ || (rounds_ && codes_ == nullptr) ||
+      (!pairs_ && coin()))
     return;
   has_experts_ = true;
   const std::int64_t groups = pairs_ ? 0 : others_.one_of<std::int64_t>({0, 0, 2, 3}),
@@ -85,7 +85,7 @@ void RandomScenario::experts() {
   if (coin()) model_.set("moe_router_topk_scaling_factor", 2.5);
   model_.set("moe_router_enable_expert_bias", is_sigmoid && coin());
   model_.set("moe_router_bias_update_rate", 0.01);
-  model_.set("moe_router_load_balancing_type", others_.one_of({"none", "aux_loss", "seq_aux_loss"}));
+  model_.set("moe_router_load_balancing_type", others_.one_of({"none", "aux_loss", "seq_aux_loss", "global_aux_loss"}));
   model_.set("moe_aux_loss_coeff", others_.one_of({0.0, 0.1}));
   model_.set("moe_z_loss_coeff", others_.one_of({0.0, 0.01}));
   if (instances_ == 1 && !has_order_ && (pairs_ || coin())) {

@@ -35,7 +35,7 @@ void RandomScenario::sizes() {
   }
   zero_bubble_ = schedule != "1f1b";
   is_dual_ = schedule == "dualpipev";
-  is_latent_ = cp_ == 1 && !zero_bubble_ && others_.one_of({false, false, true});
+  is_latent_ = cp_ == 1 && others_.one_of({false, false, true});
   if (zero_bubble_) vp_ = schedule == "zb-h1" ? 1 : 2;
   parallel_.set("pipeline_schedule", schedule);
   sequence_parallel_ = draw_.coin() || pairs_;

@@ -8,6 +8,9 @@
 namespace stretto::testing {
 
 Scenario on_single_rank(Scenario scenario, const std::string& precision) {
+  // The balance loss of all replicas' micro-batches is that of one micro-batch of all their sequences.
+  if (scenario.model.experts.balances_replicas())
+    scenario.training.micro_batch_size *= scenario.parallel.data_parallel_size;
   scenario.parallel = {};
   scenario.overlap = {};
   Training& training = scenario.training;
@@ -24,7 +27,8 @@ namespace {
 
 // Returns all that tells one model and its batch from another.
 std::string text_of(const Scenario& scenario) {
-  std::string text = std::to_string(scenario.training.global_batch_size) + (scenario.training.frozen_base ? "f" : "");
+  std::string text = std::to_string(scenario.training.global_batch_size) + " " +
+                     std::to_string(scenario.training.micro_batch_size) + (scenario.training.frozen_base ? "f" : "");
   for (const ScenarioKey& key : scenario_keys_of("model")) text += " " + value_of(key, scenario).dump();
   for (std::int64_t layer = 0; layer < scenario.model.num_layers; ++layer)
     text += " " + std::string(scenario.model.layer(layer).suffix());

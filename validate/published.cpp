@@ -365,6 +365,11 @@ class Reader {
     if (modules != "\"full_iteration\"" || run_.ep <= 1) return;
     run_.columns["parallel"] += "moe_expert_rank_capacity_factor = 1.5\n";
     step_.assumptions.push_back("room for 1.5 times the mean number of rows");
+    // Recipes of Megatron-Bridge that capture whole steps of experts in MXFP8 have it (perf_recipes at 067f987d,
+    // qwen/common.py and deepseek/common.py).
+    if (precision_ != "fp8_mx" || techniques_.contains("fused_experts")) return;
+    techniques_.insert("fused_experts");
+    step_.assumptions.push_back("experts' activation in the kernels of their products");
   }
 
   // The dispatcher and its overlap, from columns of their own or from the notes.
@@ -375,6 +380,8 @@ class Reader {
       if (!text(column).empty()) techniques_.insert(means.begin(), means.end());
     }
     const auto has = [&](const char* name) { return techniques_.contains(name); };
+    for (const char* name : {"fp8_attention", "fused_experts"})
+      if (understood(text(kCaveat), words_.techniques).contains(name)) techniques_.insert(name);
     if (has("deepep") || has("hybridep"))
       run_.dispatcher = has("deepep") ? "deepep" : "hybridep";
     else if (!has("alltoall") && run_.ep > 1)
@@ -389,6 +396,8 @@ class Reader {
     if (has("natural") || has("forced"))
       run_.columns["training"] += fmt::format("moe_expert_loads = \"{}\"\n", has("natural") ? "natural" : "forced");
     read_graphs();
+    if (has("fused_experts")) run_.columns["training"] += "use_transformer_engine_op_fuser = true\n";
+    if (has("fp8_attention")) run_.columns["training"] += "fp8_dot_product_attention = true\n";
   }
 
   // Adds the other readings of what the row leaves open: routing at random and as a router leaves it, and the library

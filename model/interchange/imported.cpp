@@ -337,7 +337,6 @@ void approximate_experts(Settings& settings, const std::map<std::string, std::st
   else if (is(balancing, "sinkhorn") && settings.whole("model.moe_router_topk", 2) == 1)
     settings.values["model.moe_router_pre_softmax"] = true;
   replace(balancing, "sinkhorn", "none", "the kernels of its iteration are left out");
-  replace(balancing, "global_aux_loss", "aux_loss", "counts are of a micro-batch, without data parallelism's");
   if (settings.whole("model.num_moe_experts", 0) == 0) return;
   const auto assume = [&](const char* key, bool value, const char* effect) {
     if (overrides.contains(key)) return;

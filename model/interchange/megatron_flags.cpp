@@ -156,7 +156,6 @@ std::vector<FlagRule> make_rules() {
       {"--memory-efficient-layer-norm", kNo},
       {"--fused-", kNear, "norms, rotary positions and additions are as without this fusion"},
       {"--use-fused-weighted-squared-relu", kNo},
-      {"--use-transformer-engine-op-fuser", kNear, "operations are as without this fusion"},
       {"--bias-", kNo},
       {"--apply-rope-fusion", kNo},
       {"--no-gradient-accumulation-fusion", kNear,

@@ -37,7 +37,6 @@ const std::vector<Near>& near_keys() {
       {"num_micro_batches_with_partial_activation_checkpoints", nullptr, "all micro-batches are recomputed alike"},
       {"activations_checkpoint_layers_per_pipeline", nullptr, "all stages are recomputed alike"},
       {"fine_grained_activation_offloading", false, "activations stay on the GPU"},
-      {"use_transformer_engine_op_fuser", false, "products of experts and their activation are kernels of their own"},
       {"fp8_output_proj", false, "the output layer's product is in bf16"},
       {"cpu_offloading", false, "activations stay on the GPU"},
       {"optimizer_cpu_offload", false, "the optimizer runs on the GPU"},

@@ -40,9 +40,9 @@ bool take_recipe_key(RecipeSettings& recipe, const std::string& key, const std::
     if (is_on) recipe.facts.nemo_format = key == "fp8_e4m3" ? "e4m3" : "hybrid";
   } else if (key == "fp4") {
     values["training.fp4_format"] = is_on ? "e2m1" : "none";
-  } else if (key == "fp8_dot_product_attention" || key == "fp8_multi_head_attention") {
+  } else if (key == "fp8_multi_head_attention") {
     if (is_on && recipe.facts.is_recipe)
-      recipe.near(path, value, "attention's products are in bf16");
+      recipe.near(path, value, "attention's operands and results are cast by themselves");
     else if (is_on)
       recipe.refuse("attention in fp8", path);
   } else if (key == "hybrid_override_pattern" || key == "hybrid_layer_pattern") {

@@ -207,12 +207,16 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
   return id;
 }
 
-TensorId BlockWriter::kept_gradient(const std::string& name, TensorId activation) {
+TensorId BlockWriter::kept_gradient(const std::string& name, TensorId activation, const std::vector<bool>& with) {
   const Tensor of = schedule_.tensors[activation];
   const std::int64_t layers = shape_.model.num_layers;
   std::vector<TensorPlace> places;
   HomeStorages storages;
   for (std::int64_t layer = 0; layer < layers; ++layer) {
+    if (!with.empty() && !with[static_cast<std::size_t>(layer)]) {  // no operation reads the place
+      places.insert(places.end(), of.places.begin() + layer * of.slots, of.places.begin() + (layer + 1) * of.slots);
+      continue;
+    }
     const std::int64_t own = std::ssize(shape_.slots[static_cast<std::size_t>(layer)].used);
     const StorageId first = of.places[static_cast<std::size_t>(layer * of.slots)].storage;
     if (schedule_.storages[first].kind == BufferKind::workspace) {

@@ -79,7 +79,8 @@ class BlockWriter {
   // and slot. Only a micro-batch's own backward pass reads that activation, and slots are used in turn, so the gradient
   // lies in the activation's storage of the previous slot (PipelineOrder::slots). Where layers share the activation,
   // the gradient has storages of its own.
-  TensorId kept_gradient(const std::string& name, TensorId activation);
+  // `with`: [layer] that have the gradient; empty: all.
+  TensorId kept_gradient(const std::string& name, TensorId activation, const std::vector<bool>& with = {});
   TensorId workspace(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t slots = 1);
   // Storages that all kinds of layers share for their workspaces: the first workspace of each kind lies in the first
   // storage, and so on. Layers run one after the other.

@@ -51,6 +51,16 @@ TensorId ExpertLayers::workspace(const std::string& name, std::int64_t rows, std
   return add_tensor(schedule_, name, dtype, BufferKind::workspace, rows, cols);
 }
 
+TensorId ExpertLayers::output_gradient(const std::string& name, TensorId activation) const {
+  if (shape_.weights_in_units) return w_.kept_gradient(name, activation, layers_);
+  const Tensor& of = schedule_.tensors[activation];
+  return w_.workspace(name, of.rows, of.cols);
+}
+
+View ExpertLayers::read_by_weights(TensorId gradient) const {
+  return shape_.weights_in_units ? of_layer(gradient) : w_.work(gradient);
+}
+
 // Returns the rows of buffers for the rows of a rank's experts: what the key leaves room for, and at most as many as
 // may come, when all ranks' tokens go to these experts.
 std::int64_t ExpertLayers::room() const {
@@ -105,10 +115,12 @@ void ExpertLayers::add_experts() {
     d_sum_ = w_.workspace("d_experts.sum", tokens_, hidden_);
   }
   if (gathers()) part_ = w_.workspace("experts.part", part, hidden_);
-  d_sorted_ = w_.workspace("d_experts.in", capacity_, hidden_);
+  // Its shape is that of fc1's input alone, which fc1's weight gradient reads.
+  d_sorted_ = shape_.weights_in_units ? kept("d_experts.in", capacity_, hidden_, {.passing = passing})
+                                      : w_.workspace("d_experts.in", capacity_, hidden_);
   d_in_ = weights_come_late() ? w_.workspace("d_experts.fc1.in", capacity_, hidden_) : d_sorted_;
   mlp_.d_act = w_.workspace("d_experts.act", capacity_, mlp_.width);
-  mlp_.d_fc1 = w_.workspace("d_experts.fc1", capacity_, mlp_.fc1);
+  mlp_.d_fc1 = output_gradient("d_experts.fc1", mlp_.fc1_out);
   d_weights_ = workspace("d_experts.weights", capacity_, 1, wide);
   d_all_probabilities_ = workspace("d_router.all_probabilities", tokens_, topk_, wide);
   if (gathers()) d_probabilities_ = workspace("d_router.probabilities", part, topk_, wide);
@@ -154,13 +166,13 @@ void ExpertLayers::add_shared() {
   if (cuts_tokens()) shared_sum_ = w_.workspace("shared.sum", tokens, hidden_);
   shared_out_ = is_gated ? kept("shared.out", part, hidden_, again) : w_.workspace("shared.out", part, hidden_);
   shared_.d_act = w_.workspace("d_shared.act", tokens, shared_.width);
-  shared_.d_fc1 = w_.workspace("d_shared.fc1", tokens, shared_.fc1);
+  shared_.d_fc1 = output_gradient("d_shared.fc1", shared_.fc1_out);
   d_shared_all_ = w_.workspace("d_shared.in", tokens, hidden_);
   d_shared_part_ = cuts_tokens() ? w_.workspace("d_shared.in.part", part, hidden_) : d_shared_all_;
   if (!is_gated) return;
   gate_ = kept("shared.gate.out", part, 1, again);
   gated_ = w_.workspace("shared.gated", part, hidden_);
-  d_shared_out_ = w_.workspace("d_shared.out", part, hidden_);
+  d_shared_out_ = output_gradient("d_shared.out", shared_out_);
   d_gate_ = w_.workspace("d_shared.gate", part, 1);
 }
 
@@ -179,12 +191,16 @@ Route ExpertLayers::route(Pass pass) const {
           .biased = model_.moe_router_enable_expert_bias};
 }
 
-// Switch Transformer's loss coeff · E/(topk·n²) · Σ_e (Σ_t p[t,e]) · count[e] of the n tokens of a micro-batch, or of
-// each sequence; the mean of them all counts.
+// Switch Transformer's loss coeff · E/(topk·n²) · Σ_e (Σ_t p[t,e]) · count[e] of the n tokens of a micro-batch, of each
+// sequence, or of a micro-batch in all replicas; the mean of them all counts. Megatron-LM's global_aux_loss has this
+// loss divided by the number of replicas: each divides by n, and gradients are averaged once more.
 BalanceLoss ExpertLayers::balance(Pass pass) const {
   const bool by_sequence = model_.moe_router_load_balancing_type == LoadBalancing::seq_aux_loss;
   const double of_micro_batch = double(shape_.micro_batch_size * shape_.model.seq_length),
-               n = by_sequence ? double(shape_.model.seq_length) : of_micro_batch;
+               of_replicas = 1 / (shape_.loss_scale * double(shape_.micro_batches)),
+               n = by_sequence                  ? double(shape_.model.seq_length)
+                   : model_.balances_replicas() ? of_replicas
+                                                : of_micro_batch;
   return {.pass = pass,
           .rows = w_.residual_rows(),
           .experts = experts_,
@@ -197,6 +213,13 @@ BalanceLoss ExpertLayers::balance(Pass pass) const {
           .scale = pass == Pass::dgrad
                        ? model_.moe_aux_loss_coeff * double(experts_) / (double(topk_) * n) * shape_.loss_scale
                        : 0};
+}
+
+void ExpertLayers::share_counts(Phase phase) {
+  const View counts = of_layer(counts_);
+  if (shape_.sharing_tokens.exists())
+    w_.communicate("router.count.all_reduce", phase, shape_.sharing_tokens, CollectiveKind::all_reduce,
+                   counts.rows * counts.cols, {accumulate(counts)});
 }
 
 View ExpertLayers::gathered(const std::string& name, const View& part, TensorId whole) {
@@ -238,9 +261,7 @@ View ExpertLayers::pass_forward(const View& x, bool is_again) {
   if (model_.has_balance_loss()) {
     const View counts = of_layer(counts_);
     w_.op("router.count.fprop", Phase::forward, balance(Pass::forward), {read(logits), write(counts)});
-    if (shape_.sharing_tokens.exists())
-      w_.communicate("router.count.all_reduce", Phase::forward, shape_.sharing_tokens, CollectiveKind::all_reduce,
-                     counts.rows * counts.cols, {accumulate(counts)});
+    if (!model_.balances_replicas()) share_counts(Phase::forward);
   }
 
   const View all_indices = gathered("router.indices.all_gather", indices, all_indices_),
@@ -494,7 +515,7 @@ void ExpertLayers::shared_activation(Pass pass) {
     gate.offset = gate.offset + Expr(shared_.width);
     accesses.push_back(read(gate));
   }
-  accesses.push_back(write(is_forward ? of_layer(shared_.act) : w_.work(shared_.d_fc1)));
+  accesses.push_back(write(is_forward ? of_layer(shared_.act) : read_by_weights(shared_.d_fc1)));
   w_.op(is_forward ? "shared.act.fprop" : "shared.act.dgrad", is_forward ? Phase::forward : Phase::dgrad,
         Elementwise{fn, w_.tokens(), shared_.width}, std::move(accesses));
 }
@@ -550,7 +571,7 @@ void ExpertLayers::shared_down_backward(const View& dy, const View& x) {
     });
   const LaneId lane = w_.set_lane(shape_.shared_expert);
   const bool is_gated = model_.moe_shared_expert_gate;
-  const View d_out = is_gated ? w_.work(d_shared_out_) : dy;
+  const View d_out = is_gated ? read_by_weights(d_shared_out_) : dy;
   if (is_gated)
     w_.op("shared.gated.dgrad", Phase::dgrad, GateRows{Pass::dgrad, x.rows, hidden_},
           {read(dy), read(of_layer(shared_out_)), read(of_layer(gate_)), write(d_out), write(w_.work(d_gate_))});
@@ -562,7 +583,7 @@ void ExpertLayers::shared_down_backward(const View& dy, const View& x) {
 void ExpertLayers::shared_up_backward(const View& x) {
   const LaneId lane = w_.set_lane(shape_.shared_expert);
   shared_activation(Pass::dgrad);
-  const View dx = w_.column_backward("shared.fc1", hidden_, shared_.fc1, w_.work(shared_.d_fc1), x,
+  const View dx = w_.column_backward("shared.fc1", hidden_, shared_.fc1, read_by_weights(shared_.d_fc1), x,
                                      w_.work(d_shared_all_), w_.work(d_shared_part_), "shared.fc1.weight");
   if (model_.moe_shared_expert_gate) {
     w_.op("shared.gate.dgrad", Phase::dgrad, Gemm{x.rows, hidden_, 1, false, false, false},
@@ -587,6 +608,12 @@ void ExpertLayers::router_backward(const View& x, const View& dx) {
   const View logits = of_layer(logits_), d_logits = w_.work(d_logits_), rounded = w_.work(d_router_);
   w_.op("router.route.dgrad", Phase::dgrad, route(Pass::dgrad),
         {read(logits), read(of_layer(indices_)), read(d_probabilities), write(d_logits)});
+  // A tally is of the backward passes, which recomputation does not repeat.
+  if (model_.balances_replicas()) {
+    share_counts(Phase::dgrad);
+    w_.op("router.mean_counts", Phase::dgrad, MeanCounts{experts_},
+          {accumulate(of_layer(counts_)), accumulate(w_.gradient("router.tally", Coord::layer))});
+  }
   if (model_.has_balance_loss())
     w_.op("router.count.dgrad", Phase::dgrad, balance(Pass::dgrad),
           {read(logits), read(of_layer(counts_)), accumulate(d_logits)});
@@ -604,8 +631,8 @@ void ExpertLayers::router_backward(const View& x, const View& dx) {
 
 View ExpertLayers::backward(const View& dy, const View& x, const View& all, const View& part) {
   if (repeats_all()) w_.again([&] { pass_forward(x, true); });
-  const View sorted = of_layer(sorted_), d_sorted = w_.work(d_sorted_), d_in = w_.work(d_in_),
-             d_act = w_.work(mlp_.d_act), d_fc1 = w_.work(mlp_.d_fc1);
+  const View sorted = of_layer(sorted_), d_sorted = read_by_weights(d_sorted_), d_in = w_.work(d_in_),
+             d_act = w_.work(mlp_.d_act), d_fc1 = read_by_weights(mlp_.d_fc1);
   const auto fc2_weight_gradient = [&] {
     weight_gradient("experts.fc2", hidden_, mlp_.width, d_sorted, of_layer(mlp_.act));
   };

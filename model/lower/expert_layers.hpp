@@ -52,6 +52,7 @@ class ExpertLayers {
   bool repeats_all() const { return shape_.recompute.repeats(Recompute::Module::moe); }
   Route route(Pass pass) const;
   BalanceLoss balance(Pass pass) const;
+  void share_counts(Phase phase);  // sums the balance loss's counts over the ranks whose tokens it is of
   // The shared expert up to its activation, and behind it. With a lane of its own the first part is beside dispatch,
   // forward, and the second beside combine; backward the other way round.
   void shared_up(const View& x);
@@ -125,6 +126,10 @@ class ExpertLayers {
   // The way back: sums `all` over these ranks into `part`.
   View summed(const std::string& name, Phase phase, const View& all, const View& part);
   TensorId kept(const std::string& name, std::int64_t rows, std::int64_t cols, BlockWriter::Role role = {}) const;
+  // A gradient in the shape of an activation. A weight gradient reads the gradient, and not the activation; W units keep
+  // it for each layer.
+  TensorId output_gradient(const std::string& name, TensorId activation) const;
+  View read_by_weights(TensorId gradient) const;
   TensorId workspace(const std::string& name, std::int64_t rows, std::int64_t cols, Dtype dtype) const;
   View of_layer(TensorId tensor) const { return w_.act(tensor, Coord::layer); }
   View weight(const char* name) const { return w_.parameter(name, Coord::layer); }

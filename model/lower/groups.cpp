@@ -119,6 +119,9 @@ Groups add_groups(Schedule& schedule, const Scenario& scenario) {
   const auto add_with_lane = [&](const std::string& name, std::vector<Coord> along) {
     return add_group(schedule, name, std::move(along), add_communication_lane(schedule, name));
   };
+  const auto have_several_ranks = [&](const std::vector<Coord>& along) {
+    return std::any_of(along.begin(), along.end(), [&](Coord axis) { return schedule.mesh.size(axis) > 1; });
+  };
   const std::vector<Coord> replicas = {Coord::dp, Coord::cp, Coord::cp_exchange};
   Groups groups;
   if (p.replicas() > 1) groups.dp = add_with_lane("dp", replicas);
@@ -149,16 +152,17 @@ Groups add_groups(Schedule& schedule, const Scenario& scenario) {
                                                                    : TokenTransport::deepep;
     }
   }
-  if (scenario.model.experts.has_balance_loss() && p.tensor_model_parallel_size * p.context_parallel_size > 1)
-    groups.sharing_tokens = add_with_lane("router", {Coord::tp, Coord::cp, Coord::cp_exchange});
+  if (const Experts& experts = scenario.model.experts; experts.has_balance_loss()) {
+    std::vector<Coord> sharing = {Coord::tp, Coord::cp, Coord::cp_exchange};
+    if (experts.balances_replicas()) sharing.insert(sharing.end(), {Coord::dp, Coord::dp_instance});
+    if (have_several_ranks(sharing)) groups.sharing_tokens = add_with_lane("router", sharing);
+  }
   if (rules_of(scenario.training.low_precision, scenario.compute_capability).is_delayed()) {
     // Megatron-LM at d98e8a64, core/parallel_state.py:1877.
     std::vector<Coord> sharing = {Coord::tp, Coord::cp, Coord::cp_exchange};
     if (!scenario.training.low_precision.tp_only_amax_red)
       sharing.insert(sharing.end(), {Coord::dp, Coord::dp_instance});
-    std::int64_t ranks = 1;
-    for (const Coord axis : sharing) ranks *= schedule.mesh.size(axis);
-    if (ranks > 1) groups.amax = add_with_lane("amax", sharing);
+    if (have_several_ranks(sharing)) groups.amax = add_with_lane("amax", sharing);
   }
   if (overlaps_shared_expert(scenario)) {
     groups.shared_expert = static_cast<LaneId>(schedule.lanes.size());

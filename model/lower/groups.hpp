@@ -46,8 +46,9 @@ struct Groups {
   Group ep, ep_counts, expert_tokens, edp, edp_gather;
   // the lane on which a shared expert computes; the lane of all computation unless it runs beside exchanges
   LaneId shared_expert = 0;
-  Group sharing_tokens;  // ranks of tp and cp, for the counts of a router's balance loss, if the model has one
-  Group amax;            // ranks that share amaxes of delayed scaling
+  // the ranks whose tokens a router's balance loss sums over, if the model has one
+  Group sharing_tokens;
+  Group amax;  // ranks that share amaxes of delayed scaling
 };
 
 // Adds a communicator along the given axes that have several ranks, or along dp where no axis has.

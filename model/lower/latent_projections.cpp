@@ -24,7 +24,8 @@ LatentProjections::LatentProjections(BlockWriter& writer, const BlockShape& shap
   if (model_.q_lora_rank > 0) q_ = add_path("q", model_.q_lora_rank, model_.q_lora_rank, q_cols_);
   kv_ = add_path("kv", model_.kv_lora_rank, model_.kv_down_size(), shape.model.kv_up_size() / shape.tp.size);
   up_ = w_.workspace("kv_up.out", tokens, kv_.up);
-  d_up_ = w_.workspace("d_kv_up", tokens, kv_.up);
+  d_up_ = shape.weights_in_units ? w_.recomputable("d_kv_up", tokens, kv_.up, shape.model.num_layers, {})
+                                 : w_.workspace("d_kv_up", tokens, kv_.up);
   if (cuts_tokens()) {
     key_part_ = w_.workspace("shared_key.part", rows, turned);
     key_ = w_.workspace("shared_key", tokens, turned);
@@ -44,7 +45,8 @@ LatentProjections::Path LatentProjections::add_path(const std::string& name, std
   path.normalised = w_.recomputable(name + "_norm.out", rows, rank, layers,
                                     {.passing = is_kept ? std::vector<bool>{} : shape_.in_codes});
   path.stats = w_.recomputable(name + "_norm.stats", rows, w_.norm_stats(), layers, {.is_statistics = true});
-  path.d_latent = w_.workspace("d_" + name + "_down", rows, down);
+  path.d_latent = shape_.weights_in_units ? w_.kept_gradient("d_" + name + "_down", path.latent)
+                                          : w_.workspace("d_" + name + "_down", rows, down);
   path.d_normalised = w_.workspace("d_" + name + "_norm", w_.tokens(), rank);
   path.d_part = cuts_tokens() ? w_.workspace("d_" + name + "_norm.part", rows, rank) : path.d_normalised;
   return path;
@@ -105,7 +107,7 @@ void LatentProjections::up_forward(const View& x, const View& qkv) {
 // Adds the gradient of x to `dx` or writes it.
 void LatentProjections::up_and_down_backward(const Path& path, const View& dy, const View& x, const Access& dx) {
   const std::string down = path.name + "_down", norm = path.name + "_norm", up = path.name + "_up";
-  const View d_latent = w_.work(path.d_latent);
+  const View d_latent = read_by_weights(path.d_latent);
   const View d_normalised = w_.column_backward(up, path.rank, path.up, dy, of_layer(path.normalised),
                                                w_.work(path.d_normalised), w_.work(path.d_part), up + ".weight");
   w_.norm_backward(norm, d_normalised, columns(of_layer(path.latent), 0, path.rank), of_layer(path.stats),
@@ -115,9 +117,10 @@ void LatentProjections::up_and_down_backward(const Path& path, const View& dy, c
 
 View LatentProjections::backward(const View& d_qkv, const View& x, const View& all, const View& part) {
   const View dq = columns(d_qkv, 0, q_cols_), dkv = columns(d_qkv, q_cols_, d_qkv.cols - q_cols_),
-             of_latent = columns(w_.work(kv_.d_latent), kv_.rank, model_.qk_pos_emb_head_dim),
+             d_up = read_by_weights(d_up_),
+             of_latent = columns(read_by_weights(kv_.d_latent), kv_.rank, model_.qk_pos_emb_head_dim),
              d_key = shape_.tp.exists() ? w_.work(d_key_) : of_latent;
-  std::vector<Access> accesses = {read(dkv), accumulate(dq), write(w_.work(d_up_)), write(d_key)};
+  std::vector<Access> accesses = {read(dkv), accumulate(dq), write(d_up), write(d_key)};
   if (shape_.resets_positions) accesses.push_back(read(w_.documents()));
   w_.op("heads.dgrad", Phase::dgrad, heads(Pass::dgrad), std::move(accesses));
   // A rank has summed over its own heads.
@@ -130,7 +133,7 @@ View LatentProjections::backward(const View& d_qkv, const View& x, const View& a
     up_and_down_backward(q_, dq, x, write(dx));
   else
     dx = w_.column_backward("q", x.cols, q_cols_, dq, x, all, part, "q.weight");
-  up_and_down_backward(kv_, w_.work(d_up_), x, accumulate(dx));
+  up_and_down_backward(kv_, d_up, x, accumulate(dx));
   return dx;
 }
 

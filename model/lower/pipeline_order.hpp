@@ -19,7 +19,7 @@ struct PipelineShape {
   // of them.
   bool overlap = false;
   bool overlap_warmup_flush = false;  // while only one direction is active: two items ahead
-  std::int64_t deferred = 0;  // micro-batches whose W of the last model chunk comes at the very end
+  std::int64_t deferred = 0;          // micro-batches whose W of the last model chunk comes at the very end
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   // Forward and backward passes of different micro-batches come in pairs, which run concurrently: one more forward pass
   // precedes the first backward pass (Megatron-LM, core/pipeline_parallel/combined_1f1b.py). Not with one chunk on

@@ -10,11 +10,11 @@
 #include "model/lower/blocks.hpp"
 #include "model/lower/builder.hpp"
 #include "model/lower/delayed_scaling.hpp"
-#include "model/lower/expert_bias.hpp"
 #include "model/lower/lower.hpp"
 #include "model/lower/optimizer.hpp"
 #include "model/lower/parameters.hpp"
 #include "model/lower/pipeline_order.hpp"
+#include "model/lower/router_sums.hpp"
 #include "model/lower/sharded.hpp"
 #include "model/lower/stage_writer.hpp"
 
@@ -192,7 +192,7 @@ Lowered lower_plain(const Scenario& scenario, ClassesOf classes_of) {
   else
     in_buckets = add_parameters(schedule, scenario, lowered);
   ModelParameters& parameters = is_sharded ? sharded.model : in_buckets;
-  const ExpertBias expert_bias = add_expert_bias(schedule, scenario, parameters.tensors);
+  const RouterSums router_sums = add_router_sums(schedule, scenario, parameters.tensors);
 
   // metrics = {loss, squared gradient norm}: summed over ranks in one all-reduce.
   const TensorId metrics = add_tensor(schedule, "metrics", Dtype::f64, BufferKind::scalar, 1, 2);
@@ -296,7 +296,7 @@ Lowered lower_plain(const Scenario& scenario, ClassesOf classes_of) {
                        kCompute,
                        Phase::setup,
                        {write(whole(schedule, gradients.all))}});
-    zero_loads(schedule, expert_bias, role, kCompute, zero);
+    zero_router_sums(schedule, router_sums, role, kCompute, zero);
     if (is_delayed) zero_amaxes(schedule, shape, delayed, stage, kCompute, zero);
     const BlockId zero_block = add_block(schedule, std::move(zero));
     schedule.programs.push_back({stages > 1 ? "stage " + std::to_string(stage) : "rank", {}});
@@ -304,7 +304,7 @@ Lowered lower_plain(const Scenario& scenario, ClassesOf classes_of) {
     calls.push_back(call_block(schedule, zero_block));
     calls.back().sequence = kSequence;
     append_pipeline(schedule, blocks, messages, shape, stage, orders[role], calls);
-    if (!shape.frozen_base) append_bias_update(schedule, expert_bias, role, kCompute);
+    if (!shape.frozen_base) append_bias_update(schedule, router_sums, role, kCompute);
     if (!is_sharded) append_optimizer(lowered, optimizer, parameters, scenario, role);
   }
   if (is_sharded) append_sharded(lowered, sharded, optimizer, blocks, scenario);

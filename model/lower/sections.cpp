@@ -225,7 +225,9 @@ void Sections::add_output_gradients() {
     return of_layer(w_.kept_gradient(name, activation));
   };
   d.d_qkv = kept("d_qkv", qkv().tensor);
-  d.d_fc1 = kept("d_fc1", kept_.fc1);
+  if (has_dense_mlps())
+    d.d_fc1 = of_layer(w_.kept_gradient(
+        "d_fc1", kept_.fc1, layers_with([](const LayerSpec& layer) { return layer.mlp == MlpKind::dense; })));
   d.d_proj = kept("d_proj", kept_.x_mid);
   d.d_fc2 = kept("d_fc2", kept_.x);
 }
@@ -237,7 +239,7 @@ View Sections::branch_gradient(const std::string& residual, const std::string& l
                                DropoutSite site) {
   const View& d_x = backward_.d_x;
   const bool is_mixed = kind_.spec.has_experts() && residual == "residual_2" &&
-      std::count(shape_.in_codes.begin(), shape_.in_codes.end(), false) > 0;
+                        std::count(shape_.in_codes.begin(), shape_.in_codes.end(), false) > 0;
   if (w_.drops() || !shape_.weights_apart || (kind_.in_codes && !is_mixed))
     return w_.dropped(residual + ".dgrad", d_x, branch, site);
   w_.op(layer + ".keep_dy", Phase::dgrad, Cast{d_x.rows * d_x.cols}, {read(d_x), write(branch)});

@@ -8,6 +8,9 @@ using S = Scenario&;
 bool acts(const Scenario& s) { return s.training.low_precision.is_on(); }
 bool is_fp8(const Scenario& s) { return s.training.low_precision.fp8_format != LowPrecision::Fp8Format::none; }
 bool is_fp4(const Scenario& s) { return s.training.low_precision.fp4_format != LowPrecision::Fp4Format::none; }
+bool is_mx(const Scenario& s) {
+  return is_fp8(s) && s.training.low_precision.fp8_recipe == LowPrecision::Fp8Recipe::mxfp8 && s.model.experts.any();
+}
 bool leaves_layers(const Scenario& s) { return acts(s) && s.training.low_precision.first_last_layers_bf16; }
 bool is_delayed(const Scenario& s) { return rules_of(s.training.low_precision, s.compute_capability).is_delayed(); }
 
@@ -130,6 +133,23 @@ std::vector<ScenarioKey> low_precision_keys() {
        .meaning = "parameters are gathered as codes; until then in bf16",
        .megatron = {.name = "--fp4-param-gather", .given = true, .absent = false},
        .acts = is_fp4,
+       .record = Record::none},
+      {.name = "fp8_dot_product_attention",
+       .field = [](S s) -> Field { return &s.training.fp8_dot_product_attention; },
+       .range = "needs `fp8_format`; acts in predictions",
+       .meaning = "attention multiplies codes, with casts of its operands and results (TransformerEngine's "
+                  "DotProductAttention "
+                  "in fp8). It is predicted, and refused where a step is executed",
+       .megatron = {.name = "--fp8-dot-product-attention", .given = true, .absent = false},
+       .acts = is_fp8,
+       .record = Record::none},
+      {.name = "use_transformer_engine_op_fuser",
+       .field = [](S s) -> Field { return &s.training.use_transformer_engine_op_fuser; },
+       .range = "acts in predictions of experts with `\"mxfp8\"`",
+       .meaning = "the activation between the products of experts, its gradient, and the casts of what both write are "
+                  "parts of these products' kernels (TransformerEngine's fused grouped MLP)",
+       .megatron = {.name = "--use-transformer-engine-op-fuser", .given = true, .absent = false},
+       .acts = is_mx,
        .record = Record::none},
       {.name = "fp8_transposes",
        .field = [](S s) -> Field { return &s.training.low_precision.fp8_transposes; },

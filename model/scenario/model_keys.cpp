@@ -326,7 +326,8 @@ std::vector<ScenarioKey> model_keys() {
       {.name = "moe_router_load_balancing_type",
        .field = [](S s) -> Field { return WordField::of(s.model.experts.moe_router_load_balancing_type); },
        .range = "with `moe_aux_loss_coeff`",
-       .meaning = "what is balanced: loads of a micro-batch, which depend on its size, or of each sequence",
+       .meaning = "what is balanced: loads of a micro-batch, which depend on its size, of each sequence, or of a "
+                  "micro-batch in all replicas, as the mean of the step's micro-batches so far",
        .megatron = {"--moe-router-load-balancing-type"},
        .acts = has_experts,
        .record = Record::identity_since},

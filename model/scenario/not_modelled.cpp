@@ -35,7 +35,7 @@ constexpr Names kNotModelled[] = {
     {"this fp8 compute is not modelled yet",
      "fp8_interval fp8_quantizer_factory fp8_output_proj fp8_param keep_fp8_weight_transpose_cache fp8_e4m3 "
      "fp8_hybrid float8* enable_fp8*"},
-    {"attention in fp8 is not modelled yet", "fp8_dot_product_attention fp8_multi_head_attention"},
+    {"attention in fp8 is not modelled yet", "fp8_multi_head_attention"},
     {"this fp4 compute is not modelled yet", "fp4_* mxfp4*"},
     {"multi-latent attention of this family is not modelled yet", "qk_nope_head_dim qk_rope_head_dim"},
     {"multi-token prediction is not modelled yet", "mtp_* num_nextn_predict_layers"},

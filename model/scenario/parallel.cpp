@@ -280,13 +280,6 @@ void check_pipeline(const TomlTable& table, const Scenario& scenario) {
   const Parallel& parallel = scenario.parallel;
   if (is_zero_bubble(parallel.pipeline_schedule)) {
     const std::string got = std::string(", got \"") + name_of(parallel.pipeline_schedule) + "\", ";
-    if (scenario.model.experts.any())
-      throw table.failure("pipeline_schedule", "expected \"1f1b\" with num_moe_experts" + got +
-                                                   "whose weight gradients apart are not modelled for experts yet");
-    if (scenario.model.latent.any())
-      throw table.failure("pipeline_schedule",
-                          "expected \"1f1b\" with multi_latent_attention" + got +
-                              "whose weight gradients apart are not modelled for latent vectors yet");
     if (scenario.training.frozen_base)
       throw table.failure("pipeline_schedule", "expected \"1f1b\" with frozen_base" + got +
                                                    "which moves weight gradients, and there are none");

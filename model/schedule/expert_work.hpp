@@ -62,6 +62,16 @@ struct BalanceLoss {
   bool operator==(const BalanceLoss&) const = default;
 };
 
+// Replaces counts of a micro-batch by the mean of those of the step's micro-batches so far, all of equally many tokens:
+// adds counts to tally, and counts become tally · Σ counts / Σ tally. counts[1,experts] A, tally[1,experts] A.
+struct MeanCounts {
+  std::int64_t experts = 0;
+
+  static constexpr const char* kKind = "mean_counts";
+  static constexpr std::array kFields = {"experts"};
+  bool operator==(const MeanCounts&) const = default;
+};
+
 // Adds how many of the rows go through each expert. indices[rows,topk] i32 R, loads[1,experts] A.
 struct CountLoads {
   std::int64_t rows = 0, topk = 0, experts = 0;

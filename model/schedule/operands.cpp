@@ -316,6 +316,11 @@ struct ListOperands {
     return list;
   }
 
+  OperandList operator()(const MeanCounts& m) const {
+    if (m.experts < 1) return bad("dimensions must be positive");
+    return {{vector_of("counts", "A", m.experts), vector_of("tally", "A", m.experts)}, ""};
+  }
+
   OperandList operator()(const CountLoads& c) const {
     if (c.rows < 1 || c.topk < 1 || c.experts < 1) return bad("dimensions must be positive");
     return {{{"indices", "R", c.rows, c.topk, Shape::matrix, Type::i32}, vector_of("loads", "A", c.experts)}, ""};

@@ -259,6 +259,7 @@ std::string describe(const Work& work) {
                           std::to_string(b.topk) + " of " + std::to_string(b.experts) + " experts in " +
                           std::to_string(b.sequences) + " sequences";
                  },
+                 [](const MeanCounts& m) { return std::to_string(m.experts) + " experts"; },
                  [](const CountLoads& c) {
                    return dims(c.rows, c.topk) + " of " + std::to_string(c.experts) + " experts";
                  },

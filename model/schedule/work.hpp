@@ -598,18 +598,19 @@ struct PointToPoint {
   bool operator==(const PointToPoint&) const = default;
 };
 
-using Work = std::variant<Gemm, Attention, AttentionProduct, Softmax, AttentionMerge, SplitHeads, PackKv, JoinQkv, Rope,
-                          LatentHeads, LayerNorm, RmsNorm, Elementwise, Dropout, Route, BalanceLoss, CountLoads,
-                          MoveBias, SortTokens, Permute, CountRows, SortByExpert, GroupedGemm, WeightedActivation,
-                          GateRows, Embedding, CrossEntropy, VocabStats, Fill, Cast, ScaledCast, Amax, UpdateScale,
-                          Quantise, TransposeCodes, LocalReduce, SumSquares, AdamW, Collective, PointToPoint>;
+using Work =
+    std::variant<Gemm, Attention, AttentionProduct, Softmax, AttentionMerge, SplitHeads, PackKv, JoinQkv, Rope,
+                 LatentHeads, LayerNorm, RmsNorm, Elementwise, Dropout, Route, BalanceLoss, MeanCounts, CountLoads,
+                 MoveBias, SortTokens, Permute, CountRows, SortByExpert, GroupedGemm, WeightedActivation, GateRows,
+                 Embedding, CrossEntropy, VocabStats, Fill, Cast, ScaledCast, Amax, UpdateScale, Quantise,
+                 TransposeCodes, LocalReduce, SumSquares, AdamW, Collective, PointToPoint>;
 
 // A work of the router or of experts.
 template <class W>
-concept OfExperts = std::is_same_v<W, Route> || std::is_same_v<W, BalanceLoss> || std::is_same_v<W, CountLoads> ||
-    std::is_same_v<W, MoveBias> || std::is_same_v<W, SortTokens> || std::is_same_v<W, Permute> ||
-    std::is_same_v<W, CountRows> || std::is_same_v<W, SortByExpert> || std::is_same_v<W, GroupedGemm> ||
-    std::is_same_v<W, WeightedActivation> || std::is_same_v<W, GateRows>;
+concept OfExperts = std::is_same_v<W, Route> || std::is_same_v<W, BalanceLoss> || std::is_same_v<W, MeanCounts> ||
+    std::is_same_v<W, CountLoads> || std::is_same_v<W, MoveBias> || std::is_same_v<W, SortTokens> ||
+    std::is_same_v<W, Permute> || std::is_same_v<W, CountRows> || std::is_same_v<W, SortByExpert> ||
+    std::is_same_v<W, GroupedGemm> || std::is_same_v<W, WeightedActivation> || std::is_same_v<W, GateRows>;
 inline bool is_of_experts(const Work& work) {
   return std::visit([]<class W>(const W&) { return OfExperts<W>; }, work);
 }

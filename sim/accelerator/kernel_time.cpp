@@ -24,8 +24,8 @@ bool falls_back(const Framework& framework, const Softmax& softmax) {
 
 // The router without moe_router_fusion: so many kernels, each of which reads and writes the scores of all experts in
 // f32. A framework that says the bytes of a router has the fusion, forward: random numbers in place of logits and their
-// copy, outputs that are filled, and the kernel of scores and top-k; backward: an output that is filled, and its kernel.
-// Both assumed by their source (megatron/core/transformer/moe/router.py and moe_utils.py; fused_router of
+// copy, outputs that are filled, and the kernel of scores and top-k; backward: an output that is filled, and its
+// kernel. Both assumed by their source (megatron/core/transformer/moe/router.py and moe_utils.py; fused_router of
 // TransformerEngine).
 constexpr int kKernelsOfRouter = 20, kKernelsOfFusedRouter = 5, kKernelsOfFusedGradients = 2;
 int kernels_of_router(const Framework& framework, const Route& route) {
@@ -37,6 +37,12 @@ int kernels_of_router(const Framework& framework, const Route& route) {
 // concatenations and copies. Assumed by its source (core/transformer/multi_latent_attention.py, apply_rotary_pos_emb).
 constexpr int kKernelsOfLatentHeads = 12;
 
+bool writes(const Operation& operation, TensorId tensor) {
+  return std::any_of(operation.accesses.begin(), operation.accesses.end(), [&](const Access& access) {
+    return access.mode == AccessMode::write && access.view.tensor == tensor;
+  });
+}
+
 // Returns whether a norm's forward pass writes the tensor.
 bool norm_writes(const Schedule& schedule, TensorId tensor) {
   return std::any_of(schedule.operations.begin(), schedule.operations.end(), [&](const Operation& operation) {
@@ -44,17 +50,15 @@ bool norm_writes(const Schedule& schedule, TensorId tensor) {
     const auto* layer = std::get_if<LayerNorm>(&operation.work);
     if ((rms == nullptr || rms->pass != Pass::forward) && (layer == nullptr || layer->pass != Pass::forward))
       return false;
-    return std::any_of(operation.accesses.begin(), operation.accesses.end(), [&](const Access& access) {
-      return access.mode == AccessMode::write && access.view.tensor == tensor;
-    });
+    return writes(operation, tensor);
   });
 }
 
 class KernelClock {
  public:
   KernelClock(const Accelerator& accelerator, const Framework& framework, const Schedule& schedule,
-              const Operation& operation)
-      : a_(accelerator), f_(framework), schedule_(schedule), operation_(operation) {}
+              const Operation& operation, KernelChoices choices)
+      : a_(accelerator), f_(framework), schedule_(schedule), operation_(operation), choices_(choices) {}
 
   double us(const Gemm& g) const {
     const double m = double(g.m), n = double(g.n), k = double(g.k);
@@ -102,7 +106,12 @@ class KernelClock {
     // queries that share it.
     double moved = own_bytes(is_forward ? "attention_forward" : "attention_backward").value_or(0);
     if (at.kv_heads < at.heads) moved += own_bytes(is_forward ? "repeat_kv_forward" : "repeat_kv_backward").value_or(0);
-    return std::max(all, longest) + memory_us(moved * heads * queries * d) + kernel_gap();
+    const double products = std::max(all, longest), around = memory_us(moved * heads * queries * d) + kernel_gap();
+    if (!choices_.fp8_attention) return products + around;
+    // Casts of q, k, v and of the result to codes and back, of 3 bytes an element, forward; and of their gradients.
+    const double casts = double(at.batch) * (double(at.query_tokens()) * double(at.heads) * (d + v) +
+                                             double(at.key_tokens()) * double(at.kv_heads) * (d + v));
+    return products / a_.fp8_attention.value + memory_us(3 * casts) + 4 * kernel_gap() + around;
   }
 
   // A product moves the scores or probabilities, one matrix of all heads, and one of the key heads.
@@ -157,9 +166,10 @@ class KernelClock {
     return memory_us(bytes * elements) + kernels * kernel_gap();
   }
 
-  // DeepEP and HybridEP read a rank's rows where they are, and sort what came by a pass of its own: SortByExpert stands for
-  // it, or its permutation where a rank has one expert (deepseek-ai/DeepEP, branch hybrid-ep: permute_launcher() of
-  // csrc/hybrid_ep/executor/executor.cu behind the exchange, unless moe_permute_fusion_into_hybridep, which no recipe has).
+  // DeepEP and HybridEP read a rank's rows where they are, and sort what came by a pass of its own: SortByExpert stands
+  // for it, or its permutation where a rank has one expert (deepseek-ai/DeepEP, branch hybrid-ep: permute_launcher() of
+  // csrc/hybrid_ep/executor/executor.cu behind the exchange, unless moe_permute_fusion_into_hybridep, which no recipe
+  // has).
   double us(const Permute& permute) const { return permute.in_transport ? 0 : memory_bound_us(permute); }
 
   // A query is read and written only where it turns.
@@ -176,7 +186,11 @@ class KernelClock {
     return memory_bound_us(amax) + double(std::max<std::int64_t>(amax.groups - 1, 0)) * kernel_gap();
   }
   double us(const UpdateScale& update) const { return gathered_bytes() ? 0 : memory_bound_us(update); }
+  double us(const WeightedActivation& activation) const {
+    return choices_.fuses_experts ? 0 : memory_bound_us(activation);
+  }
   double us(const Quantise& q) const {
+    if (choices_.fuses_experts && is_part_of_experts(schedule_, operation_)) return 0;
     const double elements = double(q.rows) * double(q.cols);
     if (is_of_norm() && q.records) return 0;
     const std::optional<double> gathered = gathered_bytes();
@@ -247,6 +261,8 @@ class KernelClock {
       return double(work.elements);
     else if constexpr (std::is_same_v<W, BalanceLoss>)
       return double(work.rows) * double(work.experts);
+    else if constexpr (std::is_same_v<W, MeanCounts>)
+      return double(work.experts);
     else if constexpr (std::is_same_v<W, CountRows>)
       return double(work.ranks) * double(work.experts);
     else if constexpr (std::is_same_v<W, MoveBias>)
@@ -306,11 +322,12 @@ class KernelClock {
   const Framework& f_;
   const Schedule& schedule_;
   const Operation& operation_;
+  const KernelChoices choices_;
 };
 
 // Rate over NVLink of DeepEP's kernels that also forward what comes from other nodes, over that of those within a node:
-// H100, combine in bf16, 24 SMs, 2 nodes: 200 GB/s with 4,096 tokens and 222 with 16,384, and 281 in a node (measurements
-// of ai-dynamo/aiconfigurator); HybridEP with 16 SMs 191 to 217 (deepseek-ai/DeepEP, branch hybrid-ep,
+// H100, combine in bf16, 24 SMs, 2 nodes: 200 GB/s with 4,096 tokens and 222 with 16,384, and 281 in a node
+// (measurements of ai-dynamo/aiconfigurator); HybridEP with 16 SMs 191 to 217 (deepseek-ai/DeepEP, branch hybrid-ep,
 // docs/README_Hybrid-EP.md, whose rates count rows for the own node).
 constexpr double kForwarding = 0.74;
 
@@ -371,9 +388,19 @@ double kernels_of(const Framework& framework, const Operation& operation) {
   return softmax != nullptr && falls_back(framework, *softmax) ? kKernelsOfPyTorch : 1;
 }
 
+bool is_part_of_experts(const Schedule& schedule, const Operation& operation) {
+  if (std::holds_alternative<WeightedActivation>(operation.work)) return true;
+  const auto* quantise = std::get_if<Quantise>(&operation.work);
+  if (quantise == nullptr || quantise->groups == 0) return false;
+  const TensorId from = operation.accesses.front().view.tensor;
+  return std::any_of(schedule.operations.begin(), schedule.operations.end(), [&](const Operation& other) {
+    return std::holds_alternative<WeightedActivation>(other.work) && writes(other, from);
+  });
+}
+
 double kernel_us(const Accelerator& accelerator, const Framework& framework, const Schedule& schedule,
-                 const Operation& operation) {
-  const KernelClock clock(accelerator, framework, schedule, operation);
+                 const Operation& operation, KernelChoices choices) {
+  const KernelClock clock(accelerator, framework, schedule, operation, choices);
   return std::visit([&](const auto& work) { return clock.us(work); }, operation.work);
 }
 

@@ -20,8 +20,15 @@ namespace stretto::sim {
 //               does not read masked scores
 //
 // docs/platform.md has the evidence.
+struct KernelChoices {
+  bool fp8_attention = false;  // attention multiplies codes of 8 bits
+  bool fuses_experts = false;  // in products of experts in MXFP8 are the activation and casts of what it writes
+};
 double kernel_us(const Accelerator& accelerator, const Framework& framework, const Schedule& schedule,
-                 const Operation& operation);
+                 const Operation& operation, KernelChoices choices = {});
+
+// Returns whether the operation is a part of the kernels of experts' products with KernelChoices::fuses_experts.
+bool is_part_of_experts(const Schedule& schedule, const Operation& operation);
 
 // Returns the kind of a plain product (Gemm), by its factors.
 ProductType product_type_of(const Schedule& schedule, const Operation& product);

@@ -62,6 +62,7 @@ std::vector<AcceleratorNumber> numbers_of(Accelerator& a) {
           {"", "gemm_share", &a.gemm_share, kShare},
           {"", "hbm_share", &a.hbm_share, kShare},
           {"", "kernel_us", &a.kernel_us, kTime},
+          {"", "fp8_attention", &a.fp8_attention, kAtLeastOne},
           {"", "bmm_share", &a.bmm_share, kShare},
           {"", "collective_in_step_us", &a.collective_in_step_us, kTime},
           {"", "network_share", &a.network_share, kShare},
@@ -110,6 +111,7 @@ void set_defaults(Accelerator& a) {
   a.gemm_share = assumed(0.65, 0.55, 0.75, "where no table is: what large GEMMs sustain");
   a.hbm_share = assumed(0.85, 0.67, 0.9, "streaming kernels on data-center GPUs reach 80 to 90 %");
   a.kernel_us = assumed(2.75, 2, 4, "launch gap and ramp of a short kernel behind another");
+  a.fp8_attention = assumed(1.2, 1.1, 1.4, "as B200");
   a.bmm_share = assumed(0.25, 0.2, 0.6, "as A100");
   a.collective_in_step_us =
       assumed(50, 0, 75, "launch, event wait and skew of ranks, which nccl-tests hides; as on B200");

@@ -228,6 +228,16 @@ void issue_groups(const Schedule& schedule, HostCosts& host) {
     }
 }
 
+// Returns how the framework runs attention and products of experts.
+KernelChoices choices_of(const Schedule& schedule, const Training& training) {
+  const bool is_mx =
+      std::any_of(schedule.operations.begin(), schedule.operations.end(), [](const Operation& operation) {
+        const auto* grouped = std::get_if<GroupedGemm>(&operation.work);
+        return grouped != nullptr && grouped->scaling_a == Scaling::mx;
+      });
+  return {training.fp8_dot_product_attention, training.use_transformer_engine_op_fuser && is_mx};
+}
+
 // Returns whether rows of experts are counted slot by slot, each of which has those of one rank.
 bool counts_slots(const Schedule& schedule) {
   return std::any_of(schedule.operations.begin(), schedule.operations.end(), [](const Operation& operation) {
@@ -244,6 +254,9 @@ HostCosts host_costs(const Schedule& schedule, const Framework& framework, const
   for (const Operation& operation : schedule.operations)
     host.issue.push_back(from_us(framework.issue_us.value * kernels_of(framework, operation) +
                                  (is_communication(operation.work) ? framework.collective_issue_us.value : 0)));
+  if (choices_of(schedule, training).fuses_experts)
+    for (OpId id = 0; id < schedule.operations.size(); ++id)
+      if (is_part_of_experts(schedule, schedule.operations[id])) host.issue[id] = 0;
   issue_groups(schedule, host);
   host.micro_batch = from_us(framework.micro_batch_us.value);
   host.step = from_us(framework.step_us.value);
@@ -346,11 +359,14 @@ Costs cost_on_accelerator(const Schedule& schedule, const Accelerator& accelerat
     costs.ring_distance.push_back(spans.back().on_node());
   }
   const std::vector<std::vector<double>> crossing = crossing_messages(schedule, spans, accelerator.domain);
+  const KernelChoices choices = choices_of(schedule, training);
   for (const Operation& equal : schedule.operations) {
     const Operation& operation = most == 1 ? equal : with_most_rows(equal, most);
     const bool communicates = is_communication(operation.work);
     const Picoseconds alone =
-        communicates ? 0 : std::max<Picoseconds>(1, from_us(kernel_us(accelerator, framework, schedule, operation)));
+        communicates
+            ? 0
+            : std::max<Picoseconds>(1, from_us(kernel_us(accelerator, framework, schedule, operation, choices)));
     costs.compute.push_back(communicates ? Demand{} : Demand{alone, 1, class_of(operation.work)});
     if (!communicates) {
       costs.collective.emplace_back();

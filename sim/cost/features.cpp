@@ -153,6 +153,10 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
           [&](const BalanceLoss& b) -> WorkCost {
             return {std::string("balance_loss") + suffix(b.pass), row_wise(b.rows, b.experts), DemandClass::vector};
           },
+          // Moves as many numbers as a move of one layer's biases.
+          [&](const MeanCounts& m) -> WorkCost {
+            return {"move_bias", streaming(m.experts), DemandClass::vector};
+          },
           [&](const CountLoads& c) -> WorkCost {
             return {"count_loads", {1, double(c.experts), double(c.rows * c.topk)}, DemandClass::vector};
           },

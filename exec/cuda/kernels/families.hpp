@@ -32,6 +32,7 @@ void run_kernel(const Dropout& work, std::span<const exec::Operand> operands, co
 // out. Sums are in a fixed order; counts are whole numbers, whose order does not matter.
 void run_kernel(const Route& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_kernel(const BalanceLoss& work, std::span<const exec::Operand> operands, const Stream& stream);
+void run_kernel(const MeanCounts& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_kernel(const CountLoads& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_kernel(const MoveBias& work, std::span<const exec::Operand> operands, const Stream& stream);
 void run_kernel(const SortTokens& work, std::span<const exec::Operand> operands, const Stream& stream);

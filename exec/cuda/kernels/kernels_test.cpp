@@ -335,6 +335,10 @@ void compare(const BalanceLoss&) {
     }
   check(BalanceLoss{Pass::forward, 2, 600, 3, RouterScore::softmax, 1, 2}, 0);
 }
+void compare(const MeanCounts&) {
+  check(MeanCounts{12});
+  check(MeanCounts{300});
+}
 void compare(const CountLoads&) {
   check(CountLoads{9, 3, 12}, 0);
   check(CountLoads{700, 2, 5}, 0);

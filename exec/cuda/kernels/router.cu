@@ -261,6 +261,18 @@ __global__ void count_loads_kernel(std::int64_t rows, std::int64_t topk, std::in
   }
 }
 
+// One block.
+__global__ void mean_counts_kernel(std::int64_t experts, float* counts, float* tally) {
+  float now = 0, all = 0;
+  for (std::int64_t e = threadIdx.x; e < experts; e += blockDim.x) {
+    tally[e] += counts[e];
+    now += counts[e];
+    all += tally[e];
+  }
+  const float share = block_sum(now) / block_sum(all);
+  for (std::int64_t e = threadIdx.x; e < experts; e += blockDim.x) counts[e] = tally[e] * share;
+}
+
 __global__ void move_bias_kernel(std::int64_t experts, float rate, Rows<const float> loads, Rows<float> bias) {
   const float* of_row = loads.row(blockIdx.x);
   float sum = 0;
@@ -317,6 +329,11 @@ void run_kernel(const CountLoads& work, std::span<const exec::Operand> o, const 
   const std::int64_t blocks = std::min(ceil_div(work.rows * work.topk, kThreads), std::int64_t{4} * stream.sms);
   launch(stream, {static_cast<unsigned>(blocks), 1, 1}, {kThreads, 1, 1}, count_loads_kernel, work.rows, work.topk,
          work.experts, rows_of<const std::int32_t>(o[0]), static_cast<float*>(o[1].data), Report(stream));
+}
+
+void run_kernel(const MeanCounts& work, std::span<const exec::Operand> o, const Stream& stream) {
+  launch(stream, {1, 1, 1}, {kThreads, 1, 1}, mean_counts_kernel, work.experts, static_cast<float*>(o[0].data),
+         static_cast<float*>(o[1].data));
 }
 
 void run_kernel(const MoveBias& work, std::span<const exec::Operand> o, const Stream& stream) {

@@ -24,6 +24,7 @@ void run_kernel(const Dropout& work, std::span<const Operand> operands);
 void run_kernel(const Elementwise& work, std::span<const Operand> operands);
 void run_kernel(const Route& work, std::span<const Operand> operands);
 void run_kernel(const BalanceLoss& work, std::span<const Operand> operands);
+void run_kernel(const MeanCounts& work, std::span<const Operand> operands);
 void run_kernel(const MoveBias& work, std::span<const Operand> operands);
 // These throw Error(runtime) for an index, position or offset outside its range: who reads one may be a wrong schedule.
 void run_kernel(const CountLoads& work, std::span<const Operand> operands);

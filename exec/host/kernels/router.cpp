@@ -238,6 +238,22 @@ void run_kernel(const BalanceLoss& work, std::span<const Operand> operands) {
   });
 }
 
+void run_kernel(const MeanCounts& work, std::span<const Operand> operands) {
+  assert(operands.size() == 2 && have_one_dtype(operands));
+  assert(elements_of(operands[0]) == work.experts && elements_of(operands[1]) == work.experts);
+  with_compute_type(operands[0].dtype, [&](auto type) {
+    using T = decltype(type);
+    T *counts = data_of<T>(operands[0]), *tally = data_of<T>(operands[1]);
+    double now = 0, all = 0;
+    for (std::int64_t e = 0; e < work.experts; ++e) {
+      tally[e] += counts[e];
+      now += double(counts[e]);
+      all += double(tally[e]);
+    }
+    for (std::int64_t e = 0; e < work.experts; ++e) counts[e] = static_cast<T>(double(tally[e]) * now / all);
+  });
+}
+
 void run_kernel(const CountLoads& work, std::span<const Operand> operands) {
   assert(operands.size() == 2 && has_shape(operands[0], work.rows, work.topk) && operands[0].dtype == Dtype::i32);
   assert(elements_of(operands[1]) == work.experts);
