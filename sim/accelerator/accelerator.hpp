@@ -81,6 +81,7 @@ struct Accelerator {
   Quantity gemm_share;                     // share of the peak, where there is no table
   Quantity hbm_share;                      // share of the memory's rate that a streaming kernel reaches
   Quantity kernel_us;                      // gap from the end of a short kernel to the start of the next, and its ramp
+  Quantity grouped_gemm;                   // time of experts' products / time by the model of kernel_time.cpp
   Quantity fp8_attention;                  // rate of attention whose products are of codes of 8 bits / in bf16
   Quantity bmm_share;                      // share of the peak that the batched products of unfused attention reach
   std::vector<AttentionKernel> attention;  // the first kernel is the default

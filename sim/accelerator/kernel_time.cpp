@@ -154,6 +154,7 @@ class KernelClock {
                                : a_.gemms.time_us(m, width, depth, a_.gemm_waves ? a_.sms : 0, ProductType::bf16);
       product = dense / rate * value_of(f_.gemm_sustained, a_.gemm_sustained);
     }
+    product *= a_.grouped_gemm.value;
     // The gradient that is added to is read and written besides.
     const double added = is_wgrad ? 2 * double(g.groups) * n * k * own_bytes("main_grad").value_or(4) : 0;
     return std::max(product, memory_us(operand_bytes(own_bytes("main_grad")) - added)) + memory_us(added);
