@@ -29,6 +29,8 @@ std::string_view take_line(std::string_view& text) {
 }
 
 std::string_view trimmed(std::string_view cell) {
+  const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
+  if (cell.empty() || (!is_blank(cell.front()) && !is_blank(cell.back()))) return cell;
   const std::size_t first = std::min(cell.find_first_not_of(" \t"), cell.size());
   cell.remove_prefix(first);
   return cell.substr(0, cell.find_last_not_of(" \t") + 1);
@@ -64,7 +66,17 @@ Error CsvRow::error(std::size_t column, const std::string& expected) const {
                      std::string(cells_[column].substr(0, 60)) + "\"");
 }
 
-double CsvRow::number(std::size_t column) const { return number(column, kLeast, kMost); }
+double CsvRow::number(std::size_t column) const {
+  const std::string_view cell = cells_[column];
+  std::int64_t whole = 0;
+  constexpr std::size_t kMostDigits = 15;  // of which every number is a double, and at most kMost
+  const bool is_whole =
+      !cell.empty() && cell.size() <= kMostDigits && std::all_of(cell.begin(), cell.end(), [&](char digit) {
+        whole = 10 * whole + (digit - '0');
+        return digit >= '0' && digit <= '9';
+      });
+  return is_whole && whole > 0 ? static_cast<double>(whole) : number(column, kLeast, kMost);
+}
 
 double CsvRow::number(std::size_t column, double least, double most) const {
   const std::string_view cell = cells_[column];

@@ -159,7 +159,7 @@ const TomlNode* TomlTable::peek(const std::string& key) const {
 }
 
 const TomlNode* TomlTable::look(const std::string& key) {
-  if (std::find(known_.begin(), known_.end(), key) == known_.end()) known_.push_back(key);
+  if (node_) known_.push_back(key);  // finish() has nothing to say of an absent table
   return peek(key);
 }
 
@@ -293,9 +293,12 @@ void TomlTable::finish() const {
     if (!known && (!unknown || entry.second.line < unknown->second.line)) unknown = &entry;
   }
   if (!unknown) return;
+  std::vector<std::string> asked;  // in the order in which they were first asked for
+  for (const std::string& one : known_)
+    if (std::find(asked.begin(), asked.end(), one) == asked.end()) asked.push_back(one);
   const std::string& key = unknown->first;
-  const std::string hint = suggestion(key, known_);
-  throw failure(key, hint.empty() ? "expected one of " + joined(known_) + ", got an unknown key"
+  const std::string hint = suggestion(key, asked);
+  throw failure(key, hint.empty() ? "expected one of " + joined(asked) + ", got an unknown key"
                                   : "expected a known key, got " + in_quotes(key) + hint);
 }
 

@@ -167,6 +167,49 @@ TEST_CASE("overrides replace and add values", "[toml]") {
   CHECK(message_of([&] { require<bool>(t, "z"); }) == "f.toml:1: [t] z: expected true or false, got nothing");
 }
 
+TEST_CASE("an override is what its text is as a value of TOML, else a string", "[toml]") {
+  for (const char* text : {"0",
+                           "7",
+                           "007",
+                           "123456789012345678",
+                           "1234567890123456789",
+                           "9223372036854775808",
+                           "1_0",
+                           "-3",
+                           "1.5",
+                           "1e3",
+                           "true",
+                           "false",
+                           "True",
+                           "truer",
+                           "inf",
+                           "nan",
+                           "+inf",
+                           "infinity",
+                           "none",
+                           "full",
+                           "zb-h1",
+                           "a2a+p2p",
+                           "/a/b-c_d.toml",
+                           "Ett|ttt|ttL",
+                           "x#y",
+                           "a b",
+                           ".5",
+                           "0x1F",
+                           "1979-05-27",
+                           "'q'"}) {
+    CAPTURE(text);
+    // The message has the value's type and text.
+    const auto shown = [](TomlTable table) {
+      const std::string message = message_of([&] { require<std::vector<std::string>>(table, "v"); });
+      return message.substr(message.find(" v: "));
+    };
+    const std::string as_value = std::string("v = ") + text, as_string = std::string("v = \"") + text + "\"";
+    const TomlTable read = parse_toml(parse_message(as_value).empty() ? as_value : as_string, "f.toml");
+    CHECK(shown(parse_toml("", "f.toml", {std::string("v=") + text})) == shown(read));
+  }
+}
+
 TEST_CASE("errors of overrides name the override", "[toml]") {
   CHECK(parse_message("", {"nonsense"}) == "--set \"nonsense\": expected section.key=value, got no \"=\"");
   CHECK(parse_message("", {"=1"}) == "--set \"=1\": expected section.key=value, got the key \"\"");

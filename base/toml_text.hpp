@@ -12,4 +12,7 @@ std::string toml_text(const std::string& path);
 // Applies one override of parse_toml(), "section.key=value", to a root table. Throws Error(input) as that does.
 void apply_override(TomlNode& root, const std::string& text);
 
+// Returns what parse_toml() returns for the text from which `root` was parsed.
+TomlTable with_overrides(TomlNode root, const std::string& name, const std::vector<std::string>& overrides);
+
 }  // namespace stretto

@@ -49,6 +49,11 @@ std::string_view without_mark(std::string_view text) {
 std::string_view require_text(std::string_view text, const std::string& name) {
   const bool is_utf16 = text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff");
   for (std::size_t i = 0; i < text.size();) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte > 0 && byte < 0x80) {  // nearly all text
+      ++i;
+      continue;
+    }
     const std::size_t length = is_utf16 ? 0 : utf8_length(text.substr(i));
     if (length > 0 && text[i] != '\0') {
       i += length;

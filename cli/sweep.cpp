@@ -185,10 +185,11 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
   calls.platform = [&](const sweep::PointSettings& settings) -> const sim::Platform& {
     return platforms.of(settings.platform);
   };
+  Checksum of_all;
+  of_all.add(swept.text);
+  for (const std::string& set : options.set) of_all.add("\n" + set);
   calls.key = [&](const sweep::PointSettings& settings) {
-    Checksum sum;
-    sum.add(swept.text);
-    for (const std::string& set : options.set) sum.add("\n" + set);
+    Checksum sum = of_all;
     sum.add("\n" + (settings.platform.empty() ? platform.name : settings.platform));
     for (const std::string& set : settings.set) sum.add("\n" + set);
     return sum.digits();
@@ -245,7 +246,8 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
                          {"complete", result.complete},       {"seconds", seconds},
                          {"points", nlohmann::json::array()}, {"best", nlohmann::json::array()},
                          {"pareto", nlohmann::json::array()}, {"own", nullptr}};
-  for (const sweep::Point& point : result.points) json["points"].push_back(sweep::json_of(point));
+  if (!options.json.empty())
+    for (const sweep::Point& point : result.points) json["points"].push_back(sweep::json_of(point));
   for (const FullStep& one : full) json["best"].push_back(prediction_json(one.step.prediction));
   for (const std::size_t i : front) json["pareto"].push_back(result.points[i].key);
 
@@ -290,7 +292,7 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
   }
   for (const std::string& note : notes) std::cout << "note: " << note << "\n";
   write_json(options.json, json);
-  write_text(options.csv, sweep::csv_of(space, result));
+  if (!options.csv.empty()) write_text(options.csv, sweep::csv_of(space, result));
   if (!options.html.empty()) {
     HtmlReport report;
     report.title = fmt::format("{} on {}: sweep", scenario.name, platform.name);

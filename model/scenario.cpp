@@ -48,8 +48,9 @@ PlatformDefaults platform_defaults(const std::string& platform) {
 }
 
 // Returns the CUDA_DEVICE_MAX_CONNECTIONS that the framework sets where a scenario says nothing; 0: none. Blackwell
-// (10.0) and later need none, and FSDP and pairs of passes with experts run without it, as in Megatron-LM (arguments.py:1450
-// to 1478 at d98e8a64; Megatron-Bridge's scripts/performance/perf_plugins.py: "and not moe_a2a_overlap").
+// (10.0) and later need none, and FSDP and pairs of passes with experts run without it, as in Megatron-LM
+// (arguments.py:1450 to 1478 at d98e8a64; Megatron-Bridge's scripts/performance/perf_plugins.py: "and not
+// moe_a2a_overlap").
 std::int64_t default_connections(const FrameworkProfile* profile, const PlatformDefaults& platform,
                                  const Parallel& parallel, const Overlap& overlap) {
   const bool is_before_blackwell = platform.compute_capability > 0 && platform.compute_capability < 10;
@@ -132,15 +133,17 @@ void check_device(TomlTable& root, const Scenario& scenario) {
 void check_size(TomlTable& root, const Scenario& scenario) {
   const Transformer& model = scenario.model;
   const std::int64_t tokens = scenario.training.micro_batch_size * model.seq_length;
-  TomlTable training = section_of(root, "training");
+  const auto failure = [&](const char* key, const std::string& message) {
+    return section_of(root, "training").failure(key, message);
+  };
   if (tokens > kMaxTokens)
-    throw training.failure("micro_batch_size", "expected at most " + number(kMaxTokens) +
-                                                   " tokens a micro-batch (micro_batch_size x seq_length), got " +
-                                                   number(tokens));
+    throw failure("micro_batch_size", "expected at most " + number(kMaxTokens) +
+                                          " tokens a micro-batch (micro_batch_size x seq_length), got " +
+                                          number(tokens));
   if (scenario.num_microbatches() > kMaxLayerCalls / model.num_layers)
-    throw training.failure("global_batch_size",
-                           "expected at most " + number(kMaxLayerCalls) + " layers x micro-batches in a step, got " +
-                               number(model.num_layers) + " x " + number(scenario.num_microbatches()));
+    throw failure("global_batch_size", "expected at most " + number(kMaxLayerCalls) +
+                                           " layers x micro-batches in a step, got " + number(model.num_layers) +
+                                           " x " + number(scenario.num_microbatches()));
   const double h = double(model.hidden_size), f = double(model.ffn_hidden_size), fc1 = double(model.fc1_size()),
                q = double(std::max(model.q_size(), model.attention_size()));
   const double v = double(model.padded_vocab_size) * (model.untie_embeddings_and_output_weights ? 2 : 1);
@@ -247,8 +250,7 @@ Scenario scenario_of(TomlTable file_root, const std::string& file, NamedFiles& f
   scenario.overlap = read_overlap(std::move(overlap), scenario.parallel);
   Cluster by_default;
   by_default.ranks_per_device = platform.ranks_per_device;
-  by_default.cuda_device_max_connections =
-      default_connections(profile, platform, scenario.parallel, scenario.overlap);
+  by_default.cuda_device_max_connections = default_connections(profile, platform, scenario.parallel, scenario.overlap);
   scenario.cluster = read_cluster(std::move(cluster), by_default);
   Training training_by_default;
   scenario.compute_capability = platform.compute_capability;
@@ -261,7 +263,7 @@ Scenario scenario_of(TomlTable file_root, const std::string& file, NamedFiles& f
   }
   check_pipeline(parallel, scenario);
   for (const char* section : {"parallel", "overlap", "training"})
-    for (const std::string& key : section_of(root, section).default_keys()) scenario.by_profile.push_back(key);
+    for (const std::string& key : root.section(section).default_keys()) scenario.by_profile.push_back(key);
   refuse_closed_gates(root, scenario);
   check_size(root, scenario);
   scenario.compare = read_compare(std::move(compare), scenario);
@@ -287,6 +289,13 @@ struct ScenarioReader::Files {
   std::string text, name;
   bool is_file = false;
   NamedFiles named;
+  std::once_flag is_parsed{};
+  TomlNode root = {};
+
+  const TomlNode& parsed() {
+    std::call_once(is_parsed, [&] { root = parse_toml_nodes(text, name); });
+    return root;
+  }
 };
 
 ScenarioReader::ScenarioReader(std::string text, std::string name, bool is_file)
@@ -302,7 +311,8 @@ ScenarioReader& ScenarioReader::operator=(ScenarioReader&&) noexcept = default;
 const std::string& ScenarioReader::text() const { return files_->text; }
 
 Scenario ScenarioReader::read(const std::vector<std::string>& overrides) const {
-  Scenario scenario = scenario_of(parse_toml(files_->text, files_->name, overrides), files_->name, files_->named);
+  Scenario scenario =
+      scenario_of(with_overrides(files_->parsed(), files_->name, overrides), files_->name, files_->named);
   if (!files_->is_file) return scenario;
   scenario.file = files_->name;
   const std::filesystem::path& folder = files_->named.folder();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
+#include <mutex>
 
 #include "base/data_folder.hpp"
 #include "base/error.hpp"
@@ -28,11 +30,24 @@ std::string scenario_path(const std::string& given) {
   return data_file("models", given);
 }
 
-ScenarioInput::ScenarioInput(const std::string& scenario) : reader_(scenario_path(scenario)) {}
+struct ScenarioInput::Paths {
+  std::mutex mutex = {};
+  std::map<std::string, std::string> known = {};  // [platform as it is named]
+
+  std::string of(const std::string& platform) {
+    const std::lock_guard lock(mutex);
+    const auto found = known.find(platform);
+    return found != known.end() ? found->second : known.emplace(platform, platform_path(platform)).first->second;
+  }
+};
+
+ScenarioInput::ScenarioInput(const std::string& scenario) : reader_(scenario_path(scenario)), paths_(new Paths) {}
+ScenarioInput::~ScenarioInput() = default;
+ScenarioInput::ScenarioInput(ScenarioInput&&) noexcept = default;
 
 Scenario ScenarioInput::read(std::vector<std::string> set, const std::string& platform) const {
   // The platform says whether ranks share devices, so the scenario must know it.
-  if (!platform.empty()) set.push_back("platform=" + platform_path(platform));
+  if (!platform.empty()) set.push_back("platform=" + paths_->of(platform));
   return reader_.read(set);
 }
 

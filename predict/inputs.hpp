@@ -1,4 +1,5 @@
 #pragma once
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,16 +15,20 @@ namespace stretto::predict {
 // Returns the scenario with overrides, on the named platform (""; the scenario's own). Throws as read_scenario() and
 // data_file().
 Scenario read_scenario_input(const std::string& scenario, std::vector<std::string> set, const std::string& platform);
-// Reads one scenario input with many overrides and platforms. Thread-safe.
+// Reads one scenario input with many overrides and platforms, each of which is looked up once. Thread-safe.
 class ScenarioInput {
  public:
   explicit ScenarioInput(const std::string& scenario);
+  ~ScenarioInput();
+  ScenarioInput(ScenarioInput&&) noexcept;
   // Returns what read_scenario_input() returns.
   Scenario read(std::vector<std::string> set, const std::string& platform) const;
   const std::string& text() const { return reader_.text(); }
 
  private:
+  struct Paths;
   ScenarioReader reader_;
+  std::unique_ptr<Paths> paths_;
 };
 // Returns the file from which a scenario is read.
 std::string scenario_path(const std::string& given);

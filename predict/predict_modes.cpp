@@ -36,21 +36,25 @@ std::vector<double> log_steps(const QuickStep& step, sim::Platform platform, dou
   struct Changed {
     sim::Platform platform;
     Framework framework;
-    bool is_shipped = true;  // the costs are the shipped ones
+    sim::Costs costs;
   };
-  std::vector<Changed> changed = {{platform, framework, true}};
+  std::vector<std::optional<Changed>> changed(1);  // nullopt: the costs are the shipped ones
   for (const Constant& constant : constants_of(*platform.accelerator, framework)) {
     if (!constant.has_interval()) continue;
     // The farther end stands for both: to first order the change is equal in both directions.
     const double value = constant.quantity->value, low = constant.quantity->low, high = constant.quantity->high;
     constant.quantity->value = high - value > value - low ? high : low;
-    changed.push_back({platform, framework, step.costs(platform, framework) == shipped});
+    if (sim::Costs costs = step.costs(platform, framework); costs == shipped)
+      changed.emplace_back();
+    else
+      changed.push_back(Changed{platform, framework, std::move(costs)});
     constant.quantity->value = value;
   }
   std::vector<double> logs(changed.size(), std::log(shipped_s));
   parallel_each(std::ssize(changed), [&](std::int64_t at) {
     const auto i = static_cast<std::size_t>(at);
-    if (!changed[i].is_shipped) logs[i] = std::log(step.step_s(changed[i].platform, changed[i].framework));
+    if (changed[i])
+      logs[i] = std::log(step.step_s(changed[i]->platform, changed[i]->framework, {}, &changed[i]->costs));
   });
   return logs;
 }

@@ -237,11 +237,13 @@ Prediction predict_times(const QuickStep& step, const sim::Platform& platform, c
   if (!platform.accelerator) return predict_step(scenario, platform, options).prediction;
   const auto begin = std::chrono::steady_clock::now();
   std::string why;
-  const ToldStep told = step.tell(platform, scenario.framework, options, &why);
+  sim::Costs costs;  // of the schedule that tells the step
+  const auto costs_of = [&](const Schedule& schedule) {
+    return costs = sim::cost_schedule(schedule, platform, scenario.cluster, 1, scenario.framework, scenario.training);
+  };
+  const ToldStep told = step.tell(costs_of, options, &why);
   const double whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  Prediction p = prediction_of(
-      scenario, platform, options, told,
-      sim::cost_schedule(*told.schedule, platform, scenario.cluster, 1, scenario.framework, scenario.training));
+  Prediction p = prediction_of(scenario, platform, options, told, costs);
   p.memory = step.memory(platform);
   p.why_simulated = std::move(why);
   p.whole_s = whole_s;

@@ -30,9 +30,13 @@ const QuickStep::Built& QuickStep::built(std::int64_t micro_batches) const {
 
 const VerifiedSchedule& QuickStep::first() const { return built(telling_micro_batches(scenario_).front()).verified; }
 
+sim::Costs QuickStep::costs_of(const Schedule& schedule, const sim::Platform& platform, const Framework& framework,
+                               const Training& training) const {
+  return sim::cost_schedule(schedule, platform, scenario_.cluster, 1, framework, training);
+}
 sim::Costs QuickStep::costs_of(const Schedule& schedule, const sim::Platform& platform,
                                const Framework& framework) const {
-  return sim::cost_schedule(schedule, platform, scenario_.cluster, 1, framework, scenario_.training);
+  return costs_of(schedule, platform, framework, scenario_.training);
 }
 
 sim::Costs QuickStep::costs(const sim::Platform& platform, const Framework& framework) const {
@@ -41,12 +45,19 @@ sim::Costs QuickStep::costs(const sim::Platform& platform, const Framework& fram
 
 ToldStep QuickStep::tell(const sim::Platform& platform, const Framework& framework, const sim::SimOptions& options,
                          std::string* why_more, const Stragglers& stragglers) const {
+  const auto costs_apart = [&](const Schedule& schedule) {
+    sim::Costs costs = costs_of(schedule, platform, framework);
+    set_apart(costs, schedule, stragglers);
+    return costs;
+  };
+  return tell(costs_apart, options, why_more);
+}
+
+ToldStep QuickStep::tell(const CostsOf& costs_of, const sim::SimOptions& options, std::string* why_more) const {
   std::vector<std::int64_t> counts = telling_micro_batches(scenario_);
   const auto told_by = [&](std::int64_t count, std::string* why_not) {
     const auto& [few, simulation] = built(count);
-    sim::Costs costs = costs_of(few.schedule, platform, framework);
-    set_apart(costs, few.schedule, stragglers);
-    return told_step(scenario_, few.schedule, few, simulation, count, costs, options, why_not);
+    return told_step(scenario_, few.schedule, few, simulation, count, costs_of(few.schedule), options, why_not);
   };
   if (why_more) *why_more = why_only_whole(scenario_);
   // Flows of SimGrid share links in floating point.
@@ -62,9 +73,18 @@ ToldStep QuickStep::tell(const sim::Platform& platform, const Framework& framewo
   return told_by(counts.back(), nullptr).value();
 }
 
-double QuickStep::step_s(const sim::Platform& platform, const Framework& framework,
-                         const sim::SimOptions& options) const {
-  return to_ms(tell(platform, framework, options).step()) * 1e-3;
+double QuickStep::step_s(const sim::Platform& platform, const Framework& framework, const sim::SimOptions& options,
+                         const sim::Costs* costs) const {
+  const auto known_costs = [&](const Schedule& of) {
+    return costs != nullptr && &of == &schedule() ? *costs : costs_of(of, platform, framework);
+  };
+  return to_ms(tell(known_costs, options).step()) * 1e-3;
+}
+
+double QuickStep::step_s(const sim::Platform& platform, const Framework& framework, const ExpertLoads& loads) const {
+  Training training = scenario_.training;
+  training.expert_loads = loads;
+  return to_ms(tell([&](const Schedule& of) { return costs_of(of, platform, framework, training); }).step()) * 1e-3;
 }
 
 DeviceMemory QuickStep::memory(const sim::Platform& platform) const {

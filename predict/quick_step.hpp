@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -40,8 +41,14 @@ class QuickStep {
   // micro-batches.
   ToldStep tell(const sim::Platform& platform, const Framework& framework, const sim::SimOptions& options = {},
                 std::string* why_more = nullptr, const Stragglers& stragglers = {}) const;
-  // Returns the duration of a step in seconds.
-  double step_s(const sim::Platform& platform, const Framework& framework, const sim::SimOptions& options = {}) const;
+  // Does the same with the costs that `costs_of` makes of a schedule.
+  using CostsOf = std::function<sim::Costs(const Schedule& schedule)>;
+  ToldStep tell(const CostsOf& costs_of, const sim::SimOptions& options = {}, std::string* why_more = nullptr) const;
+  // Return the duration of a step in seconds: with the costs of schedule(), which are costs(platform, framework), where
+  // they are known; with other loads of experts, which change costs alone.
+  double step_s(const sim::Platform& platform, const Framework& framework, const sim::SimOptions& options = {},
+                const sim::Costs* costs = nullptr) const;
+  double step_s(const sim::Platform& platform, const Framework& framework, const ExpertLoads& loads) const;
   // Returns the use of a device's memory (memory_of()), which does not depend on the number of micro-batches unless a
   // graph has them all.
   DeviceMemory memory(const sim::Platform& platform) const;
@@ -55,6 +62,8 @@ class QuickStep {
   const Built& built(std::int64_t micro_batches) const;
   const VerifiedSchedule& first() const;  // its plan counts for all
   sim::Costs costs_of(const Schedule& schedule, const sim::Platform& platform, const Framework& framework) const;
+  sim::Costs costs_of(const Schedule& schedule, const sim::Platform& platform, const Framework& framework,
+                      const Training& training) const;
 
   const Scenario scenario_;
   mutable std::mutex mutex_;

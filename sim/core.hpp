@@ -6,12 +6,12 @@
 #include "sim/device.hpp"
 #include "sim/event_heap.hpp"
 #include "sim/exchanges.hpp"
-#include "sim/repeated_step.hpp"
 #include "sim/inputs.hpp"
 #include "sim/lanes.hpp"
 #include "sim/network/network.hpp"
 #include "sim/options.hpp"
 #include "sim/recorder.hpp"
+#include "sim/repeated_step.hpp"
 #include "sim/solo_player.hpp"
 
 namespace stretto::sim {
@@ -42,7 +42,10 @@ class Core : public TimedCore {
 
   StepRecorder& recorder() { return recorder_; }
   // number of finished operations; those of all whole steps, where the last one goes on as the one before did
-  std::int64_t operations() const { return repeats_ ? recorder_.steps() * lanes_.per_step() : lanes_.finished() + played_; }
+  std::int64_t operations() const {
+    return repeats_ ? recorder_.steps() * lanes_.per_step() + repeated_step_.operations_ahead()
+                    : lanes_.finished() + played_;
+  }
 
   Picoseconds next_event() const override { return events_.next_time(); }
   void advance(Picoseconds until) override;

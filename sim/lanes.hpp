@@ -58,6 +58,7 @@ struct UnmetWait {
 // previous one, and no lane begins before that (sim/flat_program).
 struct HostClock {
   std::vector<Picoseconds> begins = {0};  // [segment of the current step] begin, for segments that have begun
+  std::vector<Picoseconds> before;        // [segment] the same of the step before
   std::uint32_t lanes = 0;                // lanes that have operations
   std::uint32_t done = 0;                 // lanes that have ended the current step
   Picoseconds end = 0;                    // end of the last of them
@@ -69,7 +70,7 @@ struct HostClock {
   void lane_done(Picoseconds now) {
     end = std::max(end, now);
     if (++done < lanes) return;
-    begins = {end};
+    before = std::exchange(begins, {end});
     done = 0;
   }
 };
@@ -116,6 +117,7 @@ class Lanes {
     const Picoseconds waited = lane.waited > lane.reached ? lane.waited + wake_ : lane.reached;
     return has_host_ ? std::max(waited, issue_time(number, lane.current())) : waited;
   }
+  const HostClock& host_of(std::uint32_t rank) const { return hosts_[rank]; }  // where there is a host
   // Returns the time at which the host has issued an operation of the lane's current step.
   Picoseconds issue_time(std::uint32_t number, const FlatOp& op) const {
     return hosts_[rank_of(number)].begins[op.segment] + op.issued;

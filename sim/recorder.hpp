@@ -64,6 +64,11 @@ class StepRecorder {
 
   std::int64_t steps() const { return last_ + 1; }
   Picoseconds end(int step) const { return steps_[step].end; }
+  // Returns whether a step with these rows, all of whose lanes end so much later than in the one before, is one that
+  // the next would repeat.
+  bool would_repeat(int step, Picoseconds shift) const {
+    return has_equal_rows(step, shift, steps_[step - 1].end + shift);
+  }
   // Ends with the step, whose rows are complete, and which ends so much later than the one before.
   void end_by_repeating(int step, Picoseconds shift) {
     steps_[step].end = steps_[step - 1].end + shift;
@@ -105,13 +110,17 @@ class StepRecorder {
     const WatchedStep &state = steps_[step], &before = steps_[step - 1];
     for (std::size_t lane = 0; lane < state.lane_ends.size(); ++lane)
       if (state.lane_ends[lane] > 0 && state.lane_ends[lane] - before.lane_ends[lane] != period(step)) return false;
+    return has_equal_rows(step, period(step), state.end);
+  }
+  bool has_equal_rows(int step, Picoseconds period, Picoseconds end) const {
+    const WatchedStep &state = steps_[step], &before = steps_[step - 1];
     const auto repeats = [&](std::size_t row) {
       const TimelineRow &now = state.rows[row], &then = before.rows[row];
-      return now.end - then.end == period(step) && now.start - then.start == period(step);
+      return now.end - then.end == period && now.start - then.start == period;
     };
     if (!std::all_of(crossing_.begin(), crossing_.end(), repeats)) return false;
-    Picoseconds next_begin = state.end;
-    for (const TimelineRow& row : state.rows) next_begin = std::min(next_begin, row.start + period(step));
+    Picoseconds next_begin = end;
+    for (const TimelineRow& row : state.rows) next_begin = std::min(next_begin, row.start + period);
     for (std::size_t row = 0; row < state.rows.size(); ++row)
       if (state.rows[row].end > next_begin && !repeats(row)) return false;
     return true;

@@ -23,7 +23,7 @@ bool are_equal(const TimelineRow& a, const TimelineRow& b) {
 RepeatedStep::RepeatedStep(const SimInputs& inputs, const Lanes& lanes, const SoloPlayer& player,
                            StepRecorder& recorder, bool is_open)
     : inputs_(inputs), lanes_(lanes), player_(player), recorder_(recorder) {
-  if (!is_open || lanes.has_host()) return;
+  if (!is_open) return;
   watched_ = 0;
   for (std::uint32_t lane = 1; lane < std::min(lanes.size(), lanes.per_rank()); ++lane)
     if (lanes[lane].length > lanes[watched_].length) watched_ = lane;
@@ -45,8 +45,56 @@ bool RepeatedStep::is_repeated(Picoseconds now) {
     const TimelineRow* before = recorder_.rows_of(step_ - 1, lanes_.rank_of(number));
     for (std::uint32_t i = at.position; i < at.length; ++i) rows[at.ops[i].op] = later(before[at.ops[i].op], shift);
   }
+  // A step from where hosts begin apart on may be the first that the next one repeats.
+  if (lanes_.has_host() && !recorder_.would_repeat(step_, shift)) return false;
+  if (lanes_.has_host()) ahead_ = count_ahead(shift);
   recorder_.end_by_repeating(step_, shift);
   return true;
+}
+
+// Returns whether every operation of the rank that is not ready yet will be issued `shift` later than in the step
+// before, or is issued before it is ready in both.
+bool RepeatedStep::issues_like_then(std::uint32_t rank, Picoseconds shift) const {
+  const std::vector<Picoseconds>&begins = lanes_.host_of(rank).begins, &before = lanes_.host_of(rank).before;
+  if (before.size() < begins.size()) return false;
+  const TimelineRow* rows = recorder_.rows_of(step_ - 1, rank);
+  const std::uint32_t first = lanes_.first_of(rank);
+  for (std::uint32_t number = first; number < first + lanes_.per_rank(); ++number) {
+    const Cursor& lane = lanes_[number];
+    const bool is_ready = lane.stage != LaneStage::blocked && lane.stage != LaneStage::playing;
+    for (std::uint32_t i = lane.position; i < lane.length; ++i) {
+      const FlatOp& op = lane.ops[i];
+      // Segments that have not begun will begin alike, as is checked for the operation that they wait for.
+      if (op.segment >= begins.size()) break;
+      if (begins[op.segment] == before[op.segment] + shift) continue;
+      const TimelineRow& then = rows[op.op];
+      const bool is_issued_before =
+          before[op.segment] + op.issued < then.ready && begins[op.segment] + op.issued <= then.ready + shift;
+      if (op.group > 0 && !(is_ready && i == lane.position) && !is_issued_before) return false;
+      const bool is_awaited =
+          before[op.segment] + op.awaited <= then.end && begins[op.segment] + op.awaited <= then.end + shift;
+      if (op.ends_segment && !is_awaited) return false;
+    }
+  }
+  return true;
+}
+
+std::int64_t RepeatedStep::count_ahead(Picoseconds shift) {
+  const Picoseconds end = recorder_.end(step_ - 1) + shift;
+  std::uint32_t last = 0;  // the last lane to end the step
+  std::int64_t ahead = 0;
+  for (std::uint32_t number = 0; number < lanes_.size(); ++number) {
+    const Cursor& lane = lanes_[number];
+    if (lane.length > 0 && recorder_.rows_of(step_, lanes_.rank_of(number))[lane.ops[lane.length - 1].op].end == end)
+      last = number;
+  }
+  for (std::uint32_t number = 0; number < lanes_.size(); ++number) {
+    const Cursor& lane = lanes_[number];
+    const TimelineRow* rows = recorder_.rows_of(step_, lanes_.rank_of(number));
+    for (std::uint32_t i = 0; i < lane.length; ++i, ++ahead)
+      if (const Picoseconds at = rows[lane.ops[i].op].end + shift; at > end || (at == end && number >= last)) break;
+  }
+  return ahead;
 }
 
 bool RepeatedStep::is_like_then(Picoseconds now, Picoseconds shift) {
@@ -88,6 +136,8 @@ bool RepeatedStep::is_like_then(Picoseconds now, Picoseconds shift) {
       if (!are_equal(rows[op], later(before[op], shift))) return false;
     }
   }
+  for (std::uint32_t rank = 0; lanes_.has_host() && rank < lanes_.size() / lanes_.per_rank(); ++rank)
+    if (!issues_like_then(rank, shift)) return false;
   return true;
 }
 

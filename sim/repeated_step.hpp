@@ -12,14 +12,15 @@ namespace stretto::sim {
 // there, D later, in this step and in all further ones, and D is the steady period. As no step is active but these two,
 // the state at a moment t is what lanes are at and since when, and the work left of operations that are active. The
 // latter follows from the times of all operations that were active since the first of those began. So this part
-// compares rows of both steps and no other state.
+// compares rows of both steps and no other state, but with a host its clock: the host of each rank begins a step when
+// the rank has ended the one before, the first when all do. A host that is D later than in the step before is alike;
+// another is, where no operation that is still to come waited for it there or waits for it now.
 //
 // It is asked a few times in a step, when one lane has come a certain part of its way. An optimisation, and no part of
 // the model: results are those of steps that are simulated to their ends.
 class RepeatedStep {
  public:
-  // With a host, lanes of the first step begin together and those of later steps do not, so it is not asked. Neither is
-  // it where `is_open` is false.
+  // It is not asked where `is_open` is false.
   RepeatedStep(const SimInputs& inputs, const Lanes& lanes, const SoloPlayer& player, StepRecorder& recorder,
                bool is_open);
 
@@ -33,9 +34,13 @@ class RepeatedStep {
   // Returns whether all that follows `now` repeats the step before; then the recorder has the latest step whole. All
   // events at or before `now` must have been handled.
   bool is_repeated(Picoseconds now);
+  // Returns, with a host, the operations of the step behind the latest one that end before the latest one does.
+  std::int64_t operations_ahead() const { return ahead_; }
 
  private:
   bool is_like_then(Picoseconds now, Picoseconds shift);
+  bool issues_like_then(std::uint32_t rank, Picoseconds shift) const;
+  std::int64_t count_ahead(Picoseconds shift);
 
   const SimInputs& inputs_;
   const Lanes& lanes_;
@@ -46,6 +51,7 @@ class RepeatedStep {
   std::uint32_t next_ = 0;         // its position at which to ask next
   std::int32_t step_ = 0;          // its step
   bool is_due_ = false;
+  std::int64_t ahead_ = 0;
 };
 
 }  // namespace stretto::sim

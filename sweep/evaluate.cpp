@@ -10,7 +10,7 @@
 #include "base/memory.hpp"
 #include "model/build_schedule.hpp"
 #include "model/schedule/bound_step.hpp"
-#include "model/verify/verify.hpp"
+#include "model/verify/verify_wanted.hpp"
 #include "predict/few_micro_batches.hpp"
 #include "predict/predict_step.hpp"
 #include "report/throughput.hpp"
@@ -34,18 +34,20 @@ void simulate(Point& point, const Scenario& scenario, const sim::Platform& platf
   PeakRate peak;
   for (const std::int64_t count : predict::telling_micro_batches(scenario)) {
     const Scenario few = predict::with_micro_batches(scenario, count);
-    const Schedule schedule = build_schedule(few, free_memory_bytes());
-    const sim::Costs costs = sim::cost_schedule(schedule, platform, few.cluster, 1, few.framework, few.training);
-    BoundStep bound = bind_step(schedule);
-    const MemoryPlan plan = plan_memory(schedule, bound);
-    if (point.simulated_micro_batches == 0) {  // the memory of the first is that of all
-      const DeviceMemory memory = predict::memory_of(schedule, plan, platform, few.training, few.framework);
-      if (!fits_by(point, double(memory.predicted_bytes()), double(memory.device_bytes), "needs")) return;
-    }
-    require_verified(schedule, &plan);
+    Schedule built = build_schedule(few, free_memory_bytes());
+    const sim::Costs costs = sim::cost_schedule(built, platform, few.cluster, 1, few.framework, few.training);
+    std::optional<VerifiedSchedule> verified = plan_and_verify_wanted(
+        std::move(built), [&](const Schedule& planned, const MemoryPlan& plan, const BoundStep& bound) {
+          if (point.simulated_micro_batches != 0) return true;  // the memory of the first is that of all
+          const DeviceMemory memory =
+              predict::memory_of(planned, plan, platform, few.training, few.framework, bound.programs);
+          return fits_by(point, double(memory.predicted_bytes()), double(memory.device_bytes), "needs");
+        });
+    if (!verified) return;
+    const Schedule& schedule = verified->schedule;
     point.simulated_micro_batches = count;
     const std::optional<predict::ToldStep> step =
-        predict::told_step(scenario, schedule, std::move(bound), count, costs);
+        predict::told_step(scenario, schedule, static_cast<BoundStep&&>(*verified), count, costs);
     if (!step) continue;
     point.step_ms = to_ms(step->step());
     devices = point.gpus / schedule.placement.ranks_per_device;
@@ -74,13 +76,16 @@ void look_at(Point& point, const Scenario& scenario, const sim::Platform& platfo
   if (const TimeFamily* times = families.times(member)) point.bound_ms = least_step_ms(scenario, *times);
 }
 
+bool is_slower(Point& point, double limit_ms) {
+  if (!(point.bound_ms > limit_ms)) return false;
+  point.status = Status::slower;
+  point.reason = fmt::format("at least {}", time_text(point.bound_ms));
+  return true;
+}
+
 void decide(Point& point, const Scenario& scenario, const sim::Platform& platform, Families& families,
             double limit_ms) try {
-  if (point.bound_ms > limit_ms) {
-    point.status = Status::slower;
-    point.reason = fmt::format("at least {}", time_text(point.bound_ms));
-    return;
-  }
+  if (is_slower(point, limit_ms)) return;
   if (const MemoryFamily* memory = families.memory({scenario, platform, point.set}))
     if (!fits_by(point, least_bytes(scenario, *memory), double(platform.memory_bytes), "at least")) return;
   simulate(point, scenario, platform);

@@ -15,6 +15,9 @@ namespace stretto::sweep {
 // becomes Point::bound_ms. The point is Status::open where they do not decide.
 void look_at(Point& point, const Scenario& scenario, const sim::Platform& platform, Families& families);
 
+// Returns whether the point's bound is above `limit_ms`, which makes it Status::slower.
+bool is_slower(Point& point, double limit_ms);
+
 // Decides an open point: a bound above `limit_ms` is Status::slower; then come its memory in closed form, its schedule
 // with the memory that is planned for it, verification and simulation. Errors of kind input become Status::refused.
 void decide(Point& point, const Scenario& scenario, const sim::Platform& platform, Families& families, double limit_ms);

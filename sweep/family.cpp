@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -64,24 +65,31 @@ bool recomputes_unevenly(const Recompute& recompute) {
 struct Simulated {
   Schedule schedule;
   sim::Costs costs;
-  MemoryPlan plan;
   sim::SimResult result;
 };
 
-Simulated simulated(const Scenario& scenario, const sim::Platform& platform, bool with_plan) {
-  Simulated s{build_schedule(scenario, free_memory_bytes()), {}, {}, {}};
+Simulated built(const Scenario& scenario, const sim::Platform& platform) {
+  Simulated s{build_schedule(scenario, free_memory_bytes()), {}, {}};
   s.costs = sim::cost_schedule(s.schedule, platform, scenario.cluster, 1, scenario.framework, scenario.training);
   s.costs.host = {};  // a process that is behind at one time may be ahead at another
-  BoundStep bound = bind_step(s.schedule);
-  if (with_plan) s.plan = plan_memory(s.schedule, bound);
-  s.result = sim::simulate(s.schedule, std::move(bound), s.costs);
+  return s;
+}
+Simulated simulated(const Scenario& scenario, const sim::Platform& platform) {
+  Simulated s = built(scenario, platform);
+  s.result = sim::simulate(s.schedule, bind_step(s.schedule), s.costs);
   return s;
 }
 
-std::vector<const TimelineRow*> rows_of(const Simulated& s, std::int64_t rank, std::size_t operations) {
-  std::vector<const TimelineRow*> rows(operations, nullptr);
-  for (const TimelineRow& row : s.result.timeline.rows)
-    if (row.rank == rank) rows[row.op] = &row;
+// Returns the rows of a program, [operation]; the timeline has those of all programs, in order.
+std::vector<const TimelineRow*> rows_of(const Simulated& s, const BoundProgram& program) {
+  std::size_t begin = 0;
+  for (const BoundProgram& before : s.result.programs) {
+    if (&before == &program) break;
+    begin += before.ops.size();
+  }
+  std::vector<const TimelineRow*> rows(program.ops.size(), nullptr);
+  for (const TimelineRow& row : std::span(s.result.timeline.rows).subspan(begin, program.ops.size()))
+    rows[row.op] = &row;
   return rows;
 }
 
@@ -98,7 +106,7 @@ std::int64_t most_alive(const Simulated& s, std::size_t role) {
   std::int64_t most = 0;
   for (const BoundProgram& program : s.result.programs) {
     if (program.role != role) continue;
-    std::vector<const TimelineRow*> rows = rows_of(s, program.rank, program.ops.size());
+    std::vector<const TimelineRow*> rows = rows_of(s, program);
     std::erase(rows, nullptr);
     for (const LiveMemory& live : live_memory(s.schedule, program, rows)) most = std::max(most, live.bytes);
   }
@@ -186,13 +194,14 @@ const std::vector<std::uint32_t>& busiest_lane(const Simulated& s, const BoundPr
                            [&](const auto& a, const auto& b) { return compute(a) < compute(b); });
 }
 
-// The times that a stage of the small pipeline tells: its layer, and what it does before, between and behind its layers.
+// The times that a stage of the small pipeline tells: its layer, and what it does before, between and behind its
+// layers.
 struct StageTimes {
   LayerTimes layer;
   Picoseconds before = 0, between = 0, behind = 0;
 };
 StageTimes stage_times(const Simulated& s, const BoundProgram& program, std::int64_t stage) {
-  const std::vector<const TimelineRow*> rows = rows_of(s, program.rank, program.ops.size());
+  const std::vector<const TimelineRow*> rows = rows_of(s, program);
   const std::vector<std::uint32_t>& lane = busiest_lane(s, program);
   const std::int64_t middle = stage * kLayers + kLayers / 2;
   Least forward, backward, wgrad, forward_span, backward_span, forward_in_row, backward_in_row, before, between, behind;
@@ -243,8 +252,7 @@ TimeFamily time_family(const Scenario& scenario, const sim::Platform& platform) 
   const std::int64_t data_parallel_size = least_data_parallel_size(scenario.parallel);
   const std::vector<LayerSpec> kinds = scenario.model.layer_kinds();
   for (const LayerSpec& kind : kinds) {
-    const Simulated s =
-        simulated(small_pipeline(lighter, kind, kLayers, data_parallel_size, kMicroBatches), platform, false);
+    const Simulated s = simulated(small_pipeline(lighter, kind, kLayers, data_parallel_size, kMicroBatches), platform);
     StageTimes first, last;
     for (const BoundProgram& program : s.result.programs) {
       const StageTimes times = stage_times(s, program, static_cast<std::int64_t>(program.role));
@@ -284,16 +292,21 @@ MemoryFamily memory_family(const Scenario& scenario, const sim::Platform& platfo
     for (const std::int64_t more : {0, 1}) {
       const Scenario small =
           small_pipeline(lighter, kind, kLayers - 1 + more, scenario.parallel.data_parallel_size, micro_batches);
-      const Simulated s = simulated(small, platform, true);
-      const DeviceMemory memory = predict::memory_of(s.schedule, s.plan, platform, small.training, small.framework);
+      Simulated s = built(small, platform);
+      BoundStep bound = bind_step(s.schedule);
+      const MemoryPlan plan = plan_memory(s.schedule, bound);
+      const DeviceMemory memory =
+          predict::memory_of(s.schedule, plan, platform, small.training, small.framework, bound.programs);
       const std::int64_t reserved = reserved_by_all(memory);
       family.reserved = is_first_kind && more == 0 ? reserved : std::min(family.reserved, reserved);
       for (std::size_t role = 0; role < memory.roles.size(); ++role) {
         state[more][role] = double(memory.roles[role].state);
         bytes[more][role] = double(memory.roles[role].allocated());
-        if (small.framework.memory.is_known) continue;
+      }
+      if (!small.framework.memory.is_known) {
         // A plan may leave gaps that another plan does not have: what is alive at once is the bound.
-        bytes[more][role] = double(most_alive(s, role));
+        s.result = sim::simulate(s.schedule, std::move(bound), s.costs);
+        for (std::size_t role = 0; role < memory.roles.size(); ++role) bytes[more][role] = double(most_alive(s, role));
       }
       if (memory.roles.size() == 1) bytes[more][1] = bytes[more][0], state[more][1] = state[more][0];
     }

@@ -83,6 +83,7 @@ void Looker::decide(Point& point, const Space& space, const std::vector<std::str
     const std::lock_guard lock(known_->mutex);
     limit_ms = known_->limit_ms(known_->steps[group_of(space, values)]);
   }
+  if (is_slower(point, limit_ms)) return;  // its scenario need not be read again
   sweep::decide(point, read(), platform(), known_->families, limit_ms);
   add(space, values, point);
 }

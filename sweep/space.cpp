@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
 
 #include "base/error.hpp"
 #include "model/scenario/keys.hpp"
@@ -271,51 +270,55 @@ std::string not_searched(const Space& space, const Scenario& scenario) {
 std::optional<PointSettings> settings_of(const Space& space, const std::vector<std::string>& values,
                                          const Scenario& scenario) {
   const Parallel& parallel = scenario.parallel;
-  std::map<std::string, std::int64_t> size = {{kTp, parallel.tensor_model_parallel_size},
-                                              {kPp, parallel.pipeline_model_parallel_size},
-                                              {kVp, parallel.virtual_pipeline_model_parallel_size},
-                                              {kCp, parallel.context_parallel_size},
-                                              {kMicroBatch, scenario.training.micro_batch_size},
-                                              {kBatch, scenario.training.global_batch_size},
-                                              {kGpus, parallel.ranks()},
-                                              {kDp, 0}};
-  PointSettings settings;
+  // Most combinations do not divide, so that sizes come first.
+  std::int64_t tp = parallel.tensor_model_parallel_size, pp = parallel.pipeline_model_parallel_size,
+               vp = parallel.virtual_pipeline_model_parallel_size, cp = parallel.context_parallel_size,
+               micro_batch = scenario.training.micro_batch_size, batch = scenario.training.global_batch_size,
+               gpus = parallel.ranks(), dp = 0;
+  const std::pair<const char*, std::int64_t*> sizes[] = {
+      {kTp, &tp},       {kPp, &pp},     {kVp, &vp}, {kCp, &cp}, {kMicroBatch, &micro_batch},
+      {kBatch, &batch}, {kGpus, &gpus}, {kDp, &dp}};
   bool has_batch = false;
   for (std::size_t i = 0; i < space.axes.size(); ++i) {
     const std::string& key = space.axes[i].key;
-    if (const auto known = size.find(key); known != size.end()) known->second = number_of(values[i], key);
+    for (const auto& [name, size] : sizes)
+      if (key == name) *size = number_of(values[i], key);
     has_batch = has_batch || key == kBatch;
+  }
+  const std::int64_t of_model = tp * pp * cp;
+  const bool follows_dp = dp == 0;
+  if (follows_dp && gpus % of_model != 0) return std::nullopt;
+  if (follows_dp) dp = gpus / of_model;
+  if (batch % (micro_batch * dp) != 0) return std::nullopt;
+  if (vp > 1 && pp == 1) return std::nullopt;
+  std::optional<std::string> layout;
+  if (!splits_unevenly(parallel) && split_layers(scenario) % (pp * vp) != 0) {
+    const bool counts_more = split_layers(scenario) != scenario.model.num_layers;
+    if (!counts_more) layout = uneven_layout(scenario.model.num_layers, pp * vp);
+    if (!layout) return std::nullopt;
+  }
+
+  PointSettings settings;
+  for (std::size_t i = 0; i < space.axes.size(); ++i) {
+    const std::string& key = space.axes[i].key;
     if (key == kPlatform)
       settings.platform = values[i];
     else if (key != kGpus)
       settings.set.push_back(key + "=" + values[i]);
   }
-  const std::int64_t of_model = size[kTp] * size[kPp] * size[kCp];
-  if (size[kDp] == 0) {
-    if (size[kGpus] % of_model != 0) return std::nullopt;
-    size[kDp] = size[kGpus] / of_model;
-    settings.set.push_back(fmt::format("{}={}", kDp, size[kDp]));
-  }
-  const std::int64_t at_once = size[kMicroBatch] * size[kDp];
-  if (size[kBatch] % at_once != 0) return std::nullopt;
-  if (size[kVp] > 1 && size[kPp] == 1) return std::nullopt;
-  if (!splits_unevenly(parallel) && split_layers(scenario) % (size[kPp] * size[kVp]) != 0) {
-    const bool counts_more = split_layers(scenario) != scenario.model.num_layers;
-    const auto layout = counts_more ? std::nullopt : uneven_layout(scenario.model.num_layers, size[kPp] * size[kVp]);
-    if (!layout) return std::nullopt;
-    settings.set.push_back("parallel.pipeline_model_parallel_layout=" + *layout);
-  }
-  if (!has_batch) settings.set.push_back(fmt::format("{}={}", kBatch, size[kBatch]));
+  if (follows_dp) settings.set.push_back(fmt::format("{}={}", kDp, dp));
+  if (layout) settings.set.push_back("parallel.pipeline_model_parallel_layout=" + *layout);
+  if (!has_batch) settings.set.push_back(fmt::format("{}={}", kBatch, batch));
   const auto searches = [&](const char* key) {
     return std::any_of(space.axes.begin(), space.axes.end(), [&](const Axis& axis) { return axis.key == key; });
   };
   // Sequence parallelism needs tensor parallelism.
-  if (size[kTp] == 1 && parallel.sequence_parallel && !searches("parallel.sequence_parallel"))
+  if (tp == 1 && parallel.sequence_parallel && !searches("parallel.sequence_parallel"))
     settings.set.emplace_back("parallel.sequence_parallel=false");
   // Pairs of passes need messages that overlap.
   const std::string pairs = "overlap.overlap_moe_expert_parallel_comm=true";
-  if (size[kPp] > 1 && std::count(settings.set.begin(), settings.set.end(), pairs) > 0 &&
-      !scenario.overlap.overlap_p2p_comm && !searches("overlap.overlap_p2p_comm"))
+  if (pp > 1 && std::count(settings.set.begin(), settings.set.end(), pairs) > 0 && !scenario.overlap.overlap_p2p_comm &&
+      !searches("overlap.overlap_p2p_comm"))
     settings.set.emplace_back("overlap.overlap_p2p_comm=true");
   return settings;
 }

@@ -236,7 +236,9 @@ int check_few(std::uint64_t seed) {
     sim::SimOptions to_the_end;
     to_the_end.knows_repeated_step = false;
     INFO("seed " << seed << "\n" << of.text);
-    check_rows(result, sim::simulate(whole, bind_step(whole), costs_of(whole), to_the_end));
+    const sim::SimResult as_a_whole = sim::simulate(whole, bind_step(whole), costs_of(whole), to_the_end);
+    check_rows(result, as_a_whole);
+    if (!costs_of(whole).host.issue.empty()) CHECK(result.operations == as_a_whole.operations);
     if (!result.steady) return 0;
     for (const std::int64_t count : predict::telling_micro_batches(of.scenario)) {
       if (count == of.scenario.num_microbatches()) break;

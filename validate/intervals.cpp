@@ -16,7 +16,7 @@ Spread spread_of(const predict::QuickStep& step, sim::Platform platform, Framewo
     const auto change_at = [&](double end) {
       constant.quantity->value = end;
       const sim::Costs costs = step.costs(platform, framework);
-      return costs == shipped ? 0 : std::log(step.step_s(platform, framework) / predicted_s);
+      return costs == shipped ? 0 : std::log(step.step_s(platform, framework, {}, &costs) / predicted_s);
     };
     const double at_low = change_at(constant.quantity->low), at_high = change_at(constant.quantity->high);
     constant.quantity->value = value;

@@ -416,7 +416,8 @@ class Reader {
         if (!routing.empty()) run.columns["training"] += fmt::format("moe_expert_loads = \"{}\"\n", routing);
         if (!says_dispatcher_) what += (what.empty() ? "" : ", ") + (dispatcher.empty() ? "alltoall" : dispatcher);
         std::vector<std::string> known;  // the row's assumptions again
-        step_.readings.push_back({what, scenario_text(run, known)});
+        const bool is_of_row = dispatcher == run_.dispatcher;
+        step_.readings.push_back({what, scenario_text(run, known), is_of_row ? "" : dispatcher});
       }
   }
 

@@ -29,6 +29,8 @@ struct PublishedStep {
   struct Reading {
     std::string what;           // "natural routing, hybridep"
     std::string scenario_text;  // TOML
+    // "": the row's. Scenarios of one dispatcher differ by the loads of experts alone.
+    std::string dispatcher;
   };
   std::vector<Reading> readings;
 };

@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/error.hpp"
@@ -78,10 +79,24 @@ void predict_memory(ValidatedStep& step, const predict::QuickStep& quick, const 
   step.over_bytes = -memory.free_bytes();
 }
 
+// Readings of one dispatcher have one schedule.
+void predict_readings(ValidatedStep& step, const predict::QuickStep& quick, const sim::Platform& platform) {
+  std::string known;
+  std::optional<predict::QuickStep> with_other;  // with the dispatcher `known`
+  for (const PublishedStep::Reading& reading : step.published.readings) {
+    const Scenario other = parse_scenario(reading.scenario_text, step.published.id);
+    if (!reading.dispatcher.empty() && reading.dispatcher != known) with_other.emplace(other);
+    if (!reading.dispatcher.empty()) known = reading.dispatcher;
+    const predict::QuickStep& of = reading.dispatcher.empty() ? quick : *with_other;
+    step.readings_s.push_back(of.step_s(platform, other.framework, other.training.expert_loads));
+  }
+}
+
 void predict_published(ValidatedStep& step, const sim::Platform& shipped, bool with_interval) {
   const Scenario& scenario = step.scenario;
   const predict::QuickStep quick(scenario);
   predict_memory(step, quick, shipped);
+  const sim::Costs shipped_costs = quick.costs(shipped, scenario.framework);
   for (const Fitted fitted : {Fitted::shipped, Fitted::sourced, Fitted::nothing}) {
     sim::Platform platform = shipped;
     Framework framework = scenario.framework;
@@ -91,7 +106,10 @@ void predict_published(ValidatedStep& step, const sim::Platform& shipped, bool w
       continue;
     }
     if (fitted != Fitted::shipped) {
-      predicted_s = quick.step_s(platform, framework);
+      // A constant that no operation asks for changes no cost.
+      const sim::Costs costs = quick.costs(platform, framework);
+      predicted_s =
+          costs == shipped_costs ? step.predicted(Fitted::shipped) : quick.step_s(platform, framework, {}, &costs);
       continue;
     }
     const predict::ToldStep told = quick.tell(platform, framework);
@@ -108,10 +126,7 @@ void predict_published(ValidatedStep& step, const sim::Platform& shipped, bool w
                        double(scenario.training.global_batch_size);
   step.mfu = flops / step.published.step_s /
              predict::peak_of(shipped, scenario.cluster, quick.schedule(), step.published.gpus).FLOPs_per_s;
-  for (const PublishedStep::Reading& reading : step.published.readings) {
-    const Scenario other = parse_scenario(reading.scenario_text, step.published.id);
-    step.readings_s.push_back(predict::QuickStep(other).step_s(shipped, other.framework));
-  }
+  predict_readings(step, quick, shipped);
   if (with_interval) step.spread = spread_of(quick, shipped, scenario.framework, step.predicted(Fitted::shipped));
 }
 

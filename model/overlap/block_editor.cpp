@@ -19,10 +19,16 @@ struct Range {
 };
 using Ranges = std::vector<std::vector<Range>>;  // [coordinates at which ranges are evaluated]
 
+// The coordinates at which views are compared. Those of the first layer come first, then as many of the last.
+struct Points {
+  std::vector<Coordinates> all;
+  std::vector<Coord> axes;  // on which they differ besides
+};
+
 // Returns the coordinates that show which views of a block's operations share storage. Operations of one call share
 // layer, slot and buffer, so a few points are enough: the first and the last layer for which the block is called, at
 // every place on the axes that one of the views depends on.
-std::vector<Coordinates> points_of(const Schedule& schedule, BlockId block, const std::vector<OpId>& ops) {
+Points points_of(const Schedule& schedule, BlockId block, const std::vector<OpId>& ops) {
   std::int64_t first = std::numeric_limits<std::int64_t>::max(), last = 0;
   for (const Program& program : schedule.programs)
     for (const Call& call : program.order) {
@@ -30,7 +36,9 @@ std::vector<Coordinates> points_of(const Schedule& schedule, BlockId block, cons
       first = std::min(first, call.layer);
       last = std::max(last, call.layer);
     }
-  std::vector<Coordinates> points(2);
+  Points result;
+  std::vector<Coordinates>& points = result.all;
+  points.resize(2);
   points[0][Coord::layer] = std::min(first, last);
   points[1][Coord::layer] = last;
   for (const MeshAxis& axis : schedule.mesh.axes()) {
@@ -40,6 +48,7 @@ std::vector<Coordinates> points_of(const Schedule& schedule, BlockId block, cons
                          [&](const Access& access) { return access.view.offset.depends_on(axis.coord); });
     });
     if (!depends) continue;
+    result.axes.push_back(axis.coord);
     std::vector<Coordinates> extended;
     for (const Coordinates& point : points)
       for (std::int64_t i = 0; i < axis.size; ++i) {
@@ -48,12 +57,20 @@ std::vector<Coordinates> points_of(const Schedule& schedule, BlockId block, cons
       }
     points = std::move(extended);
   }
-  return points;
+  return result;
 }
 
-Ranges ranges_of(const Schedule& schedule, const Operation& operation, const std::vector<Coordinates>& points) {
+// Returns the ranges at all points, or at the first point of both layers where they are equal at the others.
+Ranges ranges_of(const Schedule& schedule, const Operation& operation, const Points& points) {
+  const bool differs = std::any_of(operation.accesses.begin(), operation.accesses.end(), [&](const Access& access) {
+    return std::any_of(points.axes.begin(), points.axes.end(), [&](Coord axis) {
+      return access.view.offset.depends_on(axis) || access.view.layer.depends_on(axis);
+    });
+  });
   Ranges ranges;
-  for (const Coordinates& at : points) {
+  const std::size_t step = differs ? 1 : points.all.size() / 2;
+  for (std::size_t point = 0; point < points.all.size(); point += step) {
+    const Coordinates& at = points.all[point];
     std::vector<Range>& here = ranges.emplace_back();
     for (const Access& access : operation.accesses) {
       const View& view = access.view;
@@ -94,8 +111,9 @@ std::vector<Range> extent_of(const Ranges& ranges) {
 }
 
 bool conflict(const Ranges& a, const Ranges& b) {
-  for (std::size_t point = 0; point < a.size(); ++point)
-    if (conflict(a[point], b[point])) return true;
+  const std::size_t points = std::max(a.size(), b.size());
+  for (std::size_t point = 0; point < points; ++point)
+    if (conflict(a[point * a.size() / points], b[point * b.size() / points])) return true;
   return false;
 }
 
@@ -177,7 +195,7 @@ std::vector<BlockWait> BlockEditor::waits() const {
   std::vector<std::vector<Range>> extents;
   std::vector<OpId> ops;
   for (const Entry& entry : entries_) ops.push_back(entry.op);
-  const std::vector<Coordinates> points = points_of(schedule_, block_, ops);
+  const Points points = points_of(schedule_, block_, ops);
   for (const Entry& entry : entries_) {
     ranges.push_back(ranges_of(schedule_, schedule_.operations[entry.op], points));
     extents.push_back(extent_of(ranges.back()));

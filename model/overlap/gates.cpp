@@ -26,6 +26,8 @@ std::string transformer_engine(const std::string& place) { return "TransformerEn
 void Gates::add(Gate gate) {
   if (gate.key.empty()) gate.key = gate.knob;
   if (gate.kind == GateKind::acts) gate.open = true;
+  constexpr std::size_t kAll = 256;  // somewhat more than there are; a search makes them for every scenario
+  if (gates_.empty()) gates_.reserve(kAll);
   gates_.push_back(std::move(gate));
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <unordered_map>
 
 #include "base/charconv.hpp"
 #include "model/scenario/section_keys.hpp"
@@ -142,10 +143,16 @@ const std::vector<ScenarioKey>& scenario_keys_of(std::string_view section) {
 }
 
 const ScenarioKey& scenario_key(std::string_view section, std::string_view name) {
-  const std::vector<ScenarioKey>& keys = scenario_keys_of(section);
-  const auto found = std::find_if(keys.begin(), keys.end(), [&](const ScenarioKey& key) { return key.name == name; });
-  if (found == keys.end()) throw runtime_failure(fmt::format("[{}] {} has no row", section, name));
-  return *found;
+  using ByName = std::unordered_map<std::string_view, const ScenarioKey*>;
+  static const std::map<std::string_view, ByName> all = [] {
+    std::map<std::string_view, ByName> made;
+    for (const auto& [of, keys] : sections())
+      for (const ScenarioKey& key : keys) made[of].try_emplace(key.name, &key);
+    return made;
+  }();
+  if (const auto of = all.find(section); of != all.end())
+    if (const auto found = of->second.find(name); found != of->second.end()) return *found->second;
+  throw runtime_failure(fmt::format("[{}] {} has no row", section, name));
 }
 
 KeyValue value_of(const ScenarioKey& key, const Scenario& scenario) {
@@ -219,6 +226,7 @@ bool set_identity(const ScenarioKey& key, Scenario& scenario, const std::string&
 
 void read_field(TomlTable& table, const std::string& name, const ScenarioKey& key, Scenario& scenario,
                 bool must_be_there, const std::optional<Bounds>& bounds) {
+  if (!must_be_there && !table.has(name)) return;
   std::visit(Reading{table, name, key, bounds.value_or(key.bounds), must_be_there}, key.field(scenario));
 }
 

@@ -114,17 +114,14 @@ Footprints::Footprints(const Schedule& schedule, const BoundProgram& program) : 
   is_resolved_.resize(count());
 }
 
-std::span<const BoundView> Footprints::views(std::uint32_t footprint) {
+void Footprints::resolve_views(std::uint32_t footprint) {
   const std::uint32_t begin = view_begin_[footprint], end = view_begin_[footprint + 1];
-  if (!is_resolved_[footprint]) {
-    const BoundOp& op = program_.ops[first_op_[footprint]];
-    const Coordinates at = coordinates_of(program_, op);
-    for (std::uint32_t view = begin; view < end; ++view)
-      if (!resolve_at(schedule_, at, schedule_.operations[op.op].accesses[view - begin].view, views_[view]))
-        views_[view] = resolve(schedule_, program_, op, view - begin);  // which says what is wrong with it
-    is_resolved_[footprint] = true;
-  }
-  return std::span(views_).subspan(begin, end - begin);
+  const BoundOp& op = program_.ops[first_op_[footprint]];
+  const Coordinates at = coordinates_of(program_, op);
+  for (std::uint32_t view = begin; view < end; ++view)
+    if (!resolve_at(schedule_, at, schedule_.operations[op.op].accesses[view - begin].view, views_[view]))
+      views_[view] = resolve(schedule_, program_, op, view - begin);  // which says what is wrong with it
+  is_resolved_[footprint] = true;
 }
 
 std::vector<Footprints> footprints_of(const Schedule& schedule, std::span<const BoundProgram> programs) {

@@ -25,9 +25,14 @@ class Footprints {
   std::uint32_t first_op(std::uint32_t footprint) const { return first_op_[footprint]; }
   // Returns the views, [access], resolved on the first call. Throws as resolve() does for the footprint's first
   // operation.
-  std::span<const BoundView> views(std::uint32_t footprint);
+  std::span<const BoundView> views(std::uint32_t footprint) {
+    if (!is_resolved_[footprint]) resolve_views(footprint);
+    return std::span(views_).subspan(view_begin_[footprint], view_begin_[footprint + 1] - view_begin_[footprint]);
+  }
 
  private:
+  void resolve_views(std::uint32_t footprint);
+
   const Schedule& schedule_;
   const BoundProgram& program_;
   std::vector<std::uint32_t> of_;          // [op]

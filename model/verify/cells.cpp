@@ -166,11 +166,16 @@ class Cutting {
       accesses += static_cast<std::uint32_t>(footprints.views(footprint).size());
     places_.reserve(accesses);
     moving_of_.assign(moving_.empty() ? 0 : accesses, kStatic);
+    patterns_begin_.assign(moving_.empty() ? 0 : accesses + 1, 0);
     for (std::uint32_t group = 0; group < moving_.size(); ++group)
       for (const Pattern& pattern : moving_[group].patterns) {
-        for (const std::uint32_t access : pattern.accesses) moving_of_[access] = group;
+        for (const std::uint32_t access : pattern.accesses) {
+          moving_of_[access] = group;
+          ++patterns_begin_[access + 1];
+        }
         for (const Range& range : pattern.where) cuts_[moving_[group].storage].add(range.begin, range.end);
       }
+    list_patterns();
     for (std::uint32_t footprint = 0; footprint < footprints.count(); ++footprint)
       for (const BoundView& view : footprints.views(footprint)) place(view);
   }
@@ -270,9 +275,9 @@ class Cutting {
       return;
     }
     Range run;  // not yet visited
-    for (const Pattern& pattern : moving_[group].patterns) {
-      if (!std::binary_search(pattern.accesses.begin(), pattern.accesses.end(), access)) continue;
-      for (const Range& range : pattern.where)
+    for (std::uint32_t at = patterns_begin_[access]; at < patterns_begin_[access + 1]; ++at) {
+      const std::uint32_t pattern = patterns_of_[at];
+      for (const Range& range : moving_[group].patterns[pattern].where)
         for (std::int64_t cell = range.begin; cell < range.end; ++cell)
           visit_variants(static_cast<std::size_t>(cell), group, pattern, [&](std::uint32_t variant) {
             if (run.end != variant) {
@@ -299,21 +304,33 @@ class Cutting {
     of_cell.back().patterns.push_back(pattern);
   }
 
+  // Fills in the patterns of each access, which are counted already.
+  void list_patterns() {
+    for (std::size_t access = 1; access < patterns_begin_.size(); ++access)
+      patterns_begin_[access] += patterns_begin_[access - 1];
+    if (patterns_begin_.empty()) return;
+    patterns_of_.resize(patterns_begin_.back());
+    std::vector<std::uint32_t> next(patterns_begin_.begin(), patterns_begin_.end() - 1);
+    for (const ClassRanges& group : moving_)
+      for (std::uint32_t p = 0; p < group.patterns.size(); ++p)
+        for (const std::uint32_t access : group.patterns[p].accesses) patterns_of_[next[access]++] = p;
+  }
+
   // Calls visit for the variants of a cell on which the group has the pattern: the group's pattern is one digit of a
   // variant's number.
   template <class Visit>
-  void visit_variants(std::size_t cell, std::uint32_t group, const Pattern& pattern, Visit visit) const {
-    std::uint32_t below = 1, base = 0, digit = 0, variants = variants_begin_[cell + 1] - variants_begin_[cell];
+  void visit_variants(std::size_t cell, std::uint32_t group, std::uint32_t pattern, Visit visit) const {
+    std::uint32_t below = 1, base = 0, digit = 0;
     for (const OnCell& of : patterns_[cell]) {
       base = static_cast<std::uint32_t>(of.patterns.size());
       if (of.group == group) {
-        while (&moving_[group].patterns[of.patterns[digit]] != &pattern) ++digit;
+        while (of.patterns[digit] != pattern) ++digit;
         break;
       }
       below *= base;
     }
-    for (std::uint32_t v = 0; v < variants; ++v)
-      if (v / below % base == digit) visit(variants_begin_[cell] + v);
+    for (std::uint32_t v = variants_begin_[cell] + digit * below; v < variants_begin_[cell + 1]; v += base * below)
+      for (std::uint32_t low = 0; low < below; ++low) visit(v + low);
   }
 
   void place(const BoundView& view) {
@@ -348,6 +365,8 @@ class Cutting {
   std::uint32_t count_ = 0;                    // pieces, then cells, then variants of them
   std::vector<ClassRanges> moving_;            // accesses whose bytes differ between ranks; bytes, pieces, cells
   std::vector<std::uint32_t> moving_of_;       // [access] → moving_, or kStatic; empty when none moves
+  std::vector<std::uint32_t> patterns_begin_;  // [access] → patterns_of_; one more at the end; empty when none moves
+  std::vector<std::uint32_t> patterns_of_;     // those of its group that it has
   std::vector<std::vector<OnCell>> patterns_;  // [cell]
   std::vector<std::uint32_t> variants_begin_;  // [cell] → its first variant; one more at the end
 };

@@ -11,6 +11,7 @@
 #include "model/schedule/happens_before.hpp"
 #include "model/verify/check.hpp"
 #include "model/verify/races.hpp"
+#include "model/verify/verify_wanted.hpp"
 
 namespace stretto {
 namespace {
@@ -228,11 +229,12 @@ void require_verified(const Schedule& schedule, const MemoryPlan* plan) {
   require_none(schedule, verify(schedule, plan, 1));
 }
 
-VerifiedSchedule plan_and_verify(Schedule schedule) {
+std::optional<VerifiedSchedule> plan_and_verify_wanted(Schedule schedule, const IsWanted& is_wanted) {
   BoundStep step = bind_step(schedule);
   const HappensBefore clocks = require_order(schedule, step.programs, step.issued);
   std::vector<Footprints> footprints = footprints_of(schedule, step.programs);
   MemoryPlan plan = plan_memory(schedule, clocks, footprints);
+  if (!is_wanted(schedule, plan, step)) return std::nullopt;
   std::vector<Violation> found = check_unbound(schedule, &plan, 1);
   try {
     for (std::size_t p = 0; found.empty() && p < step.programs.size(); ++p)
@@ -242,7 +244,12 @@ VerifiedSchedule plan_and_verify(Schedule schedule) {
     found.push_back(malformed(error));
   }
   require_none(schedule, found);
-  return {std::move(step), std::move(schedule), std::move(plan)};
+  return VerifiedSchedule{std::move(step), std::move(schedule), std::move(plan)};
+}
+
+VerifiedSchedule plan_and_verify(Schedule schedule) {
+  return *plan_and_verify_wanted(std::move(schedule),
+                                 [](const Schedule&, const MemoryPlan&, const BoundStep&) { return true; });
 }
 
 }  // namespace stretto

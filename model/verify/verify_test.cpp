@@ -1,10 +1,9 @@
-#include "model/verify/verify.hpp"
-
 #include <catch2/catch.hpp>
 #include <functional>
 
 #include "base/error.hpp"
 #include "model/schedule/footprint.hpp"
+#include "model/verify/verify_wanted.hpp"
 #include "tests/tiny_schedule.hpp"
 
 using namespace stretto;
@@ -52,6 +51,15 @@ TEST_CASE("a correct schedule has no violations") {
   redundant.waits_of(redundant.make).push_back(finish_of(redundant.sum, 1));
   CHECK(kinds(redundant.schedule) == kAccepted);
   CHECK_NOTHROW(require_verified(redundant.schedule));
+  const auto wanted = [](bool is) { return [is](const Schedule&, const MemoryPlan&, const BoundStep&) { return is; }; };
+  const std::optional<VerifiedSchedule> verified = plan_and_verify_wanted(redundant.schedule, wanted(true));
+  REQUIRE(verified);
+  CHECK(verified->plan.peak_bytes() == plan_memory(redundant.schedule).peak_bytes());
+  CHECK_FALSE(plan_and_verify_wanted(redundant.schedule, wanted(false)));
+  ReduceChain racing;
+  racing.waits_of(racing.use).clear();
+  REQUIRE(kinds(racing.schedule) != kAccepted);
+  CHECK_THROWS_AS(plan_and_verify_wanted(racing.schedule, wanted(true)), Error);
 }
 
 TEST_CASE("a product is not made where one of its operands lies, a sum may be") {
