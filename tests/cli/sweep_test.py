@@ -114,7 +114,7 @@ class Sweep(ProgramTest):
         self.assertEqual(self.json("simulate", "best.toml")["step_ms"], value["best"][0]["step_ms"])
 
     def test_more_gpus_and_platforms(self):
-        done = self.ok("sweep", self.small, "--over", "gpus=16,32", "--over", "micro_batch_size=1", "--over", "recompute_granularity=none", "--best", "3")
+        done = self.ok("sweep", self.small, "--over", "gpus=16,32", "--over", "mbs=1", "--over", "recompute=none", "--best", "3")
         self.assertIn("by the number of GPUs", done.out)
         self.assertIn("most of it", done.out.split("by the number of GPUs")[1])  # where overlap stops hiding
         self.assertIn("the scenario as it is", done.out)
@@ -124,6 +124,22 @@ class Sweep(ProgramTest):
     def test_on_a_calibrated_host(self):
         done = self.ok("sweep", self.tiny, "--platform", PLATFORM, "--over", "overlap_grad_reduce=legal", "--over", "overlap_param_gather=legal", "--best", "1")
         self.assertIn("refused 1 times", done.out)  # a gate: overlap_param_gather needs overlap_grad_reduce
+
+    def test_sharding_and_overlap(self):
+        one = ("--over", "tp=2", "--over", "pp=1", "--over", "mbs=1", "--over", "recompute=none", "--all", "--best", "1")
+        value = self.json("sweep", self.small, *one, "--over", "sharding=legal")
+        self.assertEqual([point["status"] for point in value["points"]], ["predicted"] * 4)
+        memory = [point["memory_bytes"] for point in value["points"]]
+        self.assertEqual(memory, sorted(memory, reverse=True))
+        for point in value["points"]:
+            sets = [word for one_set in point["set"] for word in ("--set", one_set)]
+            self.assertEqual(self.json("simulate", self.small, *sets)["step_ms"], point["step_ms"])
+        done = self.ok("sweep", self.small, *one, "--over", "overlap=legal", "--json", "value.json")
+        self.assertIn("not searched: tp, pp, vp, cp, mbs, recompute, sharding, schedule (--over schedule=legal", done.out)
+        points = json.loads((self.folder / "value.json").read_text())["points"]
+        self.assertEqual(sorted(point["status"] for point in points), ["predicted"] * 6 + ["refused"] * 2)
+        slowest = max((point for point in points if point["status"] == "predicted"), key=lambda point: point["step_ms"])
+        self.assertIn("overlap.tp_comm_overlap=false", slowest["set"])
 
     def test_errors(self):
         self.fails(2, "sweep", self.small, "--over", "tensor_model_parallel_siz=2", says=['did you mean "'])
