@@ -23,6 +23,7 @@
 #include "report/html.hpp"
 #include "report/layout_text.hpp"
 #include "report/units.hpp"
+#include "sweep/charts.hpp"
 #include "sweep/journal.hpp"
 #include "sweep/names.hpp"
 #include "sweep/near.hpp"
@@ -330,6 +331,8 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
     report.about = {sweep::summary_text(result, combinations), sweep::not_searched(space, scenario)};
     report.summary = best;
     for (const std::string& note : notes) report.remarks.push_back("note: " + note);
+    if (auto plot = sweep::pareto_plot(space, result, front, own ? &*own : nullptr)) report.plots.push_back(*plot);
+    for (const Plot& plot : sweep::scaling_plots(space, result, by_gpus, scales)) report.plots.push_back(plot);
     report.tables.push_back(
         {"limits", "Where the time goes", "The best points, simulated in full.", limits_table(full)});
     if (front.size() > 1)
