@@ -23,7 +23,10 @@
 #include "report/html.hpp"
 #include "report/layout_text.hpp"
 #include "report/units.hpp"
+#include "sweep/charts.hpp"
 #include "sweep/journal.hpp"
+#include "sweep/names.hpp"
+#include "sweep/near.hpp"
 #include "sweep/search.hpp"
 #include "sweep/tables.hpp"
 
@@ -154,6 +157,25 @@ std::string recipe_text(const Prediction& own, const Prediction& fastest) {
       own.memory.fits() ? "" : "; it does not fit");
 }
 
+// Returns the single changes of the fastest point, of keys that the sweep did not vary, that make it faster.
+std::vector<sweep::SingleChange> further_changes(const sweep::Space& space, const sweep::Point& fastest,
+                                                 const sweep::SearchCalls& calls) {
+  const auto read = [&](const std::vector<std::string>& further) {
+    sweep::PointSettings settings{fastest.set, fastest.platform};
+    settings.set.insert(settings.set.end(), further.begin(), further.end());
+    return calls.read(settings);
+  };
+  const auto was_varied = [&](const std::string& key) {
+    return std::any_of(space.axes.begin(), space.axes.end(),
+                       [&](const sweep::Axis& axis) { return axis.key == key && axis.values.size() > 1; });
+  };
+  std::vector<sweep::SingleChange> changes = sweep::faster_changes(
+      read({}), calls.platform({fastest.set, fastest.platform}), fastest.step_ms, read, was_varied);
+  constexpr std::size_t kShown = 3;
+  changes.resize(std::min(kShown, changes.size()));
+  return changes;
+}
+
 void sweep_command(SweepOptions& options, const Swept& swept) {
   const auto [shard, shards] = shard_of(options.shard);
   if (options.resume && options.out.empty()) throw input_error("--resume: expected --out, the file to go on with");
@@ -245,7 +267,8 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
                          {"combinations", combinations},      {"indivisible", result.indivisible},
                          {"complete", result.complete},       {"seconds", seconds},
                          {"points", nlohmann::json::array()}, {"best", nlohmann::json::array()},
-                         {"pareto", nlohmann::json::array()}, {"own", nullptr}};
+                         {"pareto", nlohmann::json::array()}, {"own", nullptr},
+                         {"changes", nlohmann::json::array()}};
   if (!options.json.empty())
     for (const sweep::Point& point : result.points) json["points"].push_back(sweep::json_of(point));
   for (const FullStep& one : full) json["best"].push_back(prediction_json(one.step.prediction));
@@ -265,19 +288,30 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
   }
   const Table scaling_limits = limits_table(scales);
   std::string recipe;
+  std::optional<Prediction> own;
   if (!swept.text_of && !full.empty()) try {
-      const Prediction own = times_of(scenario, platform);
-      recipe = recipe_text(own, full.front().step.prediction);
-      json["own"] = prediction_json(own);
+      own = times_of(scenario, platform);
+      recipe = recipe_text(*own, full.front().step.prediction);
+      json["own"] = prediction_json(*own);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::input) throw;
       recipe = std::string("the scenario as it is cannot be predicted: ") + error.what() + "\n";
     }
+  std::vector<sweep::SingleChange> changes;
+  if (!order.empty() && !interrupted()) {
+    progress.show("single changes of the fastest");
+    changes = further_changes(space, result.points[order.front()], calls);
+    progress.clear();
+    json["changes"] = sweep::changes_json(changes, result.points[order.front()].step_ms);
+  }
+  const Table gains = changes.empty() ? Table({}) : sweep::changes_table(changes, result.points[order.front()].step_ms);
+  constexpr const char* kGains = "of the keys that were not searched, these gain most on the fastest";
   const Table pareto = front.empty() ? Table({}) : sweep::points_table(space, result, front);
   if (!order.empty()) {
     std::cout << "\n" << best.text() << "\n" << limits_table(full).text();
     if (front.size() > 1) std::cout << "\nless memory, slower (Pareto front):\n" << pareto.text();
     if (!recipe.empty()) std::cout << "\n" << recipe;
+    if (gains.rows() > 0) std::cout << "\n" << kGains << ":\n" << gains.text();
     if (scaling.rows() > 0)
       std::cout << "\nby the number of GPUs:\n" << scaling.text() << "\n" << scaling_limits.text();
     const sweep::Point& winner = result.points[order.front()];
@@ -299,10 +333,14 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
     report.about = {sweep::summary_text(result, combinations), sweep::not_searched(space, scenario)};
     report.summary = best;
     for (const std::string& note : notes) report.remarks.push_back("note: " + note);
+    if (auto plot = sweep::pareto_plot(space, result, front, own ? &*own : nullptr)) report.plots.push_back(*plot);
+    for (const Plot& plot : sweep::scaling_plots(space, result, by_gpus, scales)) report.plots.push_back(plot);
     report.tables.push_back(
         {"limits", "Where the time goes", "The best points, simulated in full.", limits_table(full)});
     if (front.size() > 1)
-      report.tables.push_back({"pareto", "Step against memory", "No other point is faster with less memory.", pareto});
+      report.tables.push_back({"pareto", "The Pareto front", "No other point is faster with less memory.", pareto});
+    if (gains.rows() > 0)
+      report.tables.push_back({"changes", "One further change", std::string("Simulated: ") + kGains + ".", gains});
     if (!recipe.empty()) report.remarks.push_back(recipe);
     if (scaling.rows() > 0) {
       report.tables.push_back({"scaling", "By the number of GPUs", "The best point of each number.", scaling});
@@ -318,9 +356,10 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
 
 void add_search_options(CLI::App& command, SweepOptions& options) {
   command
-      .add_option("--over", options.over,
-                  "an axis: --over tensor_model_parallel_size=2,4,8 or KEY=legal; gpus and platform are keys too "
-                  "(repeatable)")
+      .add_option(
+          "--over", options.over,
+          "an axis: --over tp=2,4,8 or KEY=legal; gpus and platform are keys too; layout=legal and overlap=legal "
+          "stand for several; short: tp pp vp cp ep etp dp mbs recompute sharding schedule (repeatable)")
       ->allow_extra_args(false);
   options.files.add_output(command, "--out", options.out, "append each point to this file, one line of JSON");
   command.add_flag("--resume", options.resume, "go on with the file of --out: its points are not computed again");
@@ -398,6 +437,11 @@ void plan_command(SweepOptions& options) {
   if (std::none_of(options.over.begin(), options.over.end(),
                    [](const std::string& o) { return o.rfind("gpus=", 0) == 0; }))
     options.over.push_back("gpus=" + std::to_string(options.gpus));
+  if (std::none_of(options.over.begin(), options.over.end(), sweep::says_layouts)) {
+    options.over.emplace_back("layout=legal");
+    if (model.experts.any())
+      options.over.push_back(fmt::format("etp={}", parse_scenario(swept.text, "plan").parallel.expert_tp()));
+  }
   sweep_command(options, swept);
 }
 

@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
+#include "base/data_folder.hpp"
 #include "base/error.hpp"
 #include "base/memory.hpp"
 #include "model/interchange/megatron.hpp"
@@ -56,12 +59,25 @@ std::vector<std::string> with_gpus(const std::string& given, const std::string& 
   return set;
 }
 
+// Returns a platform. Those that come with Stretto do not change while a page is open, so each is read once: the tables
+// of a GPU's products take longer to read than most steps take to simulate.
+std::shared_ptr<const sim::Platform> platform_of(const std::string& name, const Scenario& scenario) {
+  static std::map<std::string, std::shared_ptr<const sim::Platform>> known;
+  const std::string& asked = name.empty() ? scenario.platform : name;
+  const bool is_shipped = is_data_name(asked) || asked.starts_with(kDataFolder);
+  if (const auto found = known.find(asked); is_shipped && found != known.end()) return found->second;
+  auto read = std::make_shared<const sim::Platform>(predict::read_platform_input(name, scenario));
+  if (is_shipped) known[asked] = read;
+  return read;
+}
+
 // The scenario of a request, read as `stretto simulate` reads it.
 struct Asked {
   std::string given, platform_name;
   std::vector<std::string> set;
   Scenario scenario;
-  sim::Platform platform;
+  std::shared_ptr<const sim::Platform> kept;
+  const sim::Platform& platform;
   predict::Fusions fusions;
 
   explicit Asked(const Json& request)
@@ -70,7 +86,8 @@ struct Asked {
         set(with_gpus(given, platform_name, request.value("set", std::vector<std::string>{}),
                       request.value("gpus", std::int64_t{0}))),
         scenario(predict::read_scenario_input(given, set, platform_name)),
-        platform(predict::read_platform_input(platform_name, scenario)),
+        kept(platform_of(platform_name, scenario)),
+        platform(*kept),
         fusions(predict::open_fusions(scenario, given, set, platform)) {
     fusions.apply(scenario);
   }
@@ -108,10 +125,11 @@ Json headline_json(const Prediction& p) {
 }
 
 // Returns the keys of `simulate` in docs/json.md that need no option.
-Json simulate_json(const Asked& asked, Prediction& p) {
+Json simulate_json(const Asked& asked, Prediction& p,
+                   predict::Verification verification = predict::Verification::at_once) {
   const sim::SimOptions options;
   const auto keys = predict::read_run_input(asked.given, asked.set, asked.scenario, asked.platform);
-  const predict::QuickStep step(asked.scenario);
+  const predict::QuickStep step(asked.scenario, verification);
   p = predict::predict_times(step, asked.platform, options);
   if (!asked.fusions.note.empty()) p.notes.push_back(asked.fusions.note);
   Json json = prediction_json(p);
@@ -121,9 +139,9 @@ Json simulate_json(const Asked& asked, Prediction& p) {
   return json;
 }
 
-Json step_of(const Asked& asked) {
+Json step_of(const Asked& asked, predict::Verification verification) {
   Prediction p;
-  Json simulate = simulate_json(asked, p);
+  Json simulate = simulate_json(asked, p, verification);
   return {{"simulate", std::move(simulate)},
           {"shown",
            {{"about", about_text(p)},
@@ -199,11 +217,17 @@ Json answer_to(const Json& request) {
   if (what == "lists") return lists();
   if (what == "start") return {{"toml", start_toml(request.at("model").get<std::string>())}};
   const Asked asked(request);
-  if (what == "step") return step_of(asked);
+  if (what == "step")
+    return step_of(asked, request.value("verify", true) ? predict::Verification::at_once : predict::Verification::later);
+  if (what == "verify") {
+    Prediction p;
+    simulate_json(asked, p);
+    return {{"step_ms", p.step_ms}};
+  }
   if (what == "strip") return strip_of(asked);
   if (what == "texts") return texts_of(asked);
   if (what == "limits") return limits_of(asked);
-  throw input_error("what: expected lists, start, step, strip, texts or limits, got \"" + what + "\"");
+  throw input_error("what: expected lists, start, step, verify, strip, texts or limits, got \"" + what + "\"");
 }
 
 }  // namespace

@@ -3,13 +3,17 @@
 
 namespace stretto::page {
 
+constexpr const char* kDataFolder = "/data";  // has the files of scenarios/ (page/worker.js)
+
 // Answers one request of the page: JSON to JSON. Requests are objects with `what`:
 //
 //   lists     all that the page offers: `scenarios`, `platforms`, `profiles`, `presets`, `keys` (model/scenario/keys.hpp;
 //             those of the form first, in `first`), `modes`, `bars` (kinds of bars and their colours), `css`
 //   step      `simulate`: what `stretto simulate --json` prints; `shown`: the tables that it prints; `headline`: the
 //             figures in short; `values`: the value of every key; `gates`: as `stretto show --gates` has them; `set`:
-//             all overrides, with that of `gpus`
+//             all overrides, with that of `gpus`. With `verify` false the accesses of its schedule are not verified:
+//             then `verify` of the same request must be asked, too
+//   verify    `step_ms` of the verified step, or the error
 //   strip     `tracks`: the compute lane of every stage as bars of whole picoseconds, `step_ps`
 //   texts     `toml`: the scenario with its overrides; `command`; `megatron` {`text`, `notes`} or {`error`}
 //   start     `toml`: a scenario to begin with, for `model`, a preset or the path of a config.json of Hugging Face's

@@ -94,7 +94,7 @@ class Form {
     about.hidden = isFirst;  // the label's title and the input's description have it
     const gates = make("div", { id: `${id}-gates` });
     row.append(gates);
-    this.#controls.set(key.key, { row, show, undo, gates, name: key.name, isSwitch: key.kind === "boolean" });
+    this.#controls.set(key.key, { row, show, undo, gates, name: key.name, isFirst, isSwitch: key.kind === "boolean" });
     return row;
   }
 
@@ -104,6 +104,8 @@ class Form {
     for (const gate of answer.gates) byKnob.set(gate.knob, [...(byKnob.get(gate.knob) ?? []), gate]);
     for (const [key, control] of this.#controls) {
       control.show(answer.values[key]);
+      // Sizes and words of experts are for models that have some.
+      if (control.isFirst && /\.(expert|moe)_/.test(key)) control.row.hidden = !answer.values["model.num_moe_experts"];
       // A switch that stands for other keys has no value of its own.
       if (control.isSwitch) control.row.hidden = answer.values[key] === undefined;
       this.mark(key, set.has(key));

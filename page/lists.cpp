@@ -25,6 +25,8 @@ constexpr const char* kFirst[][2] = {
     {"parallel", "virtual_pipeline_model_parallel_size"},
     {"parallel", "context_parallel_size"},
     {"parallel", "expert_model_parallel_size"},
+    {"parallel", "expert_tensor_parallel_size"},
+    {"parallel", "moe_token_dispatcher_type"},
     {"parallel", "data_parallel_size"},
     {"training", "micro_batch_size"},
     {"training", "global_batch_size"},
@@ -35,7 +37,11 @@ constexpr const char* kFirst[][2] = {
     {"parallel", "sequence_parallel"},
     {"training", "recompute_granularity"},
     {"training", "precision"},
+    {"training", "fp8_format"},
     {"training", "fp8_recipe"},
+    {"training", "fp4_format"},
+    {"training", "cuda_graph_modules"},
+    {"training", "reset_attention_mask"},
 };
 
 std::string kind_of(const ScenarioKey& key, std::vector<std::string>& choices) {

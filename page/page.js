@@ -1,8 +1,9 @@
 // The state of the page, which its address holds, and what is shown of it.
-//   #scenario=llama3-70b&platform=h200-sxm&gpus=128&parallel.tensor_model_parallel_size=8&pin=…
+//   #scenario=llama3-70b&platform=h200-sxm&profile=torchtitan&gpus=128&parallel.tensor_model_parallel_size=8&pin=…
 // `preset`, `config` (a config.json) and `toml` (a scenario) may stand in place of `scenario`; a `pin` is another state.
 
 const kMostPins = 4;
+const kUnverified = "its schedule is being verified …";
 const quick = new Engine(), slow = new Engine();  // what a slider waits for, and what may take seconds
 const byId = (id) => document.getElementById(id);
 const kSources = ["scenario", "preset", "config", "toml"];
@@ -14,7 +15,7 @@ const parseState = (text) => {
   const query = new URLSearchParams(text);
   const source = kSources.find((one) => query.has(one)) ?? "scenario";
   const one = { source, name: query.get(source) ?? "", platform: query.get("platform") ?? "",
-                gpus: Number(query.get("gpus") ?? 0), set: new Map() };
+                profile: query.get("profile") ?? "", gpus: Number(query.get("gpus") ?? 0), set: new Map() };
   for (const [key, value] of query) if (key.includes(".")) one.set.set(key, value);
   return one;
 };
@@ -22,6 +23,7 @@ const parseState = (text) => {
 const writeState = (one) => {
   const query = new URLSearchParams([[one.source, one.name]]);
   if (one.platform) query.set("platform", one.platform);
+  if (one.profile) query.set("profile", one.profile);
   if (one.gpus) query.set("gpus", one.gpus);
   for (const [key, value] of one.set) query.set(key, value);
   return query.toString();
@@ -54,12 +56,12 @@ async function filesOf(one) {
   return { scenario: "scenario.toml", files: started.get(key) };
 }
 
-// Returns the answer to `what` about a state as text.
-async function askText(engine, what, one) {
+// Returns the answer to `what` about a state as text; `more` belongs to the request.
+async function askText(engine, what, one, more = {}) {
   try {
     const { scenario, files } = await filesOf(one);
-    const set = [...one.set].map(([key, value]) => `${key}=${value}`);
-    return await engine.ask({ what, scenario, platform: one.platform, gpus: one.gpus, set }, files);
+    const set = [...(one.profile ? [["profile", one.profile]] : []), ...one.set].map(([key, value]) => `${key}=${value}`);
+    return await engine.ask({ what, scenario, platform: one.platform, gpus: one.gpus, set, ...more }, files);
   } catch (problem) {
     return JSON.stringify({ error: problem.message });
   }
@@ -109,7 +111,7 @@ function showMemory(result) {
 }
 
 const variants = () => [{ state, ...current, name: "this one" }, ...pins.map((pin, i) => ({ ...pin, name: `pin ${i + 1}` }))];
-const labelOf = (one) => [one.source === "config" ? "config.json" : one.source === "toml" ? "dropped TOML" : one.name, one.platform,
+const labelOf = (one) => [one.source === "config" ? "config.json" : one.source === "toml" ? "dropped TOML" : one.name, one.platform, one.profile,
   one.gpus ? `${one.gpus} GPUs` : "", ...[...one.set].map(([key, value]) => `${key.slice(key.indexOf(".") + 1)} ${value}`)]
   .filter(Boolean).join(", ");
 
@@ -170,12 +172,24 @@ function showTexts(texts) {
   byId("json").textContent = JSON.stringify(current.answer.simulate, null, 2);
 }
 
+// The figures stand already; a schedule that is not correct has none.
+function showProof({ error }) {
+  byId("status").textContent = byId("status").textContent.replace(kUnverified, error ? "" : "its schedule is verified");
+  if (!error) return;
+  byId("problem").hidden = false;
+  byId("problem").textContent = error;
+  byId("result").classList.add("stale");
+}
+
 // ---- acting ----
 
 const details = newestOnly(async (one, isNewest) => {
   const texts = await askAbout(slow, "texts", one);
   if (!isNewest()) return;
   showTexts(texts);
+  const proof = await askAbout(slow, "verify", one);
+  if (!isNewest()) return;
+  if (writeState(one) === writeState(state)) showProof(proof);
   current.strip = await askAbout(slow, "strip", one);
   if (isNewest()) showVariants();
 });
@@ -183,14 +197,14 @@ const details = newestOnly(async (one, isNewest) => {
 const compute = newestOnly(async (one, isNewest) => {
   byId("status").textContent = "computing …";
   const begin = performance.now();
-  const text = await askText(quick, "step", one);
+  const text = await askText(quick, "step", one, { verify: false });
   const answer = JSON.parse(text);
   current = { answer, text, strip: null };
   showAnswer(answer, isNewest());
   const ms = performance.now() - begin;
   window.stretto.shown = { text, ms, at: performance.now() };
   byId("status").textContent = answer.error ? "" : `${answer.headline.map(({ what, text }) => `${what} ${text}`).slice(0, 2).join(", ")}; ` +
-    `computed in ${ms.toFixed(0)} ms`;
+    `computed in ${ms.toFixed(0)} ms; ${kUnverified}`;
   if (isNewest() && !answer.error) details(one);
 });
 
@@ -198,6 +212,7 @@ function update() {
   writeAddress();
   byId("source").value = state.source === "config" || state.source === "toml" ? "dropped" : `${state.source}:${state.name}`;
   byId("platform").value = state.platform;
+  byId("profile").value = state.profile;
   byId("limits").hidden = true;
   return compute(copyOf(state));
 }
@@ -249,6 +264,7 @@ function take(name, text) {
     } catch { /* the predictor says what is wrong with it */ }
   }
   state.name = text;
+  state.profile = "";
   state.set.clear();
   state.gpus = 0;
   update();
@@ -275,6 +291,7 @@ async function begin() {
     option("dropped", "the file that was dropped"));
   byId("source").lastChild.disabled = true;
   byId("platform").append(option("", "as the scenario says"), ...lists.platforms.map((name) => option(name)));
+  byId("profile").append(option("", "as the scenario says"), ...lists.profiles.map((name) => option(name)));
   byId("legend").append(...lists.bars.map(({ name, colour }) => {
     const box = make("i");
     box.style.background = `var(--${colour})`;
@@ -283,17 +300,18 @@ async function begin() {
 
   byId("source").addEventListener("change", ({ target }) => {
     const [source, name] = target.value.split(":");
-    Object.assign(state, { source, name, gpus: 0 });
+    Object.assign(state, { source, name, profile: "", gpus: 0 });
     state.set.clear();
     update();
   });
   byId("platform").addEventListener("change", ({ target }) => { state.platform = target.value; update(); });
+  byId("profile").addEventListener("change", ({ target }) => { state.profile = target.value; update(); });
   byId("gpus").addEventListener("change", ({ target }) => {
     state.gpus = Math.max(0, Math.trunc(Number(target.value)));
     state.set.delete("parallel.data_parallel_size");
     update();
   });
-  byId("reset").addEventListener("click", () => { state.set.clear(); state.gpus = 0; update(); });
+  byId("reset").addEventListener("click", () => { state.set.clear(); state.profile = ""; state.gpus = 0; update(); });
   byId("drop").addEventListener("change", ({ target }) => takeFile(target.files[0]));
   addEventListener("dragover", (event) => event.preventDefault());
   addEventListener("drop", (event) => { event.preventDefault(); takeFile(event.dataTransfer.files[0]); });

@@ -8,10 +8,9 @@
 #include "page/answer.hpp"
 
 // The only function that the page's script calls: page::answer(). The text that it returns is valid until the next call.
-// The files of scenarios/ lie in /data (page/worker.js).
 extern "C" EMSCRIPTEN_KEEPALIVE const char* stretto_answer(const char* request) {
   static const bool is_prepared = [] {
-    ::setenv("STRETTO_DATA", "/data", 1);
+    ::setenv("STRETTO_DATA", stretto::page::kDataFolder, 1);
     // WebAssembly has 4 GiB of addresses. A schedule that needs more is refused where free_memory_bytes() is asked.
     std::ofstream("/proc/meminfo") << "MemAvailable: " << (std::int64_t{3} << 20) << " kB\n";
     return true;

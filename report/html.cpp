@@ -199,6 +199,7 @@ std::string render_html(const HtmlReport& report) {
   if (report.summary.rows() > 0) body += html_table(report.summary);
   for (const std::string& remark : report.remarks) body += html_paragraph(remark, "remark");
   body += "</section>\n";
+  for (const Plot& plot : report.plots) body += plot_section(plot);
   for (const HtmlTable& table : report.tables)
     body += "<section id=\"" + html_escaped(table.id) + "\">\n<h2>" + html_escaped(table.title) + "</h2>\n<p>" +
             html_escaped(table.caption) + "</p>\n" + html_table(table.table) + "</section>\n";

@@ -5,6 +5,7 @@
 
 #include "report/comparison.hpp"
 #include "report/excerpt.hpp"
+#include "report/html_plot.hpp"
 #include "report/memory.hpp"
 #include "report/table.hpp"
 
@@ -38,7 +39,8 @@ struct HtmlReport {
   std::vector<std::string> about;    // lines under the title: what was predicted or run, and on which machine
   Table summary{{}};                 // the table that the command prints
   std::vector<std::string> remarks;  // lines under the table
-  std::vector<HtmlTable> tables;     // further tables, below the summary
+  std::vector<Plot> plots;           // below the summary
+  std::vector<HtmlTable> tables;     // further tables, below the plots
   std::vector<HtmlStep> steps;       // steps of equal numbers of ranks are consecutive
   std::int64_t device_bytes = 0;     // memory of one device; 0: not known
   std::int64_t reserved_bytes = 0;   // part of them used by context, libraries, fragmentation

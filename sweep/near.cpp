@@ -27,7 +27,8 @@ std::vector<std::string> changeable_keys(const Scenario& scenario) {
                                    "parallel.sequence_parallel",
                                    "parallel.data_parallel_sharding_strategy",
                                    "parallel.pipeline_schedule"};
-  if (scenario.model.experts.any()) keys.emplace_back("parallel.expert_model_parallel_size");
+  if (scenario.model.experts.any())
+    keys.insert(keys.end(), {"parallel.expert_model_parallel_size", "parallel.expert_tensor_parallel_size"});
   Scenario copy = scenario;
   for (const ScenarioKey& key : scenario_keys_of("overlap"))
     if (key.field != nullptr && std::holds_alternative<bool*>(key.field(copy))) keys.push_back(key.full_name());
@@ -59,10 +60,12 @@ std::vector<std::string> other_values(const std::string& key, const std::string&
 }  // namespace
 
 std::vector<SingleChange> faster_changes(const Scenario& scenario, const sim::Platform& platform, double step_ms,
-                                         const std::function<Scenario(const std::vector<std::string>& set)>& read) {
+                                         const std::function<Scenario(const std::vector<std::string>& set)>& read,
+                                         const std::function<bool(const std::string& key)>& leaves_out) {
   if (!platform.accelerator) return {};
   std::vector<SingleChange> tried;
   for (const std::string& key : changeable_keys(scenario)) {
+    if (leaves_out && leaves_out(key)) continue;
     const std::size_t dot = key.find('.');
     const ScenarioKey& row = scenario_key(key.substr(0, dot), key.substr(dot + 1));
     const std::string now = text_of(value_of(row, scenario));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "report/table.hpp"
+#include "sweep/settings.hpp"
 #include "sweep/space.hpp"
 
 namespace stretto::sweep {
@@ -17,9 +18,10 @@ struct SingleChange {
 };
 // Returns the single changes that fit and make a step faster than `step_ms`, the fastest first. GPUs and batch stay, so
 // the data-parallel size may change too. `read` returns the scenario with further overrides, and throws Error(input)
-// where they are refused. Published GPUs only; others give none.
+// where they are refused. Keys that `leaves_out` are not changed; null: none. Published GPUs only; others give none.
 std::vector<SingleChange> faster_changes(const Scenario& scenario, const sim::Platform& platform, double step_ms,
-                                         const std::function<Scenario(const std::vector<std::string>& set)>& read);
+                                         const std::function<Scenario(const std::vector<std::string>& set)>& read,
+                                         const std::function<bool(const std::string& key)>& leaves_out = nullptr);
 
 Table changes_table(const std::vector<SingleChange>& changes, double step_ms);
 nlohmann::json changes_json(const std::vector<SingleChange>& changes, double step_ms);

@@ -14,17 +14,13 @@
 #include "base/error.hpp"
 #include "base/parallel.hpp"
 #include "sweep/evaluate.hpp"
+#include "sweep/names.hpp"
 
 namespace stretto::sweep {
 namespace {
 
-// Keys whose values make a family: costs of operations follow from them.
-bool makes_family(const std::string& key) {
-  for (const char* name : {"gpus", "platform", "parallel.tensor_model_parallel_size", "parallel.context_parallel_size",
-                           "parallel.expert_model_parallel_size", "training.micro_batch_size"})
-    if (key == name) return true;
-  return false;
-}
+// Returns whether the costs of operations follow from the key's value.
+bool makes_family(const std::string& key) { return key != kPp && key != kVp && key != kDp && key != kBatch; }
 
 std::uint64_t family_of(const Space& space, const std::vector<std::string>& values) {
   Checksum sum;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sweep/point.hpp"
+#include "sweep/settings.hpp"
 #include "sweep/space.hpp"
 
 namespace stretto::sweep {
@@ -45,8 +46,8 @@ constexpr std::int64_t kWindow = 200'000;  // combinations
 struct SearchOptions {
   std::size_t best = 10;  // a point whose bound is above the best-th step so far is not simulated
   bool all = false;       // simulates every point that fits
-  // This search takes every `shards`-th family of points from the `shard`-th on. Points of one family have equal
-  // tensor, context and expert parallelism and micro-batch size; a shard's file is part of the whole's.
+  // This search takes every `shards`-th family of points from the `shard`-th on. Points of one family differ
+  // in pipeline, replicas and batch alone; a shard's file is part of the whole's.
   std::int64_t shard = 0, shards = 1;
 };
 

@@ -7,29 +7,10 @@
 #include <map>
 
 #include "report/units.hpp"
+#include "sweep/names.hpp"
 
 namespace stretto::sweep {
 namespace {
-
-// Short names of common keys, as people write layouts ("tp 4, pp 2").
-const std::map<std::string, std::string>& short_names() {
-  static const std::map<std::string, std::string> names = {{"tensor_model_parallel_size", "tp"},
-                                                           {"pipeline_model_parallel_size", "pp"},
-                                                           {"virtual_pipeline_model_parallel_size", "vp"},
-                                                           {"context_parallel_size", "cp"},
-                                                           {"expert_model_parallel_size", "ep"},
-                                                           {"expert_tensor_parallel_size", "etp"},
-                                                           {"data_parallel_size", "dp"},
-                                                           {"micro_batch_size", "mbs"},
-                                                           {"recompute_granularity", "recompute"}};
-  return names;
-}
-
-std::string column_of(const std::string& key) {
-  const std::string name = key.substr(key.find('.') + 1);
-  const auto found = short_names().find(name);
-  return found == short_names().end() ? name : found->second;
-}
 
 std::string value_of(const Point& point, const std::string& key) {
   if (key == "gpus") return std::to_string(point.gpus);
@@ -53,7 +34,7 @@ std::vector<std::string> keys_of(const Space& space) {
 Table points_table(const Space& space, const SearchResult& result, const std::vector<std::size_t>& points) {
   std::vector<std::string> headers;
   const std::vector<std::string> keys = keys_of(space);
-  for (const std::string& key : keys) headers.push_back(column_of(key));
+  for (const std::string& key : keys) headers.push_back(short_name(key));
   for (const char* name : {"step", "tokens/s a GPU", "MFU", "memory", "behind"}) headers.emplace_back(name);
   Table table(headers);
   for (const std::size_t i : points) {
@@ -69,6 +50,14 @@ Table points_table(const Space& space, const SearchResult& result, const std::ve
     table.add_row(std::move(cells));
   }
   return table;
+}
+
+std::string name_of_layout(const Space& space, const Point& point) {
+  std::string name;
+  for (const std::string& key : keys_of(space))
+    if (const std::string value = value_of(point, key); !value.empty())
+      name += fmt::format("{}{} {}", name.empty() ? "" : ", ", short_name(key), value);
+  return name;
 }
 
 std::vector<std::size_t> best_by_gpus(const std::vector<Point>& points) {
@@ -91,8 +80,9 @@ std::string summary_text(const SearchResult& result, std::int64_t combinations) 
     ++why[words];
   }
   std::string text = fmt::format(
-      "{} combinations, {} of them with sizes that do not divide; {} points: {} refused, {} do not fit, {} slower by "
-      "their bound, {} simulated\n",
+      "{} combinations, {} of them with sizes that do not divide or the same once more; {} points: {} refused, {} do "
+      "not "
+      "fit, {} slower by their bound, {} simulated\n",
       combinations, result.indivisible, result.points.size(), count[Status::refused], count[Status::does_not_fit],
       count[Status::slower], count[Status::predicted]);
   std::vector<std::pair<std::int64_t, std::string>> commonest;

@@ -14,6 +14,8 @@ constexpr double kTie = 0.025;
 // Returns a table of the points with these indices, in this order: values of the axes that differ anywhere, step,
 // tokens, MFU, memory, and the distance to the first one, "tie" within kTie.
 Table points_table(const Space& space, const SearchResult& result, const std::vector<std::size_t>& points);
+// Returns the values of the axes that differ anywhere, and the data-parallel size: "tp 4, pp 2, …".
+std::string name_of_layout(const Space& space, const Point& point);
 // Returns for each number of GPUs the index of the best point, ascending; empty unless there are several numbers.
 std::vector<std::size_t> best_by_gpus(const std::vector<Point>& points);
 // Returns lines: how many points were looked at and what became of them, and the commonest reasons of refusals.

@@ -1,8 +1,27 @@
 """`stretto page` writes the page that scripts/page has built. tests/page compares the page's figures with the command's."""
-from program import ProgramTest, main
+import re
+
+from program import ROOT, ProgramTest, main
+
+# Files whose headers the page includes, and of which it links nothing: SimGrid is loaded when it is used, CUDA never is.
+NOT_LINKED = {"sim/network/simgrid.cpp", "exec/cuda/cuda.cpp"}
 
 
 class Page(ProgramTest):
+    def test_links_what_it_includes(self):
+        """page/CMakeLists.txt lists sources by name, which no other build reads: each has the sources of its headers beside it."""
+        text = (ROOT / "page/CMakeLists.txt").read_text()
+        globbed = {path for folder in ("base", "model", "sim", "predict", "page") for path in (ROOT / folder).rglob("*.cpp")}
+        left_out = re.compile(r"_test\.cpp$|network/simgrid\.cpp$|model/interchange/")
+        sources = {name for name in (path.relative_to(ROOT).as_posix() for path in globbed) if not left_out.search(name)}
+        for names, folder in re.findall(r"foreach\(name ([^)]*)\)\s*list\(APPEND sources \$\{root\}/(\w+)/\$\{name\}\.cpp\)", text):
+            sources |= {f"{folder}/{name}.cpp" for name in names.split()}
+        sources |= set(re.findall(r"\$\{root\}/([\w/]+\.cpp)", text))
+        self.assertGreater(len(sources), 200)
+        self.assertEqual([name for name in sources if not (ROOT / name).exists()], [])
+        included = {f"{header}.cpp": name for name in sources for header in re.findall(r'#include "([\w/]+)\.hpp"', (ROOT / name).read_text())}
+        self.assertEqual({name: by for name, by in included.items() if name not in sources | NOT_LINKED and (ROOT / name).exists()}, {})
+
     def test_copies_the_page(self):
         self.write("page.html", "<!doctype html>\n<p>é</p>\n")
         environment = dict(self.environment, STRETTO_DATA=str(self.folder))

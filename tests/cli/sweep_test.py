@@ -2,6 +2,7 @@
 import csv
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -56,7 +57,21 @@ class Sweep(ProgramTest):
         rows = list(csv.DictReader((self.folder / "points.csv").read_text().splitlines()))
         self.assertEqual(len(rows), len(value["points"]))
         self.assertEqual({row["status"] for row in rows}, {point["status"] for point in value["points"]})
-        self.assertIn("</svg>", (self.folder / "page.html").read_text())
+        self.check_pareto((self.folder / "page.html").read_text(), value)
+
+    def marks(self, page, section):
+        """Returns (x, y) of the marks of a plot."""
+        plot = page.split(f'<section id="{section}">')[1].split("</section>")[0]
+        return [(float(x), float(y)) for x, y in re.findall(r'data-x="([^"]*)" data-y="([^"]*)"', plot)]
+
+    def check_pareto(self, page, value):
+        points = [point for point in value["points"] if point["status"] == "predicted"]
+        per_s = 1000 if max([point["step_ms"] for point in points] + [value["own"]["step_ms"]]) >= 1000 else 1
+        expected = [(point["memory_bytes"] / 2**30, point["step_ms"] / per_s) for point in points]
+        marks = self.marks(page, "pareto-plot")
+        for mark in expected:
+            self.assertTrue(any(abs(mark[0] - x) < 1e-9 and abs(mark[1] - y) < 1e-9 for x, y in marks), mark)
+        self.assertEqual(len(marks), len(expected) + 1)  # and the scenario as it is
 
     def test_shards_one_behind_the_other_are_the_whole(self):
         parts = [subprocess.Popen([STRETTO, "sweep", self.small, "--all", "--best", "1", "--shard", f"{i}/3", "--out", f"part-{i}.jsonl"],
@@ -114,7 +129,17 @@ class Sweep(ProgramTest):
         self.assertEqual(self.json("simulate", "best.toml")["step_ms"], value["best"][0]["step_ms"])
 
     def test_more_gpus_and_platforms(self):
-        done = self.ok("sweep", self.small, "--over", "gpus=16,32", "--over", "micro_batch_size=1", "--over", "recompute_granularity=none", "--best", "3")
+        done = self.ok("sweep", self.small, "--over", "gpus=16,32", "--over", "mbs=1", "--over", "recompute=none", "--best", "3", "--html", "page.html", "--json", "value.json")
+        points = [point for point in json.loads((self.folder / "value.json").read_text())["points"] if point["status"] == "predicted"]
+        best = [(gpus, max(point["tokens_per_s_per_gpu"] for point in points if point["gpus"] == gpus)) for gpus in (16, 32)]
+        page = (self.folder / "page.html").read_text()
+        self.assertEqual(self.marks(page, "scaling-plot"), best)
+        exposed = self.marks(page, "exposed-plot")[:2]  # in all; the axes follow
+        table = page.split('<section id="scaling-limits">')[1].split("</section>")[0]
+        rows = [re.findall(r"<td[^>]*>([^<]*)</td>", row) for row in table.split("<tr>")[2:]]
+        self.assertEqual([gpus for gpus, _ in exposed], [float(row[1]) for row in rows])
+        for (_, share), row in zip(exposed, rows):
+            self.assertAlmostEqual(share, float(row[4].removesuffix(" %")), delta=0.051)
         self.assertIn("by the number of GPUs", done.out)
         self.assertIn("most of it", done.out.split("by the number of GPUs")[1])  # where overlap stops hiding
         self.assertIn("the scenario as it is", done.out)
@@ -124,6 +149,22 @@ class Sweep(ProgramTest):
     def test_on_a_calibrated_host(self):
         done = self.ok("sweep", self.tiny, "--platform", PLATFORM, "--over", "overlap_grad_reduce=legal", "--over", "overlap_param_gather=legal", "--best", "1")
         self.assertIn("refused 1 times", done.out)  # a gate: overlap_param_gather needs overlap_grad_reduce
+
+    def test_sharding_and_overlap(self):
+        one = ("--over", "tp=2", "--over", "pp=1", "--over", "mbs=1", "--over", "recompute=none", "--all", "--best", "1")
+        value = self.json("sweep", self.small, *one, "--over", "sharding=legal")
+        self.assertEqual([point["status"] for point in value["points"]], ["predicted"] * 4)
+        memory = [point["memory_bytes"] for point in value["points"]]
+        self.assertEqual(memory, sorted(memory, reverse=True))
+        for point in value["points"]:
+            sets = [word for one_set in point["set"] for word in ("--set", one_set)]
+            self.assertEqual(self.json("simulate", self.small, *sets)["step_ms"], point["step_ms"])
+        done = self.ok("sweep", self.small, *one, "--over", "overlap=legal", "--json", "value.json")
+        self.assertIn("not searched: tp, pp, vp, cp, mbs, recompute, sharding, schedule (--over schedule=legal", done.out)
+        points = json.loads((self.folder / "value.json").read_text())["points"]
+        self.assertEqual(sorted(point["status"] for point in points), ["predicted"] * 6 + ["refused"] * 2)
+        slowest = max((point for point in points if point["status"] == "predicted"), key=lambda point: point["step_ms"])
+        self.assertIn("overlap.tp_comm_overlap=false", slowest["set"])
 
     def test_errors(self):
         self.fails(2, "sweep", self.small, "--over", "tensor_model_parallel_siz=2", says=['did you mean "'])

@@ -176,6 +176,25 @@ class Page(unittest.TestCase):
         self.click("#reset")
         self.wait("!location.hash.split('&pin=')[0].includes('tensor_model_parallel_size')")
 
+    def test_a_framework(self):
+        before = self.step()
+        self.wait("document.getElementById('status').textContent.endsWith('its schedule is verified')")
+        self.run_js("(() => { const one = document.getElementById('profile'); one.value = 'torchtitan'; one.dispatchEvent(new Event('change')); })()")
+        self.wait(f"document.querySelector('#headline dd').textContent !== {json.dumps(before)}")
+        self.settle()
+        self.assertIn("profile=torchtitan", self.hash())
+        self.wait("document.getElementById('command').textContent.includes('--set profile=torchtitan')")
+        self.wait("document.getElementById('status').textContent.endsWith('its schedule is verified')")
+
+    def test_keys_of_experts_are_for_experts(self):
+        hidden = "document.querySelector('[data-key=\"parallel.moe_token_dispatcher_type\"]').hidden"
+        self.assertTrue(self.run_js(hidden))
+        self.go("#scenario=qwen3-30b-a3b")
+        self.assertFalse(self.run_js(hidden))
+        for key in ("training.fp8_format", "training.fp4_format", "training.cuda_graph_modules", "training.reset_attention_mask",
+                    "overlap.overlap_moe_expert_parallel_comm", "overlap.ep_flash_overlap"):
+            self.assertGreater(self.run_js(f"document.querySelector('[data-key=\"{key}\"]').getBoundingClientRect().height"), 0, key)
+
     def test_keyboard(self):
         self.run_js("document.getElementById('source').focus()")
         visited = []
