@@ -24,8 +24,8 @@ bool falls_back(const Framework& framework, const Softmax& softmax) {
 
 // The router without moe_router_fusion: so many kernels, each of which reads and writes the scores of all experts in
 // f32. A framework that says the bytes of a router has the fusion, forward: random numbers in place of logits and their
-// copy, outputs that are filled, and the kernel of scores and top-k; backward: an output that is filled, and its kernel.
-// Both assumed by their source (megatron/core/transformer/moe/router.py and moe_utils.py; fused_router of
+// copy, outputs that are filled, and the kernel of scores and top-k; backward: an output that is filled, and its
+// kernel. Both assumed by their source (megatron/core/transformer/moe/router.py and moe_utils.py; fused_router of
 // TransformerEngine).
 constexpr int kKernelsOfRouter = 20, kKernelsOfFusedRouter = 5, kKernelsOfFusedGradients = 2;
 int kernels_of_router(const Framework& framework, const Route& route) {
@@ -157,9 +157,11 @@ class KernelClock {
     return memory_us(bytes * elements) + kernels * kernel_gap();
   }
 
-  // DeepEP and HybridEP read a rank's rows where they are, and sort what came by a pass of its own: SortByExpert stands for
-  // it, or its permutation where a rank has one expert (deepseek-ai/DeepEP, branch hybrid-ep: permute_launcher() of
-  // csrc/hybrid_ep/executor/executor.cu behind the exchange, unless moe_permute_fusion_into_hybridep, which no recipe has).
+  // DeepEP and HybridEP read a rank's rows where they are, and sort what came by a pass of its own: SortByExpert stands
+  // for it, or its permutation where a rank has one expert (deepseek-ai/DeepEP, branch hybrid-ep: permute_launcher() of
+  // csrc/hybrid_ep/executor/executor.cu behind the exchange, unless moe_permute_fusion_into_hybridep, which no recipe
+  // has). NCCL's EP copies what came from where it was staged (Megatron-LM d98e8a64,
+  // core/transformer/transformer_config.py:993).
   double us(const Permute& permute) const { return permute.in_transport ? 0 : memory_bound_us(permute); }
 
   // A query is read and written only where it turns.
@@ -181,6 +183,9 @@ class KernelClock {
     if (is_of_norm() && q.records) return 0;
     const std::optional<double> gathered = gathered_bytes();
     if (gathered) return memory_us(*gathered * elements);
+    // Of codes one kernel makes the second copy, and puts scales into the order in which products read them; the codes
+    // themselves stay where they came (TransformerEngine d0067d0, common/cast/fused_group_requantize.cu).
+    if (q.of_codes) return cast_us(elements, operand_bytes() - elements * (q.columnwise == ColumnCopy::none ? 2 : 1));
     // Each group is a kernel, which is as fast as one of its size.
     const double kernels = double(std::max<std::int64_t>(q.groups, 1));
     return kernels * cast_us(elements / kernels, operand_bytes() / kernels);
@@ -309,8 +314,8 @@ class KernelClock {
 };
 
 // Rate over NVLink of DeepEP's kernels that also forward what comes from other nodes, over that of those within a node:
-// H100, combine in bf16, 24 SMs, 2 nodes: 200 GB/s with 4,096 tokens and 222 with 16,384, and 281 in a node (measurements
-// of ai-dynamo/aiconfigurator); HybridEP with 16 SMs 191 to 217 (deepseek-ai/DeepEP, branch hybrid-ep,
+// H100, combine in bf16, 24 SMs, 2 nodes: 200 GB/s with 4,096 tokens and 222 with 16,384, and 281 in a node
+// (measurements of ai-dynamo/aiconfigurator); HybridEP with 16 SMs 191 to 217 (deepseek-ai/DeepEP, branch hybrid-ep,
 // docs/README_Hybrid-EP.md, whose rates count rows for the own node).
 constexpr double kForwarding = 0.74;
 
@@ -360,7 +365,7 @@ double kernels_of(const Framework& framework, const Operation& operation) {
   // those of groups in such a loop too.
   constexpr double kOfLoop = 0.15;  // assumed, of what an operation takes that Python issues
   if (const auto* quantise = std::get_if<Quantise>(&operation.work))
-    return 0.5 + kOfLoop * double(std::max<std::int64_t>(quantise->groups - 1, 0));
+    return 0.5 + kOfLoop * double(quantise->of_codes ? 0 : std::max<std::int64_t>(quantise->groups - 1, 0));
   if (const auto* amax = std::get_if<Amax>(&operation.work))
     return kOfLoop * double(std::max<std::int64_t>(amax->groups, 1));
   if (const auto* update = std::get_if<UpdateScale>(&operation.work))
@@ -431,7 +436,8 @@ GroupTime token_exchange_time(const Accelerator& a, const Framework& framework, 
   const double far = span.nodes > 1 ? tokens * std::min(met(nodes), most_nodes) * (nodes - 1) / nodes /
                                           (exchange.flex_network_GBps.value * 1e3)
                                     : 0;
-  const bool scans = transport == TokenTransport::hybridep && work.kind == CollectiveKind::dispatch;
+  // NCCL's EP runs HybridEP's kernels (Megatron-LM d98e8a64, core/transformer/moe/token_dispatcher.py:1631).
+  const bool scans = transport != TokenTransport::deepep && work.kind == CollectiveKind::dispatch;
   const double latency = exchange.flex_us.value + (scans ? exchange.hybridep_us.value : 0);
   return {latency + std::max(near, far), latency};
 }
