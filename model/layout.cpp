@@ -183,7 +183,7 @@ const char* name_of(Sharding sharding) {
 }
 
 const char* name_of(TokenDispatcher dispatcher) { return name_in({"allgather", "alltoall", "flex"}, dispatcher); }
-const char* name_of(FlexBackend backend) { return name_in({"deepep", "hybridep"}, backend); }
+const char* name_of(FlexBackend backend) { return name_in({"deepep", "hybridep", "ncclep"}, backend); }
 
 const char* name_of(PipelineSchedule schedule) { return name_in({"1f1b", "zb-h1", "zb-v", "dualpipev"}, schedule); }
 

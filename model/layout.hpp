@@ -49,8 +49,8 @@ enum class TokenDispatcher : std::uint8_t {
   flex,       // the same by a library of its own (FlexBackend)
 };
 const char* name_of(TokenDispatcher dispatcher);  // "allgather", "alltoall", "flex"
-enum class FlexBackend : std::uint8_t { deepep, hybridep };
-const char* name_of(FlexBackend backend);  // "deepep", "hybridep"
+enum class FlexBackend : std::uint8_t { deepep, hybridep, ncclep };
+const char* name_of(FlexBackend backend);  // "deepep", "hybridep", "ncclep"
 
 // How many ranks cut the model along each axis, and how pipeline stages share its layers. Fields are named after
 // Megatron-LM's options; docs/scenario.md is their specification.

@@ -11,6 +11,7 @@ const char* name_of(LowPrecision::Fp8Recipe recipe) {
 const char* name_of(LowPrecision::AmaxAlgo algo) { return name_in({"most_recent", "max"}, algo); }
 const char* name_of(LowPrecision::Fp4Format format) { return name_in({"none", "e2m1"}, format); }
 const char* name_of(LowPrecision::Fp4Recipe recipe) { return name_in({"nvfp4"}, recipe); }
+const char* name_of(LowPrecision::WireDtype dtype) { return name_in({"bf16", "mxfp8"}, dtype); }
 const char* name_of(LowPrecisionRules::Recipe recipe) {
   return name_in({"none", "delayed", "tensorwise", "blockwise", "mxfp8", "nvfp4"}, recipe);
 }
@@ -52,6 +53,8 @@ LowPrecisionRules rules_of(const LowPrecision& p, double compute_capability) {
     case LowPrecision::Fp8Recipe::mxfp8:
       set(Recipe::mxfp8, Scaling::mx, Scaling::mx);
       rules.transposes = false;
+      rules.sends_rows = p.moe_dispatch_fwd_dtype == LowPrecision::WireDtype::mxfp8;
+      rules.sends_gradients = p.moe_combine_bwd_dtype == LowPrecision::WireDtype::mxfp8;
       break;
   }
   return rules;

@@ -17,6 +17,7 @@ struct LowPrecision {
   enum class AmaxAlgo : std::uint8_t { most_recent, max };
   enum class Fp4Format : std::uint8_t { none, e2m1 };
   enum class Fp4Recipe : std::uint8_t { nvfp4 };
+  enum class WireDtype : std::uint8_t { bf16, mxfp8 };
 
   Fp8Format fp8_format = Fp8Format::none;
   Fp8Recipe fp8_recipe = Fp8Recipe::delayed;
@@ -34,6 +35,9 @@ struct LowPrecision {
   // Products take both factors only in rows along the axis of their sum, as fp8 of GPUs before Blackwell (compute
   // capability 10.0): transposed copies of codes are in memory.
   bool fp8_transposes = false;
+  // Types in which rows of experts are on their way: forward those that dispatch sends, and backward the gradients that
+  // the backward pass of combine sends. mxfp8: codes of e4m3 with their scales, which the rows' tokens become.
+  WireDtype moe_dispatch_fwd_dtype = WireDtype::bf16, moe_combine_bwd_dtype = WireDtype::bf16;
 
   bool operator==(const LowPrecision&) const = default;
   bool is_on() const { return fp8_format != Fp8Format::none || fp4_format != Fp4Format::none; }
@@ -48,8 +52,10 @@ const char* name_of(LowPrecision::Fp8Recipe recipe);  // "delayed", …
 const char* name_of(LowPrecision::AmaxAlgo algo);     // "most_recent", "max"
 const char* name_of(LowPrecision::Fp4Format format);  // "none", "e2m1"
 const char* name_of(LowPrecision::Fp4Recipe recipe);  // "nvfp4"
+const char* name_of(LowPrecision::WireDtype dtype);   // "bf16", "mxfp8"
 
-// The treatment by a recipe of the factors of a layer's products: X (input), W (weight) and dY (gradient of the output).
+// The treatment by a recipe of the factors of a layer's products: X (input), W (weight) and dY (gradient of the
+// output).
 struct LowPrecisionRules {
   enum class Recipe : std::uint8_t { none, delayed, tensorwise, blockwise, mxfp8, nvfp4 };
   Recipe recipe = Recipe::none;
@@ -58,6 +64,8 @@ struct LowPrecisionRules {
   Scaling activations = Scaling::none, weights = Scaling::none;
   bool transposes = false;  // products take factors only in rows along the axis of their sum
   std::int64_t align = 1;   // rows and columns of a factor are multiples of this
+  // Rows of experts go to the experts' ranks as codes: forward, and their gradients backward.
+  bool sends_rows = false, sends_gradients = false;
 
   bool is_on() const { return recipe != Recipe::none; }
   bool per_tensor() const { return activations == Scaling::tensor; }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/values_of.hpp"
@@ -17,9 +18,18 @@ namespace {
 
 using Recipe = LowPrecisionRules::Recipe;
 
+constexpr const char* kSendsCodes = "mxfp8, rows of experts sent as codes";
+
+bool sends_codes(const LowPrecision& precision) {
+  return precision.moe_dispatch_fwd_dtype != LowPrecision::WireDtype::bf16 ||
+         precision.moe_combine_bwd_dtype != LowPrecision::WireDtype::bf16;
+}
+
 // Sets the recipe; a setting that only another recipe has becomes its default.
-void set_recipe(LowPrecision& precision, Recipe recipe) {
+void set_recipe(LowPrecision& precision, Recipe recipe, bool sends) {
   using P = LowPrecision;
+  precision.moe_dispatch_fwd_dtype = precision.moe_combine_bwd_dtype = sends ? P::WireDtype::mxfp8 : P::WireDtype::bf16;
+  if (sends) precision.first_last_layers_bf16 = false;
   if (recipe != Recipe::mxfp8) precision.reuse_grad_buf_for_mxfp8_param_ag = false;
   if (recipe == Recipe::delayed) precision.first_last_layers_bf16 = false;
   precision.fp4_format = recipe == Recipe::nvfp4 ? P::Fp4Format::e2m1 : P::Fp4Format::none;
@@ -65,17 +75,23 @@ std::vector<RecipeStep> predict_recipes(const Scenario& scenario, const sim::Pla
   std::vector<RecipeStep> steps;
   if (!platform.accelerator || scenario.training.precision != "bf16") return steps;
   const Recipe own = rules_of(scenario.training.low_precision, scenario.compute_capability).recipe;
+  std::vector<std::pair<Recipe, bool>> recipes;  // and whether rows of experts are sent as codes
   for (const Recipe recipe : values_of<Recipe>()) {
+    recipes.emplace_back(recipe, false);
+    if (recipe == Recipe::mxfp8 && scenario.model.experts.any() && scenario.parallel.expert_model_parallel_size > 1)
+      recipes.emplace_back(recipe, true);
+  }
+  for (const auto& [recipe, sends] : recipes) {
     RecipeStep& step = steps.emplace_back();
-    step.recipe = recipe == Recipe::none ? "bf16" : name_of(recipe);
-    step.is_scenario = recipe == own;
+    step.recipe = sends ? kSendsCodes : recipe == Recipe::none ? "bf16" : name_of(recipe);
+    step.is_scenario = recipe == own && sends == sends_codes(scenario.training.low_precision);
     if (const double least = least_capability(recipe);
         platform.compute_capability > 0 && platform.compute_capability < least) {
       step.why_not = fmt::format("needs a GPU of compute capability {:.1f}", least);
       continue;
     }
     Scenario other = scenario;
-    if (!step.is_scenario) set_recipe(other.training.low_precision, recipe);
+    if (!step.is_scenario) set_recipe(other.training.low_precision, recipe, sends);
     const Gates gates = gates_of(other);
     if (const Gate* refused = gates.refused(other.by_profile)) {
       step.why_not = refused->knob + ": " + refused->refusal();

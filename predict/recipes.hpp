@@ -13,7 +13,9 @@ namespace stretto::predict {
 
 // The scenario's step with its linear products in another precision.
 struct RecipeStep {
-  std::string recipe;           // name of LowPrecisionRules::Recipe; "bf16" for none
+  // Name of LowPrecisionRules::Recipe; "bf16" for none. Where ranks share experts, "mxfp8, rows of experts sent as
+  // codes" too, which moe_dispatch_fwd_dtype and moe_combine_bwd_dtype say.
+  std::string recipe;
   bool is_scenario = false;     // the scenario's own
   double step_ms = 0;           // 0 where there is none
   std::int64_t peak_bytes = 0;  // memory of the device that has most

@@ -41,6 +41,24 @@ TEST_CASE("the step in each precision, or why a GPU has none", "[predict]") {
       sim::read_platform(data_file("platforms", "h100-sxm")), {});
   CHECK(named(again, "tensorwise").why_not.empty());
   CHECK(named(again, "delayed").why_not.find("expected recompute_granularity none") != std::string::npos);
+  // Where ranks share experts their rows may be sent as codes, by one of the dispatchers.
+  const auto with_experts = [&](const char* dispatcher) {
+    return predict_recipes(
+        parse_scenario("platform = \"gb300-nvl72\"\n[model]\nnum_layers = 2\nhidden_size = 2048\n"
+                       "num_attention_heads = 16\nseq_length = 4096\n"
+                       "vocab_size = 1024\nadd_bias_linear = false\nswiglu = true\nnum_moe_experts = 32\n"
+                       "moe_router_topk = 4\nmoe_ffn_hidden_size = 1024\n[parallel]\ndata_parallel_size = 8\n"
+                       "expert_model_parallel_size = 8\nmoe_token_dispatcher_type = \"flex\"\n"
+                       "moe_flex_dispatcher_backend = \"" +
+                           std::string(dispatcher) + "\"\n[training]\nprecision = \"bf16\"\nglobal_batch_size = 8\n",
+                       "scenario"),
+        sim::read_platform(data_file("platforms", "gb300-nvl72")), {});
+  };
+  const std::string sends = "mxfp8, rows of experts sent as codes";
+  const std::vector<RecipeStep> nccl = with_experts("ncclep");
+  CHECK(named(nccl, sends).why_not == "");
+  CHECK(named(nccl, sends).step_ms < named(nccl, "mxfp8").step_ms);
+  CHECK(named(with_experts("hybridep"), sends).why_not.find("ncclep") != std::string::npos);
   scenario.training.precision = "fp32";
   CHECK(of("h100-sxm").empty());
 }

@@ -44,6 +44,8 @@ const Keys kBlocks = {"model.hidden_size=128", "model.seq_length=128", "training
 const Keys kFp8 = kBlocks + Keys{"training.fp8_format=e4m3"};
 const Keys kTensorwise = kFp8 + Keys{"training.fp8_recipe=tensorwise"};
 const Keys kMxfp8 = kFp8 + Keys{"training.fp8_recipe=mxfp8"};
+const Keys kSends =
+    kExperts + kMxfp8 + Keys{"parallel.moe_token_dispatcher_type=flex", "parallel.moe_flex_dispatcher_backend=ncclep"};
 
 // Returns the keys that open all gates of a knob and request it.
 Keys asking(const std::string& knob) {
@@ -106,6 +108,8 @@ Keys asking(const std::string& knob) {
       {"first_last_layers_bf16", kTensorwise + Keys{"training.first_last_layers_bf16=true"}},
       {"reuse_grad_buf_for_mxfp8_param_ag",
        kMxfp8 + Keys{"overlap.fp8_param_gather=true", "training.reuse_grad_buf_for_mxfp8_param_ag=true"}},
+      {"moe_dispatch_fwd_dtype", kSends + Keys{"training.moe_dispatch_fwd_dtype=mxfp8"}},
+      {"moe_combine_bwd_dtype", kSends + Keys{"training.moe_combine_bwd_dtype=mxfp8"}},
       {"gelu_fusion", {"training.gelu_fusion=true"}},
       {"bias_gradient_fusion", {"training.bias_gradient_fusion=true"}},
       {"gelu_bias_gradient_fusion",
@@ -194,6 +198,12 @@ Keys closing(const Gate& gate) {
       {"TransformerEngine 2.7 or later", {}},
       {"TransformerEngine 2.8 or later", {}},
       {"PyTorch 2.6 or later", {}},
+      {"moe_token_dispatcher_type flex with moe_flex_dispatcher_backend ncclep",
+       {"parallel.moe_flex_dispatcher_backend=hybridep"}},
+      {"expert_tensor_parallel_size = 1", {"parallel.expert_tensor_parallel_size=2", "parallel.data_parallel_size=4"}},
+      {"a hidden_size that is a multiple of 512", {}},
+      {"moe_grouped_gemm and use_transformer_engine_op_fuser", {}},
+      {"fp8_format = e4m3", {"training.fp8_format=hybrid"}},
       {"fp8_format = none", {"training.fp8_format=e4m3"}},
       {"precision = bf16 or fp32", {"training.precision=fp64"}},
       {"sides of all products that are whole blocks of a scale", {"model.seq_length=8"}},
@@ -354,7 +364,8 @@ TEST_CASE("the default of cuda_device_max_connections is what the profile's fram
   // Pairs of passes with experts run without it as well.
   const Keys cut = kExperts + Keys{"parallel.tensor_model_parallel_size=2", "parallel.sequence_parallel=true"};
   CHECK(connections("megatron-bridge-moe", "h100-sxm", cut) == 1);
-  CHECK(connections("megatron-bridge-moe", "h100-sxm", cut + Keys{"overlap.overlap_moe_expert_parallel_comm=true"}) == 0);
+  CHECK(connections("megatron-bridge-moe", "h100-sxm", cut + Keys{"overlap.overlap_moe_expert_parallel_comm=true"}) ==
+        0);
   CHECK(connections("torchtitan", "h100-sxm", kTensor) == 0);
   CHECK(read(kTensor).cluster.cuda_device_max_connections == 0);
   CHECK(read(Keys{"platform=h100-sxm"} + kTensor).cluster.cuda_device_max_connections == 0);  // no profile

@@ -131,6 +131,11 @@ inline double shaped(const std::string& name, std::int64_t col, double value, co
     return col % cast.packed() >= cast.elements ? std::floor(127 + value * 9) : byte == 127 ? 126 : byte;
   }
   if (name == "scale" && std::holds_alternative<Quantise>(work)) return 1.5 + value;
+  if (const auto* quantise = std::get_if<Quantise>(&work); quantise != nullptr && quantise->of_codes && name == "x") {
+    // Any code but NaN, and scales near 1 behind them.
+    const double byte = std::floor((value + 1) * 127);
+    return col >= quantise->cols ? std::floor(127 + value * 9) : byte == 127 ? 126 : byte;
+  }
   if (name == "codes") return std::floor((value + 1) * 127);
   if (name == "x" && std::holds_alternative<ScaledCast>(work)) {
     // The blocks have many magnitudes, one has only zeros, and some numbers are far below the largest of their block.
@@ -266,7 +271,10 @@ inline std::vector<Buffer> buffers_of(const Work& work, Dtype dtype, std::int64_
       for (std::int64_t row = 0; row < buffer.operand.rows; ++row)
         for (std::int64_t col = 0; col < buffer.operand.cols; ++col) {
           const double value = 2 * uniform(i, 7, static_cast<std::uint64_t>(row * buffer.operand.cols + col)) - 1;
-          buffer.set(row, col, shaped(buffer.name, col, value, work));
+          const double of_operand = shaped(buffer.name, col, value, work);
+          // Codes that are moved are any bytes.
+          buffer.set(row, col,
+                     is_code(dtype) && is_code(buffer.operand.dtype) ? std::floor((value + 1) * 127) : of_operand);
         }
     if ((is_of_experts(work) || buffer.name == "offsets") && buffer.operand.dtype == Dtype::i32 &&
         buffer.operand.mode == AccessMode::read)

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "exec/host/kernels/codes.hpp"
 #include "tests/plain_codes.hpp"
 #include "tests/training.hpp"
 
@@ -52,7 +53,15 @@ struct NumberMatrix {
   std::int64_t rows = 0, cols = 0;
   std::vector<float> values;
 };
+// Returns the numbers of a matrix, or those for which the codes of one stand that has scales of 32 along its rows.
 inline NumberMatrix numbers_of(const host::Operand& operand) {
+  if (operand.dtype == Dtype::e4m3) {
+    NumberMatrix matrix{operand.rows, operand.cols * 32 / 33, {}};
+    matrix.values.resize(static_cast<std::size_t>(matrix.rows * matrix.cols));
+    host::decode(host::codes_of(operand, Scaling::mx, ScaledAlong::rows, matrix.rows, matrix.cols), 0, matrix.rows,
+                 matrix.values.data());
+    return matrix;
+  }
   NumberMatrix matrix{operand.rows, operand.cols, {}};
   for (std::int64_t r = 0; r < operand.rows; ++r)
     for (std::int64_t c = 0; c < operand.cols; ++c)
@@ -119,6 +128,18 @@ inline void add_experts(Scenario& scenario, bool is_shared = true) {
   model.experts.moe_router_topk = 2;
   model.experts.moe_ffn_hidden_size = model.hidden_size / 2;
   if (is_shared) model.experts.moe_shared_expert_intermediate_size = model.hidden_size;
+}
+
+// Rows of experts go to their ranks as codes of mxfp8: those of tokens, or the gradients of the experts' results, or
+// both.
+inline void send_codes(Scenario& scenario, bool rows, bool gradients) {
+  using Wire = LowPrecision::WireDtype;
+  LowPrecision& low = scenario.training.low_precision;
+  low.fp8_format = LowPrecision::Fp8Format::e4m3;
+  low.moe_dispatch_fwd_dtype = rows ? Wire::mxfp8 : Wire::bf16;
+  low.moe_combine_bwd_dtype = gradients ? Wire::mxfp8 : Wire::bf16;
+  scenario.parallel.moe_token_dispatcher_type = TokenDispatcher::flex;
+  scenario.parallel.moe_flex_dispatcher_backend = FlexBackend::ncclep;
 }
 
 // Trains with the serial executor; `observe` is called behind every computation with the number of the step.

@@ -213,6 +213,8 @@ const std::string kExperts =
     "num_moe_experts = 4\nmoe_router_topk = 2\nmoe_ffn_hidden_size = 256\nmoe_shared_expert_intermediate_size = 256\n"
     "moe_layer_freq = [0, 1, 1, 1]\n";
 
+constexpr const char* kSends = "moe_dispatch_fwd_dtype = \"mxfp8\"\nmoe_combine_bwd_dtype = \"mxfp8\"\n";
+
 Scenario mixture_of(const std::string& model, const std::string& parallel, const std::string& training) {
   Scenario scenario = parse_scenario(kModel + "add_bias_linear = false\n" + model + "[parallel]\n" + parallel +
                                          "[training]\nprecision = \"bf16\"\nglobal_batch_size = 4\n" + training,
@@ -254,6 +256,38 @@ TEST_CASE("experts and latent attention have the works that the recipe says", "[
   CHECK(only(works(kRecipes[3].keys, "layer.quantise_weights")) == Counts{{"quantise", 7}});  // the dense layer
 }
 
+TEST_CASE("rows of experts go to their ranks as codes with their scales", "[low_precision][experts]") {
+  const std::string layout =
+      "data_parallel_size = 2\nexpert_model_parallel_size = 2\nmoe_token_dispatcher_type = \"flex\"\n"
+      "moe_flex_dispatcher_backend = \"ncclep\"\n";
+  const auto bytes = [&](const std::string& keys, const char* exchange) {
+    const Schedule schedule = build_schedule(mixture_of(kExperts, layout, kRecipes[3].keys + keys));
+    const Operation& operation = schedule.operations[*schedule.find_operation(exchange)];
+    return std::get<Collective>(operation.work).elements * bytes_of(schedule.dtype_of(operation.accesses[0].view));
+  };
+  constexpr std::int64_t kRow = 256;  // numbers
+  for (const char* sent : {"experts.dispatch.fprop", "experts.dispatch.dgrad"}) {
+    const std::int64_t rows = bytes("", sent) / (2 * kRow);
+    CHECK(bytes(kSends, sent) == rows * (kRow + kRow / 32));
+  }
+  for (const char* other : {"experts.combine.fprop", "experts.combine.dgrad", "experts.weights.dispatch.fprop"})
+    CHECK(bytes(kSends, other) == bytes("", other));
+  // A token becomes codes once, before the copies of its rows; the receiver makes the second copy of what came.
+  const Schedule schedule = build_schedule(mixture_of(kExperts, layout, std::string(kRecipes[3].keys) + kSends));
+  const auto quantise = [&](const char* name) {
+    return std::get<Quantise>(schedule.operations[*schedule.find_operation(name)].work);
+  };
+  for (const auto& [sent, came] : {std::pair{"experts.fc1.quantise_sent_x", "experts.fc1.quantise_x"},
+                                   std::pair{"experts.fc2.quantise_sent_dy", "experts.fc2.quantise_dy"}}) {
+    CHECK(quantise(sent).rows == kRow);  // tokens of the rank
+    CHECK(quantise(sent).columnwise == ColumnCopy::none);
+    CHECK_FALSE(quantise(sent).of_codes);
+    CHECK(quantise(came).of_codes);
+    CHECK(quantise(came).columnwise == ColumnCopy::plain);
+  }
+  CHECK_FALSE(schedule.find_tensor("experts.in").has_value());  // rows of numbers do not come
+}
+
 TEST_CASE("the only dense layer of a mixture may stay in bf16", "[low_precision][experts]") {
   const Scenario scenario = mixture_of(kExperts, "",
                                        kRecipes[3].keys + std::string("first_last_layers_bf16 = true\n"
@@ -276,6 +310,8 @@ TEST_CASE("experts and latent attention in low precision verify in all layouts a
             "data_parallel_size = 2\nexpert_model_parallel_size = 2\nmoe_token_dispatcher_type = \"allgather\"\n",
             "data_parallel_size = 2\nexpert_model_parallel_size = 2\nmoe_pad_expert_input_to_capacity = true\n"
             "moe_expert_capacity_factor = 2.0\n",
+            "data_parallel_size = 2\nexpert_model_parallel_size = 2\nmoe_token_dispatcher_type = \"flex\"\n"
+            "moe_flex_dispatcher_backend = \"ncclep\"\n",
             "tensor_model_parallel_size = 2\nsequence_parallel = true\n",
             "tensor_model_parallel_size = 2\nsequence_parallel = true\nexpert_tensor_parallel_size = 1\n"
             "expert_model_parallel_size = 2\nmoe_expert_rank_capacity_factor = 1.5\n",
@@ -296,7 +332,9 @@ TEST_CASE("experts and latent attention in low precision verify in all layouts a
             if (model == kExperts && modules.find("mla") != modules.npos) continue;
             if (!modules.empty() && name == "delayed") continue;
             if (!cases.takes_next()) continue;
-            const Scenario scenario = mixture_of(model, layout, recipe.keys + std::string(transposes) + recompute);
+            const bool sends = name == "mxfp8" && where.find("ncclep") != where.npos;
+            const Scenario scenario =
+                mixture_of(model, layout, recipe.keys + std::string(transposes) + recompute + (sends ? kSends : ""));
             for (const std::string& mode : modes_of(scenario)) {
               if (testing::is_fast_suite() && mode != modes_of(scenario).back() &&
                   mode != "overlap_moe_expert_parallel_comm")

@@ -57,6 +57,7 @@ std::vector<std::string> keys_not_drawn() {
       "training.first_last_layers_bf16", "training.num_layers_at_start_in_bf16", "training.num_layers_at_end_in_bf16",
       "training.reuse_grad_buf_for_mxfp8_param_ag", "training.fp4_format", "training.fp4_recipe",
       "training.fp4_param_gather", "training.fp8_transposes", "training.fp8", "training.fp4",
+      "training.moe_dispatch_fwd_dtype", "training.moe_combine_bwd_dtype",
       // Other spellings (scenario_test.cpp reads each).
       "model.encoder_seq_length", "overlap.overlap_grad_sync", "overlap.overlap_param_sync", "overlap.fp8_params",
       "overlap.ub_tp_comm_overlap", "overlap.ub_tp_comm_overlap_cfg", "overlap.grad_sync_dtype",

@@ -106,13 +106,14 @@ void RandomScenario::experts() {
     }
     parallel_.set("expert_model_parallel_size", ranks);
     const std::int64_t cut = others_.one_of<std::int64_t>({1, 2, 3, tp_});
-    parallel_.set("expert_tensor_parallel_size",
-                  width % cut == 0 && tp_ * cp_ * dp_ % (ranks * cut) == 0 ? cut : std::int64_t{1});
-    const std::string dispatcher =
-                          others_.one_of({"alltoall", pairs_ || shared_beside || flashes ? "alltoall" : "allgather",
-                                          ranks > 1 && !flashes ? "flex" : "alltoall"}),
-                      backend = others_.one_of({"deepep", "hybridep"});
-    const bool pads = (dispatcher != "flex" || backend != "deepep") && (flashes ? layers_ % 2 > 0 : coin());
+    may_send_codes_ = codes_ != nullptr && ranks > 1 && !flashes && codes_->coin();
+    const bool may_cut = width % cut == 0 && tp_ * cp_ * dp_ % (ranks * cut) == 0 && !may_send_codes_;
+    parallel_.set("expert_tensor_parallel_size", may_cut ? cut : std::int64_t{1});
+    std::string dispatcher = others_.one_of({"alltoall", pairs_ || shared_beside || flashes ? "alltoall" : "allgather",
+                                             ranks > 1 && !flashes ? "flex" : "alltoall"}),
+                backend = others_.one_of({"deepep", "hybridep", "ncclep"});
+    if (may_send_codes_) dispatcher = "flex", backend = "ncclep";
+    const bool pads = (dispatcher != "flex" || backend == "hybridep") && (flashes ? layers_ % 2 > 0 : coin());
     parallel_.set("moe_token_dispatcher_type", dispatcher);
     if (ranks > 1) parallel_.set("moe_flex_dispatcher_backend", backend);
     const double room = pads || ranks == 1 ? 0.0 : flashes ? 6.0 : others_.one_of({0.0, 6.0});

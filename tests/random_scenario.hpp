@@ -95,6 +95,7 @@ class RandomScenario {
   bool is_bf16_ = false;
   bool has_biases_ = true, recomputes_by_op_ = false, recomputes_modules_ = false, is_latent_ = false;
   bool has_experts_ = false;
+  bool may_send_codes_ = false;  // rows of experts go between ranks by NCCL's EP
   bool sequence_parallel_ = false;
   bool scatters_ = false;
   bool zero_bubble_ = false, is_dual_ = false;

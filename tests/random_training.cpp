@@ -149,15 +149,22 @@ void RandomScenario::fusions() {
 
 // The reader's gates refuse what recipes cannot be combined with.
 void RandomScenario::low_precision() {
-  const std::string recipe = codes_->one_of({"delayed", "delayed", "tensorwise", "blockwise", "mxfp8", "nvfp4"});
+  const std::string recipe = may_send_codes_ && codes_->coin()
+                                 ? "mxfp8"
+                                 : codes_->one_of({"delayed", "delayed", "tensorwise", "blockwise", "mxfp8", "nvfp4"});
+  const bool sends = may_send_codes_ && recipe == "mxfp8";
   const bool is_delayed = recipe == "delayed";
   if (recipe == "nvfp4") {
     training_.set("fp4_format", "e2m1");
     training_.set("fp4_recipe", "nvfp4");
     training_.set("fp4_param_gather", codes_->coin());
   } else {
-    training_.set("fp8_format", codes_->one_of({"e4m3", "hybrid"}));
+    training_.set("fp8_format", sends ? "e4m3" : codes_->one_of({"e4m3", "hybrid"}));
     training_.set("fp8_recipe", recipe);
+  }
+  if (sends) {
+    training_.set("moe_dispatch_fwd_dtype", codes_->one_of({"bf16", "mxfp8"}));
+    training_.set("moe_combine_bwd_dtype", codes_->one_of({"bf16", "mxfp8"}));
   }
   if (is_delayed) {
     training_.set("fp8_margin", codes_->between(0, 2));
@@ -166,7 +173,7 @@ void RandomScenario::low_precision() {
     training_.set("tp_only_amax_red", codes_->coin());
   }
   training_.set("fp8_transposes", codes_->coin());
-  if (is_delayed || !codes_->seldom()) return;
+  if (is_delayed || sends || !codes_->seldom()) return;
   training_.set("first_last_layers_bf16", true);
   training_.set("num_layers_at_start_in_bf16", codes_->between(0, 1));
   training_.set("num_layers_at_end_in_bf16", codes_->between(0, 1));

@@ -163,6 +163,15 @@ StepSamples probe_steps(const MachineOf& machine_of, int cores, Notebook& notebo
         Scenario scenario = scenario_of(shape, 1, 1);
         add_experts({count, ffn}, scenario.model);
         precise.push_back(std::make_unique<StepRun>(in_precision(scenario, low, false), machine));
+        if (low->fp8_recipe != LowPrecision::Fp8Recipe::mxfp8) continue;
+        // Two ranks share the experts and exchange codes.
+        LowPrecision sends = *low;
+        sends.fp8_format = LowPrecision::Fp8Format::e4m3;
+        sends.moe_dispatch_fwd_dtype = sends.moe_combine_bwd_dtype = LowPrecision::WireDtype::mxfp8;
+        Scenario sharing = scenario_of(shape, 2, 1);
+        sharing.model = scenario.model;
+        sharing.parallel.expert_model_parallel_size = 2;
+        precise.push_back(std::make_unique<StepRun>(in_precision(sharing, sends, false), one_core));
       }
     for (const StepShape& shape : kGathered) {
       if (!low || low->fp8_recipe == LowPrecision::Fp8Recipe::mxfp8) continue;  // these transpose nothing

@@ -50,13 +50,6 @@ std::unique_ptr<exec::Executor> make_cuda_executor(const VerifiedSchedule& verif
     throw input_error(
         "[training] reset_attention_mask, reset_position_ids, eod_mask_loss: expected none on a GPU, where there are "
         "no kernels for documents yet");
-  for (const Operation& operation : verified.schedule.operations)
-    if (const auto* quantise = std::get_if<Quantise>(&operation.work);
-        quantise != nullptr && quantise->groups > 0 && quantise->scaling != Scaling::tensor)
-      throw input_error(
-          "[training] fp8_recipe: expected delayed or tensorwise with experts on a GPU, where no kernel casts groups "
-          "of "
-          "rows with scales of blocks yet");
   MakeCudaExecutor* make = nullptr;
   try {
     make = reinterpret_cast<MakeCudaExecutor*>(load_module("libstretto_cuda.so", "stretto_make_cuda_executor"));

@@ -29,6 +29,11 @@ inline bf16 to_nearest(float value, bf16) { return to_bf16(value); }
 #endif
 __host__ __device__ inline float widened(float value) { return value; }
 __host__ __device__ inline float to_nearest(float value, float) { return value; }
+// Bytes that kernels move.
+__host__ __device__ inline float widened(unsigned char value) { return static_cast<float>(value); }
+__host__ __device__ inline unsigned char to_nearest(float value, unsigned char) {
+  return static_cast<unsigned char>(value);
+}
 template <class T>
 __host__ __device__ T rounded(float value) {
   return to_nearest(value, T{});

@@ -82,6 +82,13 @@ TEST_CASE("scenario, flags, scenario is the identity for every row", "[megatron]
                              std::string(training),
                          "p"),
           training);
+  check(parse_scenario("[model]\npreset = \"deepseek-v2-lite\"\n[parallel]\ndata_parallel_size = 8\n"
+                       "expert_model_parallel_size = 8\nmoe_token_dispatcher_type = \"flex\"\n"
+                       "moe_flex_dispatcher_backend = \"ncclep\"\n[training]\nglobal_batch_size = 16\n"
+                       "precision = \"bf16\"\nfp8_format = \"e4m3\"\nfp8_recipe = \"mxfp8\"\n"
+                       "moe_dispatch_fwd_dtype = \"mxfp8\"\nmoe_combine_bwd_dtype = \"mxfp8\"\n",
+                       "p"),
+        "rows of experts sent as codes");
   for (const MegatronRow& row : megatron_rows()) {
     INFO(row.key << " has had one value");
     CHECK((row.flag.empty() || seen[row.key].size() > 1 || testing::is_fast_suite()));
@@ -339,6 +346,14 @@ TEST_CASE("flags of low precision are taken, and written again", "[megatron]") {
   CHECK(current.num_layers_at_end_in_bf16 == 2);
   CHECK(precision_of("--fp4-format e2m1").fp4_format == LowPrecision::Fp4Format::e2m1);
   CHECK_FALSE(precision_of("--fp8-amax-history-len 4 --fp8-format None").is_on());
+  const std::string experts =
+      "--nproc-per-node 2 --disable-bias-linear --num-experts 8 --moe-router-topk 4 --moe-grouped-gemm "
+      "--expert-model-parallel-size 2 --moe-token-dispatcher-type flex --moe-flex-dispatcher-backend ncclep "
+      "--moe-dispatch-fwd-dtype mxfp8 ";
+  const LowPrecision sent = precision_of(experts + "--fp8-format e4m3 --fp8-recipe mxfp8");
+  CHECK(sent.moe_dispatch_fwd_dtype == LowPrecision::WireDtype::mxfp8);
+  CHECK(sent.moe_combine_bwd_dtype == LowPrecision::WireDtype::bf16);
+  CHECK_THAT(testing::message_of([&] { precision_of(experts); }), Contains("expected fp8_recipe = mxfp8"));
 }
 
 TEST_CASE("what stands behind the last flag is no second value", "[megatron]") {

@@ -87,7 +87,12 @@ void finish_low_precision(Settings& settings) {
     return format != nullptr && *format != "none";
   };
   const bool fp8 = is_on("training.fp8_format"), fp4 = is_on("training.fp4_format");
-  if (!fp8 && !fp4) std::erase_if(settings.values, [](const auto& one) { return is_low_precision_key(one.first); });
+  // Rows sent as codes to experts in bf16 are refused, and not forgotten.
+  if (!fp8 && !fp4)
+    std::erase_if(settings.values, [](const auto& one) {
+      const bool sends_codes = one.first.ends_with("_dtype") && one.second == "mxfp8";
+      return is_low_precision_key(one.first) && !sends_codes;
+    });
   if (!settings.is("training.first_last_layers_bf16", true))
     for (const char* key : {"training.num_layers_at_start_in_bf16", "training.num_layers_at_end_in_bf16"})
       settings.values.erase(key);

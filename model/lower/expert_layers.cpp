@@ -96,7 +96,7 @@ void ExpertLayers::add_experts() {
   positions_ = kept("experts.positions", slots() * tokens_, topk_, integers);
   // Codes are kept in place of what they were made of.
   const std::vector<bool> passing = shape_.low.is_on() ? shape_.in_codes : std::vector<bool>{};
-  sorted_ = kept("experts.in", capacity_, hidden_, {.passing = passing});
+  if (!sends_codes(Phase::forward)) sorted_ = kept("experts.in", capacity_, hidden_, {.passing = passing});
   weights_ = kept("experts.weights", capacity_, 1, statistics);
   mlp_.fc1_out = kept("experts.fc1.out", capacity_, mlp_.fc1);
   const bool act_again = shape_.recompute.repeats(Recompute::Module::moe_act);
@@ -115,10 +115,12 @@ void ExpertLayers::add_experts() {
     d_sum_ = w_.workspace("d_experts.sum", tokens_, hidden_);
   }
   if (gathers()) part_ = w_.workspace("experts.part", part, hidden_);
+  const bool sends_gradients = sends_codes(Phase::dgrad);
   // Its shape is that of fc1's input alone, which fc1's weight gradient reads.
-  d_sorted_ = shape_.weights_in_units ? kept("d_experts.in", capacity_, hidden_, {.passing = passing})
-                                      : w_.workspace("d_experts.in", capacity_, hidden_);
-  d_in_ = weights_come_late() ? w_.workspace("d_experts.fc1.in", capacity_, hidden_) : d_sorted_;
+  d_sorted_ = shape_.weights_in_units && !sends_gradients
+                  ? kept("d_experts.in", capacity_, hidden_, {.passing = passing})
+                  : w_.workspace("d_experts.in", capacity_, hidden_);
+  d_in_ = weights_come_late() && !sends_gradients ? w_.workspace("d_experts.fc1.in", capacity_, hidden_) : d_sorted_;
   mlp_.d_act = w_.workspace("d_experts.act", capacity_, mlp_.width);
   mlp_.d_fc1 = output_gradient("d_experts.fc1", mlp_.fc1_out);
   d_weights_ = workspace("d_experts.weights", capacity_, 1, wide);
@@ -127,8 +129,9 @@ void ExpertLayers::add_experts() {
   d_logits_ = workspace("d_router", part, experts_, wide);
   d_router_ = wide == schedule_.compute_dtype ? d_logits_ : w_.workspace("d_router.rounded", part, experts_);
   for (const TensorId tensor :
-       {sorted_, weights_, mlp_.fc1_out, mlp_.act, fc2_out_, d_sorted_, d_in_, mlp_.d_act, mlp_.d_fc1, d_weights_})
+       {weights_, mlp_.fc1_out, mlp_.act, fc2_out_, d_sorted_, d_in_, mlp_.d_act, mlp_.d_fc1, d_weights_})
     leave_room(tensor);
+  if (!sends_codes(Phase::forward)) leave_room(sorted_);
   if (!exchanges()) return;
   if (in_slots()) {
     all_offsets_ = workspace("experts.all_offsets", slots(), local_ + 1, Dtype::i32);
@@ -151,6 +154,43 @@ void ExpertLayers::add_experts() {
     leave_room(way->received);
     leave_room(way->received_weights);
   }
+  add_codes_on_the_way("experts.", Phase::forward);
+  add_codes_on_the_way("d_experts.", Phase::dgrad);
+}
+
+void ExpertLayers::add_codes_on_the_way(const char* prefix, Phase phase) {
+  if (!sends_codes(phase)) return;
+  OnTheWay& way = phase == Phase::forward ? way_ : d_way_;
+  if (phase != Phase::forward && sends_codes(Phase::forward) && !shape_.pairs_passes) {  // one pass after the other
+    way.codes = way_.codes;
+    way.sent_codes = way_.sent_codes;
+    way.sorted_codes = way_.sorted_codes;
+    way.received_codes = way_.received_codes;
+    return;
+  }
+  const auto codes = [&](const char* name, std::int64_t rows) {
+    return workspace(std::string(prefix) + name + ".codes", rows, code_cols(), Dtype::e4m3);
+  };
+  way.codes = codes("tokens", tokens_);
+  way.sent_codes = codes("sent", rows_);
+  way.sorted_codes = codes("in", capacity_);
+  leave_room(way.sorted_codes);
+  if (local_ == 1) return;
+  way.received_codes = codes("received", capacity_);
+  leave_room(way.received_codes);
+}
+
+View ExpertLayers::codes_to_send(const char* layer, Phase phase, const View& tokens) {
+  const bool is_forward = phase == Phase::forward;
+  const View codes = w_.work((is_forward ? way_ : d_way_).codes);
+  const Quantise work{.rows = tokens.rows,
+                      .cols = hidden_,
+                      .format = Dtype::e4m3,
+                      .scaling = Scaling::mx,
+                      .layer = is_forward ? QuantisedLayer::experts_fc1 : QuantisedLayer::experts_fc2};
+  w_.op(std::string(layer) + (is_forward ? ".quantise_sent_x" : ".quantise_sent_dy"), phase, work,
+        {read(tokens), write(codes)});
+  return codes;
 }
 
 void ExpertLayers::add_shared() {
@@ -266,16 +306,20 @@ View ExpertLayers::pass_forward(const View& x, bool is_again) {
 
   const View all_indices = gathered("router.indices.all_gather", indices, all_indices_),
              all_probabilities = gathered("router.probabilities.all_gather", probabilities, all_probabilities_);
-  const View positions = of_layer(positions_), sorted = of_layer(sorted_), weights = of_layer(weights_),
-             fc1 = of_layer(mlp_.fc1_out), act = of_layer(mlp_.act);
+  const bool in_codes = sends_codes(Phase::forward);
+  const View positions = of_layer(positions_), sorted = in_codes ? w_.work(way_.sorted_codes) : of_layer(sorted_),
+             weights = of_layer(weights_), fc1 = of_layer(mlp_.fc1_out), act = of_layer(mlp_.act);
   sort_tokens(all_indices, positions);
-  const View tokens = gathered_tokens("experts.all_gather", Phase::forward, x);
-  const View rows = exchanges() ? w_.work(way_.sent) : sorted,
+  const View numbers = gathered_tokens("experts.all_gather", Phase::forward, x),
+             tokens = in_codes ? codes_to_send("experts.fc1", Phase::forward, numbers) : numbers;
+  const View rows = in_codes      ? w_.work(way_.sent_codes)
+                    : exchanges() ? w_.work(way_.sent)
+                                  : sorted,
              of_rows = exchanges() ? w_.work(way_.sent_weights) : weights;
   permute_rows("experts.permute.fprop", Phase::forward, Pass::forward, false, tokens, rows);
   permute_rows("experts.permute_weights.fprop", Phase::forward, Pass::forward, true, all_probabilities, of_rows);
   dispatch(Phase::forward,
-           {{"experts", rows, came(way_.received, sorted), sorted},
+           {{"experts", rows, came(in_codes ? way_.received_codes : way_.received, sorted), sorted},
             {"experts.weights", of_rows, came(way_.received_weights, weights), weights}},
            [&] {
              if (shared_is_beside()) shared_up(x);
@@ -631,16 +675,22 @@ void ExpertLayers::router_backward(const View& x, const View& dx) {
 
 View ExpertLayers::backward(const View& dy, const View& x, const View& all, const View& part) {
   if (repeats_all()) w_.again([&] { pass_forward(x, true); });
-  const View sorted = of_layer(sorted_), d_sorted = read_by_weights(d_sorted_), d_in = w_.work(d_in_),
-             d_act = w_.work(mlp_.d_act), d_fc1 = read_by_weights(mlp_.d_fc1);
+  const View sorted = sends_codes(Phase::forward) ? w_.work(way_.sorted_codes) : of_layer(sorted_),
+             d_sorted = sends_codes(Phase::dgrad) ? w_.work(d_way_.sorted_codes) : read_by_weights(d_sorted_),
+             d_in = w_.work(d_in_), d_act = w_.work(mlp_.d_act), d_fc1 = read_by_weights(mlp_.d_fc1);
   const auto fc2_weight_gradient = [&] {
     weight_gradient("experts.fc2", hidden_, mlp_.width, d_sorted, of_layer(mlp_.act));
   };
   const auto fc1_weight_gradient = [&] { weight_gradient("experts.fc1", mlp_.fc1, hidden_, d_fc1, sorted); };
-  const View d_tokens = gathered_tokens("experts.all_gather_dgrad", Phase::dgrad, dy);
-  const View d_rows = exchanges() ? w_.work(d_way_.sent) : d_sorted, d_back = exchanges() ? d_rows : d_in;
+  const View d_numbers = gathered_tokens("experts.all_gather_dgrad", Phase::dgrad, dy),
+             d_tokens = in_codes ? codes_to_send("experts.fc2", Phase::dgrad, d_numbers) : d_numbers;
+  const View d_rows = in_codes      ? w_.work(d_way_.sent_codes)
+                      : exchanges() ? w_.work(d_way_.sent)
+                                    : d_sorted,
+             d_back = exchanges() ? w_.work(d_way_.sent) : d_in;
   permute_rows("experts.unpermute.dgrad", Phase::dgrad, Pass::forward, false, d_tokens, d_rows);
-  dispatch(Phase::dgrad, {{"experts", d_rows, came(d_way_.received, d_sorted), d_sorted}}, [&] {
+  const View d_came = came(in_codes ? d_way_.received_codes : d_way_.received, d_sorted);
+  dispatch(Phase::dgrad, {{"experts", d_rows, d_came, d_sorted}}, [&] {
     if (shared_is_beside()) shared_down_backward(dy, x);
   });
   multiply("experts.fc2", Pass::dgrad, hidden_, mlp_.width, d_sorted, d_act);

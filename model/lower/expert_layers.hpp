@@ -21,6 +21,10 @@ namespace stretto {
 // dispatcher). How many come depends on the router: buffers have room for `capacity_` rows. With padding every expert
 // has as many rows of each rank, no size depends on the router, and ranks exchange no offsets.
 //
+// Rows may be codes on their way (`sends_codes`): forward those of tokens, and backward those of the gradients of the
+// experts' results. A token becomes codes once, whichever experts it goes to; codes of a row and their scales are one
+// row. Products read the codes that came; those along columns, for weight gradients, are made of them.
+//
 // References are borrowed and must outlive this.
 class ExpertLayers {
  public:
@@ -113,6 +117,14 @@ class ExpertLayers {
   // Writes the permutation of `x` to `rows`, or the way back, which adds up copies.
   void permute_rows(const std::string& name, Phase phase, Pass pass, bool apart, const View& x, const View& rows);
   bool exchanges() const { return shape_.ep.exists(); }
+  // Rows of the pass go to the experts' ranks as codes with their scales. Their tokens become codes before.
+  bool sends_codes(Phase phase) const {
+    return exchanges() && (phase == Phase::forward ? shape_.low.sends_rows : shape_.low.sends_gradients);
+  }
+  std::int64_t code_cols() const { return code_shape(Dtype::e4m3, Scaling::mx, ScaledAlong::rows, 1, hidden_).cols; }
+  void add_codes_on_the_way(const char* prefix, Phase phase);
+  // Writes the cast of tokens to codes that are sent to layer `layer` of the experts, and returns these.
+  View codes_to_send(const char* layer, Phase phase, const View& tokens);
   // Weight gradients of experts come when gradients of the experts' input are on the way.
   bool weights_come_late() const { return shape_.weights_apart || shape_.experts_weights_last; }
   bool pads() const { return shape_.expert_capacity > 0; }
@@ -158,6 +170,8 @@ class ExpertLayers {
   // Rows on the way, forward and backward, which may be concurrent.
   struct OnTheWay {
     TensorId sent = 0, received = 0, sent_weights = 0, received_weights = 0;
+    // With sends_codes(): codes of tokens, of rows that go and come, and of those that have come by expert.
+    TensorId codes = 0, sent_codes = 0, received_codes = 0, sorted_codes = 0;
   } way_, d_way_;
   TensorId shared_sum_ = 0, shared_out_ = 0, gate_ = 0, gated_ = 0;  // shared_out_ and gate_ are kept with a gate
   // Workspaces backward.

@@ -149,6 +149,7 @@ Groups add_groups(Schedule& schedule, const Scenario& scenario) {
       schedule.communicators[groups.ep.communicator].transport =
           p.moe_token_dispatcher_type != TokenDispatcher::flex     ? TokenTransport::nccl
           : p.moe_flex_dispatcher_backend == FlexBackend::hybridep ? TokenTransport::hybridep
+          : p.moe_flex_dispatcher_backend == FlexBackend::ncclep   ? TokenTransport::ncclep
                                                                    : TokenTransport::deepep;
     }
   }

@@ -216,7 +216,7 @@ void QuantisedLinears::quantise(const Of& of, Factor factor, const View& matrix,
   const std::string end = std::string("_") + name_of(factor) + (pass == Phase::dgrad ? ".dgrad" : "");
   const Phase phase = pass ? *pass : factor == Factor::dy ? Phase::dgrad : Phase::forward;
   Quantise work{.rows = rows,
-                .cols = matrix.cols,
+                .cols = cols_of(linear, factor),
                 .format = format(factor),
                 .scaling = scaling(factor),
                 .rowwise = true,
@@ -227,7 +227,8 @@ void QuantisedLinears::quantise(const Of& of, Factor factor, const View& matrix,
                 .layer = linear.size.layer,
                 .groups = groups.groups,
                 .capacity = groups.capacity,
-                .equal = groups.equal};
+                .equal = groups.equal,
+                .of_codes = is_code(schedule_.dtype_of(matrix))};
   std::vector<Access> accesses = {read(matrix)};
   if (delayed_ != nullptr) {
     accesses.push_back(read(state_of(delayed_->forward.scale, delayed_->backward.scale, of, factor)));

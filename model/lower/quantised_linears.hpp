@@ -44,7 +44,8 @@ class QuantisedLinears {
   // A layer that tp does not cut, on this rank's rows; row_forward() has its forward pass. dx is written or added to.
   void whole_backward(const std::string& name, const View& dy, const Access& dx);
   // Experts' products, where GroupedRows says how many rows each has, or `offsets`. grouped_forward() makes the codes
-  // of x first, as quantise_rows() does alone; grouped_dgrad() leaves the weight gradient to grouped_wgrad().
+  // of x first, as quantise_rows() does alone; grouped_dgrad() leaves the weight gradient to grouped_wgrad(). x and dy
+  // may have come as codes (Quantise::of_codes).
   void quantise_rows(const std::string& name, const View& x, const std::optional<View>& offsets);
   void grouped_forward(const std::string& name, const View& x, const std::optional<View>& offsets, const View& y);
   void grouped_dgrad(const std::string& name, const View& dy, const std::optional<View>& offsets, const View& dx);

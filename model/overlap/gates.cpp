@@ -135,7 +135,7 @@ void add_transports(const Scenario& s, Gates& gates) {
   const bool shares = s.model.experts.any() && p.expert_model_parallel_size > 1,
              is_flex = p.moe_token_dispatcher_type == TokenDispatcher::flex;
   const char* backend = "moe_flex_dispatcher_backend";
-  const bool asked = shares && (is_flex || p.moe_flex_dispatcher_backend == FlexBackend::hybridep);
+  const bool asked = shares && (is_flex || p.moe_flex_dispatcher_backend != FlexBackend::deepep);
   gates.add({.knob = backend,
              .needs = "moe_token_dispatcher_type flex",
              .source = megatron("core/transformer/moe/token_dispatcher.py:1835, and nothing else reads it"),

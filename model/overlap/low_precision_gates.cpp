@@ -29,6 +29,7 @@ class LowPrecisionGates {
     for (const auto& [knob, asked] : {std::pair{"fp8_format", is_fp8_}, std::pair{"fp4_format", is_fp4_}})
       format(knob, asked);
     recipes();
+    rows_on_the_way();
     devices();
     off();
   }
@@ -107,6 +108,49 @@ class LowPrecisionGates {
             megatron("core/optimizer/optimizer_config.py:180"));
     refused("reuse_grad_buf_for_mxfp8_param_ag", p_.reuse_grad_buf_for_mxfp8_param_ag, "fp8_param_gather = true",
             s_.overlap.fp8_param_gather, "false", megatron("core/optimizer/optimizer_config.py:180"));
+  }
+
+  // Rows of experts that are sent as codes.
+  void rows_on_the_way() {
+    using Wire = LowPrecision::WireDtype;
+    const Parallel& p = s_.parallel;
+    const std::int64_t ranks = s_.model.experts.any() ? p.expert_model_parallel_size : 1;
+    const bool is_flex = p.moe_token_dispatcher_type == TokenDispatcher::flex,
+               is_nccl = is_flex && p.moe_flex_dispatcher_backend == FlexBackend::ncclep;
+    const std::string got = is_flex ? name_of(p.moe_flex_dispatcher_backend) : name_of(p.moe_token_dispatcher_type);
+    for (const bool is_backward : {false, true}) {
+      const char* knob = is_backward ? "moe_combine_bwd_dtype" : "moe_dispatch_fwd_dtype";
+      const bool asked = (is_backward ? p_.moe_combine_bwd_dtype : p_.moe_dispatch_fwd_dtype) == Wire::mxfp8;
+      refused(knob, asked, "expert_model_parallel_size above 1", ranks > 1, std::to_string(ranks),
+              megatron("core/transformer/moe/token_dispatcher.py:1854"));
+      refused(knob, asked, "moe_token_dispatcher_type flex with moe_flex_dispatcher_backend ncclep", is_nccl, got,
+              megatron(kConfig + std::string("1776")),
+              "it sends fp8 neither by DeepEP nor by HybridEP (core/transformer/moe/fused_a2a.py:76 and 327)");
+      refused(knob, asked, "expert_tensor_parallel_size = 1", p.expert_tp() == 1, std::to_string(p.expert_tp()),
+              megatron("core/transformer/moe/experts.py:397, of the operation fuser"));
+      refused(knob, asked, "fp8_recipe = mxfp8", rules_.recipe == LowPrecisionRules::Recipe::mxfp8,
+              name_of(rules_.recipe), transformer_engine("pytorch/csrc/extensions/cast.cpp:719"),
+              "products take the codes that came, and numbers are not made of them");
+      if (is_backward)
+        refused(knob, asked, "fp8_format = e4m3", p_.fp8_format == LowPrecision::Fp8Format::e4m3,
+                name_of(p_.fp8_format), transformer_engine("pytorch/csrc/extensions/cast.cpp:721"),
+                "gradients are sent in e4m3");
+      refused(knob, asked, "first_last_layers_bf16 = false", !p_.first_last_layers_bf16, "true", kOwnGate,
+              "products in bf16 would need numbers of the codes that came");
+      const auto acts = [&](const char* needs, const std::string& source, const char* wider) {
+        gates_.add({.knob = knob,
+                    .needs = needs,
+                    .kind = GateKind::acts,
+                    .source = source,
+                    .wider = wider,
+                    .asked = asked,
+                    .section = "training"});
+      };
+      acts("a hidden_size that is a multiple of 512", transformer_engine("pytorch/ep.py:760"),
+           "rows of whole blocks are sent");
+      acts("moe_grouped_gemm and use_transformer_engine_op_fuser", megatron(kConfig + std::string("1787")),
+           "products of experts are grouped always, and take codes");
+    }
   }
 
   void devices() {

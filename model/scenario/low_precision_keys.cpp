@@ -12,6 +12,9 @@ bool is_mx(const Scenario& s) {
   return is_fp8(s) && s.training.low_precision.fp8_recipe == LowPrecision::Fp8Recipe::mxfp8 && s.model.experts.any();
 }
 bool leaves_layers(const Scenario& s) { return acts(s) && s.training.low_precision.first_last_layers_bf16; }
+bool exchanges_codes(const Scenario& s) {
+  return is_fp8(s) && s.model.experts.any() && s.parallel.expert_model_parallel_size > 1;
+}
 bool is_delayed(const Scenario& s) { return rules_of(s.training.low_precision, s.compute_capability).is_delayed(); }
 
 }  // namespace
@@ -161,6 +164,22 @@ std::vector<ScenarioKey> low_precision_keys() {
        .says_how = false,
        .acts = acts,
        .record = Record::none},
+      {.name = "moe_dispatch_fwd_dtype",
+       .field = [](S s) -> Field { return WordField::of(s.training.low_precision.moe_dispatch_fwd_dtype); },
+       .range = "`\"mxfp8\"` needs `fp8_recipe` `\"mxfp8\"`, `moe_token_dispatcher_type` `\"flex\"` and "
+                "`moe_flex_dispatcher_backend` `\"ncclep\"`",
+       .meaning = "rows of experts that go to the ranks of the experts, forward: numbers, or codes with their scales, "
+                  "which the sender makes and products of `experts.fc1` read",
+       .megatron = {"--moe-dispatch-fwd-dtype"},
+       .acts = exchanges_codes,
+       .record = Record::identity_since},
+      {.name = "moe_combine_bwd_dtype",
+       .field = [](S s) -> Field { return WordField::of(s.training.low_precision.moe_combine_bwd_dtype); },
+       .range = "as `moe_dispatch_fwd_dtype`, and `fp8_format` `\"e4m3\"`",
+       .meaning = "the same of the gradients of the experts' results, backward",
+       .megatron = {"--moe-combine-bwd-dtype"},
+       .acts = exchanges_codes,
+       .record = Record::identity_since},
   };
 }
 

@@ -154,10 +154,11 @@ void check_padding(const TomlTable& table, const Parallel& parallel) {
     throw table.failure("moe_expert_rank_capacity_factor",
                         "expected 0 with moe_expert_capacity_factor, which already says how many rows a rank gets");
   if (parallel.moe_token_dispatcher_type == TokenDispatcher::flex &&
-      parallel.moe_flex_dispatcher_backend == FlexBackend::deepep)
+      parallel.moe_flex_dispatcher_backend != FlexBackend::hybridep)
     throw table.failure("moe_token_dispatcher_type",
-                        "expected \"allgather\", \"alltoall\", or \"flex\" with \"hybridep\", with "
-                        "moe_pad_expert_input_to_capacity, got \"flex\" with \"deepep\"");
+                        std::string("expected \"allgather\", \"alltoall\", or \"flex\" with \"hybridep\", with "
+                                    "moe_pad_expert_input_to_capacity, got \"flex\" with \"") +
+                            name_of(parallel.moe_flex_dispatcher_backend) + "\"");
 }
 
 // How experts lie on the ranks of a stage (Megatron-LM, core/parallel_state.py).

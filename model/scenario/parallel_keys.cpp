@@ -92,8 +92,9 @@ std::vector<ScenarioKey> parallel_keys() {
        .field = [](S s) -> Field { return WordField::of(s.parallel.moe_flex_dispatcher_backend); },
        .range = "with `moe_token_dispatcher_type = \"flex\"`",
        .meaning =
-           "DeepEP or HybridEP, which send a token once to every rank, and once to every node, that has some of its "
-           "experts. Training runs them as `\"alltoall\"`, on the host and on GPUs; simulated GPUs have their costs",
+           "DeepEP, HybridEP or NCCL's EP, which send a token once to every rank, and once to every node, that has "
+           "some of its experts. Training runs them as `\"alltoall\"`, on the host and on GPUs; simulated GPUs have "
+           "their costs",
        .megatron = {"--moe-flex-dispatcher-backend"},
        .acts =
            [](CS s) {

@@ -112,6 +112,8 @@ struct SortTokens {
 // Where not every row has a copy there are `rows`; and where not every copy has a row, these are those of equal
 // experts, with room for `capacity`. When `padded` rows without a copy are 0.
 //
+// Forward rows may be of codes, with their scales.
+//
 // forward: positions[tokens,copies] i32 R, x[tokens,cols] R (apart: [tokens,copies·cols]), rows[matrix_rows(),cols] W.
 // backward, the way back: positions R, rows R, x W|A. Copies of a token are added up, in order.
 struct Permute {
@@ -145,7 +147,7 @@ struct CountRows {
 
 // Sorts the rows that have come, which lie by rank and then by expert, by expert and then by rank. `rows` come when all
 // experts have equally many, and there is room for `capacity`. With `each` every rank has as many for every expert, and
-// there is no operand `all`.
+// there is no operand `all`. Forward rows may be of codes, as in Permute.
 // forward: (all[ranks,experts + 1] i32 R), received[capacity,cols] R, sorted[capacity,cols] W.
 // backward, the way back: all R, sorted R, received W.
 struct SortByExpert {

@@ -16,7 +16,7 @@ namespace stretto {
 template <class Struct>
 constexpr auto tie_fields(Struct& object) {
   constexpr std::size_t count = std::remove_const_t<Struct>::kFields.size();
-  static_assert(count >= 1 && count <= 17, "add a case below");
+  static_assert(count >= 1 && count <= 18, "add a case below");
   if constexpr (count == 1) {
     auto& [a] = object;
     return std::tie(a);
@@ -65,9 +65,12 @@ constexpr auto tie_fields(Struct& object) {
   } else if constexpr (count == 16) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = object;
     return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p);
-  } else {
+  } else if constexpr (count == 17) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q] = object;
     return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q);
+  } else {
+    auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r] = object;
+    return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r);
   }
 }
 

@@ -102,7 +102,10 @@ OperandList operands_of_codes(const Quantise& q) {
   const auto codes = [](const char* name, const CodeShape& shape) {
     return OperandSpec{name, "W", shape.rows, shape.cols, Shape::matrix, Type::codes};
   };
-  OperandList list{{{"x", "R", q.matrix_rows(), q.cols}}, ""};
+  if (q.of_codes && (q.groups == 0 || q.scaling != Scaling::mx || !q.rowwise))
+    return bad("codes are made of codes for groups of rows, with scales of 32");
+  OperandList list{{{"x", "R", q.matrix_rows(), q.x_cols(), Shape::matrix, q.of_codes ? Type::e4m3 : Type::floating}},
+                   ""};
   if (is_tensor) list.operands.push_back(vector_of("scale", "R", factors, Type::f32));
   if (is_nv) list.operands.push_back(vector_of("amax", "R", factors, Type::f32));
   if (q.has_offsets()) list.operands.push_back(vector_of("offsets", "R", q.groups + 1, Type::i32));

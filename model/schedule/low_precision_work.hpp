@@ -197,17 +197,23 @@ const char* name_of(QuantisedLayer layer);  // "qkv", …, "shared.fc1", …
 //
 // With `groups` x has groups of rows, as in GroupedGemm, each of which becomes codes as a matrix of its own would, with
 // a scale of its own where the scaling has one of the tensor. Such rows have no places in a sequence: the counter of a
-// number is {its place in its block of 16 / 4, hash, hash / 2^32, site}, with the hash of the block's 16 numbers as they
-// are before they are scaled (exec/codes.hpp: BlockHash).
+// number is {its place in its block of 16 / 4, hash, hash / 2^32, site}, with the hash of the block's 16 numbers as
+// they are before they are scaled (exec/codes.hpp: BlockHash).
 //
-// x[matrix_rows(),cols] R, and with G = max(groups, 1), numbers of each group, first those of the first copy:
+// of_codes: x is such codes along rows already, without gaps between groups. The first copy is x's rows, and the second
+// one is made of the numbers that these codes stand for, as TransformerEngine makes it of rows that came as codes
+// (pytorch/csrc/extensions/cast.cpp:695, group_requantize_inplace). Groups with Scaling::mx only.
+//
+// x[matrix_rows(),cols] R (of_codes: [matrix_rows(), columns of codes()]), and with G = max(groups, 1), numbers of each
+// group, first those of the first copy:
 // (scale[1, G] f32 R with Scaling::tensor | amax[1, (hadamard ? 2 : 1) · G] f32 R with nv and nv_16x16),
 // (offsets[1,groups + 1] i32 R, where groups are not `equal`),
 // (key[1,3] i32 R when `stochastic`),
 // (codes[code_shape(format, scaling, rows, rows, cols)] W when `rowwise`; grouped: grouped_code_shape()),
 // (column_codes W, plain: [code_shape(…, columns, rows, cols)]; transposed: [code_shape(…, rows, cols, rows)];
 //  grouped: grouped_transposed_shape()),
-// (inverse[1, (hadamard ? 2 : 1) · G] f32 W where the scaling has a factor, the second ones of column_codes. A code with
+// (inverse[1, (hadamard ? 2 : 1) · G] f32 W where the scaling has a factor, the second ones of column_codes. A code
+// with
 //  its scale, times inverse, is the number.)
 // (recorded[1, G] f32 A when `records`: max(recorded, the largest magnitude of x).)
 struct Quantise {
@@ -222,9 +228,10 @@ struct Quantise {
   Expr first_row = 0, first_column = 0;
   SequenceParts parts = {};
   std::int64_t groups = 0, capacity = 0;
-  bool equal = false;
+  bool equal = false, of_codes = false;
 
   std::int64_t matrix_rows() const { return capacity > 0 ? capacity : rows; }
+  std::int64_t x_cols() const { return of_codes ? code_shape(format, scaling, ScaledAlong::rows, 1, cols).cols : cols; }
   bool has_offsets() const { return groups > 0 && !equal; }
   GroupedRows grouped() const { return {groups, rows, capacity, equal}; }
   CodeShape codes() const {
@@ -242,7 +249,7 @@ struct Quantise {
   static constexpr const char* kKind = "quantise";
   static constexpr std::array kFields = {"rows",         "cols",       "format",  "scaling",  "rowwise", "columnwise",
                                          "hadamard",     "stochastic", "records", "layer",    "seq",     "first_row",
-                                         "first_column", "parts",      "groups",  "capacity", "equal"};
+                                         "first_column", "parts",      "groups",  "capacity", "equal",   "of_codes"};
   bool operator==(const Quantise&) const = default;
 };
 

@@ -345,9 +345,10 @@ struct ListOperands {
     if (p.pass != Pass::forward && p.pass != Pass::backward) return bad("it has a way there and a way back");
     if (p.capacity != 0 && p.capacity < p.rows) return bad("capacity must be at least rows");
     const bool is_forward = p.pass == Pass::forward;
+    const Type type = is_forward ? Type::floating_or_codes : Type::floating;
     const OperandSpec positions{"positions", "R", p.tokens, p.copies, Shape::matrix, Type::i32},
-        x{"x", is_forward ? "R" : "WA", p.tokens, p.x_cols()},
-        rows{"rows", is_forward ? "W" : "R", p.matrix_rows(), p.cols};
+        x{"x", is_forward ? "R" : "WA", p.tokens, p.x_cols(), Shape::matrix, type},
+        rows{"rows", is_forward ? "W" : "R", p.matrix_rows(), p.cols, Shape::matrix, type};
     if (is_forward) return {{positions, x, rows}, ""};
     return {{positions, rows, x}, ""};
   }
@@ -367,8 +368,9 @@ struct ListOperands {
     if (s.pass != Pass::forward && s.pass != Pass::backward) return bad("it has a way there and a way back");
     const bool is_forward = s.pass == Pass::forward;
     if (s.each > 0 && s.rows != s.experts * s.each) return bad("rows must be those of all experts");
-    OperandList list{{{is_forward ? "received" : "sorted", "R", s.capacity, s.cols},
-                      {is_forward ? "sorted" : "received", "W", s.capacity, s.cols}},
+    const Type type = is_forward ? Type::floating_or_codes : Type::floating;
+    OperandList list{{{is_forward ? "received" : "sorted", "R", s.capacity, s.cols, Shape::matrix, type},
+                      {is_forward ? "sorted" : "received", "W", s.capacity, s.cols, Shape::matrix, type}},
                      ""};
     if (s.each == 0)
       list.operands.insert(list.operands.begin(), vector_of("all", "R", s.ranks * (s.experts + 1), Type::i32));

@@ -6,7 +6,7 @@
 
 namespace stretto {
 
-const char* name_of(TokenTransport transport) { return name_in({"nccl", "deepep", "hybridep"}, transport); }
+const char* name_of(TokenTransport transport) { return name_in({"nccl", "deepep", "hybridep", "ncclep"}, transport); }
 
 const char* name_of(BufferKind kind) {
   return name_in({"parameter", "gradient", "optimizer_state", "activation", "workspace", "input", "scalar"}, kind);

@@ -204,8 +204,8 @@ enum class CommEngine : std::uint8_t { sm, copy_engine, nic };
 
 // The library that dispatches and combines rows of experts between GPUs: NCCL's messages; or kernels that send a token
 // once to a rank, and once to a node, whichever of its experts are there (DeepEP; NVIDIA's HybridEP, which also sorts
-// the rows). Results are the same, and ranks of a host have one way to do it.
-enum class TokenTransport : std::uint8_t { nccl, deepep, hybridep };
+// the rows; NCCL's EP, which runs HybridEP's kernels). Results are the same, and ranks of a host have one way to do it.
+enum class TokenTransport : std::uint8_t { nccl, deepep, hybridep, ncclep };
 const char* name_of(TokenTransport transport);  // "nccl", …
 
 // A family of process groups: one for each set of ranks that differ only on `axes` of the mesh. Operations of one

@@ -313,7 +313,7 @@ std::string describe(const Work& work) {
                           (q.rowwise ? " rowwise" : "") + (q.columnwise == ColumnCopy::none ? "" : " columnwise ") +
                           (q.columnwise == ColumnCopy::none ? "" : name_of(q.columnwise)) +
                           (q.hadamard ? " hadamard" : "") + (q.stochastic ? " stochastic" : "") +
-                          (q.records ? " +amax" : "") +
+                          (q.records ? " +amax" : "") + (q.of_codes ? " of codes" : "") +
                           (q.groups > 0 ? " in " + std::to_string(q.groups) + " groups" : "");
                  },
                  [](const LocalReduce& r) { return dims(r.parts, r.elements); },

@@ -170,7 +170,8 @@ class KernelClock {
   // DeepEP and HybridEP read a rank's rows where they are, and sort what came by a pass of its own: SortByExpert stands
   // for it, or its permutation where a rank has one expert (deepseek-ai/DeepEP, branch hybrid-ep: permute_launcher() of
   // csrc/hybrid_ep/executor/executor.cu behind the exchange, unless moe_permute_fusion_into_hybridep, which no recipe
-  // has).
+  // has). NCCL's EP copies what came from where it was staged (Megatron-LM d98e8a64,
+  // core/transformer/transformer_config.py:993).
   double us(const Permute& permute) const { return permute.in_transport ? 0 : memory_bound_us(permute); }
 
   // A query is read and written only where it turns.
@@ -196,6 +197,9 @@ class KernelClock {
     if (is_of_norm() && q.records) return 0;
     const std::optional<double> gathered = gathered_bytes();
     if (gathered) return memory_us(*gathered * elements);
+    // Of codes one kernel makes the second copy, and puts scales into the order in which products read them; the codes
+    // themselves stay where they came (TransformerEngine d0067d0, common/cast/fused_group_requantize.cu).
+    if (q.of_codes) return cast_us(elements, operand_bytes() - elements * (q.columnwise == ColumnCopy::none ? 2 : 1));
     // Each group is a kernel, which is as fast as one of its size.
     const double kernels = double(std::max<std::int64_t>(q.groups, 1));
     return kernels * cast_us(elements / kernels, operand_bytes() / kernels);
@@ -378,7 +382,7 @@ double kernels_of(const Framework& framework, const Operation& operation) {
   // those of groups in such a loop too.
   constexpr double kOfLoop = 0.15;  // assumed, of what an operation takes that Python issues
   if (const auto* quantise = std::get_if<Quantise>(&operation.work))
-    return 0.5 + kOfLoop * double(std::max<std::int64_t>(quantise->groups - 1, 0));
+    return 0.5 + kOfLoop * double(quantise->of_codes ? 0 : std::max<std::int64_t>(quantise->groups - 1, 0));
   if (const auto* amax = std::get_if<Amax>(&operation.work))
     return kOfLoop * double(std::max<std::int64_t>(amax->groups, 1));
   if (const auto* update = std::get_if<UpdateScale>(&operation.work))
@@ -459,7 +463,8 @@ GroupTime token_exchange_time(const Accelerator& a, const Framework& framework, 
   const double far = span.nodes > 1 ? tokens * std::min(met(nodes), most_nodes) * (nodes - 1) / nodes /
                                           (exchange.flex_network_GBps.value * 1e3)
                                     : 0;
-  const bool scans = transport == TokenTransport::hybridep && work.kind == CollectiveKind::dispatch;
+  // NCCL's EP runs HybridEP's kernels (Megatron-LM d98e8a64, core/transformer/moe/token_dispatcher.py:1631).
+  const bool scans = transport != TokenTransport::deepep && work.kind == CollectiveKind::dispatch;
   const double latency = exchange.flex_us.value + (scans ? exchange.hybridep_us.value : 0);
   return {latency + std::max(near, far), latency};
 }

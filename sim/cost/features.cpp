@@ -77,6 +77,12 @@ std::vector<Operation> apart(const Operation& whole) {
 
 WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
   const auto operand_type = [&](std::size_t i) { return schedule.dtype_of(operation.accesses[i].view); };
+  // Rows of codes are moved as elements of as many bytes.
+  const auto rows_of_bytes = [&](std::int64_t rows, std::int64_t cols, Dtype dtype) {
+    std::vector<double> features = row_wise(rows, cols);
+    if (is_code(dtype)) features.back() *= double(bytes_of(dtype)) / double(bytes_of(schedule.compute_dtype));
+    return features;
+  };
   WorkCost cost = std::visit(
       Overloaded{
           [&](const Gemm& g) -> WorkCost {
@@ -167,13 +173,15 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
             return {"sort_tokens", {1, double(s.experts), double(s.rows * s.topk)}, DemandClass::vector};
           },
           [&](const Permute& p) -> WorkCost {
-            return {std::string("permute") + suffix(p.pass), row_wise(p.sorted_rows(), p.cols), DemandClass::memory};
+            return {std::string("permute") + suffix(p.pass), rows_of_bytes(p.sorted_rows(), p.cols, operand_type(1)),
+                    DemandClass::memory};
           },
           [&](const CountRows& c) -> WorkCost {
             return {"count_rows", row_wise(c.ranks, c.local), DemandClass::memory};
           },
           [&](const SortByExpert& s) -> WorkCost {
-            return {std::string("sort_by_expert") + suffix(s.pass), row_wise(s.rows, s.cols), DemandClass::memory};
+            return {std::string("sort_by_expert") + suffix(s.pass),
+                    rows_of_bytes(s.rows, s.cols, operand_type(operation.accesses.size() - 1)), DemandClass::memory};
           },
           [&](const GroupedGemm& g) -> WorkCost {
             // Each group's product packs its own weight.
@@ -228,6 +236,7 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
             if (q.hadamard) key += "_hadamard";
             if (q.stochastic) key += "_stochastic";
             if (q.records) key += "_amax";
+            if (q.of_codes) key += "_of_codes";
             return {key, streaming(q.rows * q.cols), DemandClass::memory};
           },
           [&](const TransposeCodes& t) -> WorkCost {

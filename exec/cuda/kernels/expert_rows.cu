@@ -217,17 +217,19 @@ __global__ void sort_rows_kernel(std::int64_t ranks, std::int64_t local, std::in
   }
 }
 
-// Calls fn(std::integral_constant<int, N>, type) with as many elements at once as columns and alignment allow.
+// Calls fn(std::integral_constant<int, N>, type) with as many elements at once as columns and alignment allow. Codes
+// are bytes.
 template <class Fn>
 void with_packs(std::int64_t cols, const exec::Operand& a, const exec::Operand& b, Fn fn) {
-  with_device_type(a.dtype, [&](auto type) {
+  const auto with_type = [&](auto type) {
     using T = decltype(type);
     constexpr int widest = 16 / static_cast<int>(sizeof(T));
     if (cols % widest == 0 && is_packable(rows_of<const T>(a), widest) && is_packable(rows_of<const T>(b), widest))
       fn(std::integral_constant<int, widest>{}, type);
     else
       fn(std::integral_constant<int, 1>{}, type);
-  });
+  };
+  is_code(a.dtype) ? with_type(static_cast<unsigned char>(0)) : with_device_type(a.dtype, with_type);
 }
 
 }  // namespace

@@ -177,6 +177,37 @@ constexpr BlockCase kBlockCases[] = {
     {Scaling::block_128, Dtype::e4m3, 144, 272}, {Scaling::block_128x128, Dtype::e4m3, 144, 272},
     {Scaling::nv, Dtype::e2m1x2, 48, 96},        {Scaling::nv_16x16, Dtype::e2m1x2, 48, 144}};
 
+// Groups of rows with scales of blocks: some are empty, and rows beyond a group's are zeros.
+void compare_groups() {
+  for (const bool equal : {false, true}) {
+    for (const auto& [scaling, format] :
+         {std::pair{Scaling::mx, Dtype::e4m3}, std::pair{Scaling::mx, Dtype::e5m2},
+          std::pair{Scaling::block_128, Dtype::e4m3}, std::pair{Scaling::nv, Dtype::e2m1x2}})
+      for (const ColumnCopy copy : {ColumnCopy::none, ColumnCopy::plain, ColumnCopy::transposed}) {
+        Quantise work{.rows = 90, .cols = 160, .format = format, .scaling = scaling, .columnwise = copy};
+        work.groups = 3;
+        work.capacity = equal ? 0 : 120;
+        work.equal = equal;
+        work.stochastic = scaling == Scaling::nv;
+        work.hadamard = work.stochastic && copy != ColumnCopy::none;
+        work.layer = QuantisedLayer::experts_fc2;
+        check(work, 0);
+        if (scaling != Scaling::mx || format != Dtype::e4m3 || copy == ColumnCopy::transposed) continue;
+        work.of_codes = true;
+        check(work, 0);
+      }
+    check(Amax{90, 48, true, 3, equal ? 0 : 120, equal}, 0);
+  }
+  for (const auto& [scaling, format] :
+       {std::pair{Scaling::block_128x128, Dtype::e4m3}, std::pair{Scaling::nv_16x16, Dtype::e2m1x2}})
+    for (const ColumnCopy copy : {ColumnCopy::none, ColumnCopy::plain, ColumnCopy::transposed}) {
+      if (scaling == Scaling::nv_16x16 && copy == ColumnCopy::plain) continue;
+      Quantise work{.rows = 384, .cols = 256, .format = format, .scaling = scaling, .columnwise = copy};
+      work.groups = 3;
+      work.equal = true;
+      check(work, 0);
+    }
+}
 void compare(const Quantise&) {
   for (const auto& [rows, cols] : kMatrices)
     for (const ColumnCopy copy : {ColumnCopy::none, ColumnCopy::transposed})
@@ -210,6 +241,7 @@ void compare(const Quantise&) {
         work.rowwise = copy == ColumnCopy::none;
         if (!work.rowwise && !turned) check(work, 0);
       }
+  compare_groups();
 }
 void compare(const TransposeCodes&) {
   for (const auto& [rows, cols] : kMatrices) check(TransposeCodes{rows, cols}, 0);
@@ -356,6 +388,16 @@ void compare(const SortTokens&) {
   }
   check(SortTokens{40, 2, 300}, 0);  // more experts than a block has threads
 }
+void check_codes_moved(const Work& work) {
+  for (const std::int64_t gap : kGaps) {
+    INFO(describe(work) << ", codes, gap " << gap);
+    const std::vector<Buffer> before = buffers_of(work, Dtype::e4m3, gap, {false});
+    std::vector<Buffer> host = before, device = before;
+    host::run_work(work, bound(host));
+    OnDevice(device).run(work);
+    check_same(device, host, before, 0);
+  }
+}
 void compare(const Permute&) {
   for (const Pass pass : {Pass::forward, Pass::backward})
     for (const std::int64_t cols : {1, 7, 64, 512})
@@ -366,6 +408,7 @@ void compare(const Permute&) {
         check(Permute{pass, 9, 3, cols, apart, false, 14, 20});
       }
   check(Permute{Pass::backward, 300, 2, 8});
+  for (const std::int64_t cols : {33, 528}) check_codes_moved(Permute{Pass::forward, 9, 3, cols});
 }
 void compare(const CountRows&) {
   check(CountRows{1, 4, 4, 9, 0}, 0);
@@ -379,6 +422,7 @@ void compare(const SortByExpert&) {
       check(SortByExpert{pass, 2, 8, 4, 24, 24, cols, 0, false, 3}, 0);
     }
   check(SortByExpert{Pass::forward, 2, 600, 300, 900, 2000, 3, 300}, 0);
+  for (const std::int64_t cols : {33, 528}) check_codes_moved(SortByExpert{Pass::forward, 3, 6, 2, 14, 40, cols, 2});
 }
 void compare(const WeightedActivation&) {
   for (const Pass pass : {Pass::forward, Pass::dgrad})

@@ -1,19 +1,22 @@
 #include <algorithm>
 #include <cassert>
 #include <cstdint>
+#include <type_traits>
 
 #include "exec/codes.hpp"
 #include "exec/cuda/kernels/map.hpp"
 #include "exec/cuda/kernels/philox.hpp"
 #include "exec/cuda/kernels/positions.hpp"
 #include "exec/cuda/kernels/quantise_blocks.hpp"
+#include "exec/cuda/kernels/row_groups.hpp"
 
 namespace stretto::cuda {
 namespace {
 
 // Codes with a scale for each block: base/fp8.hpp and base/scaling.hpp are constexpr, so their functions run here, and
 // codes and scales are the host's to the bit. A thread has a chunk of numbers along one axis, which every block is a
-// multiple of. Copies along rows and along columns are made by a kernel each, which read x once or twice.
+// multiple of. Copies along rows and along columns are made by a kernel each, which read x once or twice. With groups
+// of rows the z of a grid is the group.
 constexpr int kChunk = 16;
 static_assert(kChunk == kNvBlock);
 
@@ -45,19 +48,35 @@ __device__ inline float largest_of(const Chunk& x) {
   return largest;
 }
 
+// The rows of x that are cast: `rows` of them, and zeros up to a whole block. Codes that came, with their scales behind
+// them, stand for numbers.
+template <class T>
+struct CastSource {
+  Rows<const T> x;
+  std::int64_t rows, cols;
+
+  __device__ float at(std::int64_t row, std::int64_t col) const {
+    if (row >= rows) return 0;
+    if constexpr (std::is_same_v<T, unsigned char>)
+      return from_code<E4m3>(x.row(row)[col]) * value_of_scale(x.row(row)[cols + col / kMxBlock]);
+    else
+      return widened(x.row(row)[col]);
+  }
+};
+
 // kChunk numbers of a row or of a column, of which there are as many.
 template <class T>
-__device__ Chunk chunk_of_row(const Rows<const T>& x, std::int64_t row, std::int64_t col) {
+__device__ Chunk chunk_of_row(const CastSource<T>& x, std::int64_t row, std::int64_t col) {
   Chunk chunk;
 #pragma unroll
-  for (int n = 0; n < kChunk; ++n) chunk.at[n] = widened(x.row(row)[col + n]);
+  for (int n = 0; n < kChunk; ++n) chunk.at[n] = x.at(row, col + n);
   return chunk;
 }
 template <class T>
-__device__ Chunk chunk_of_column(const Rows<const T>& x, std::int64_t row, std::int64_t col, bool hadamard) {
+__device__ Chunk chunk_of_column(const CastSource<T>& x, std::int64_t row, std::int64_t col, bool hadamard) {
   Chunk chunk;
 #pragma unroll
-  for (int n = 0; n < kChunk; ++n) chunk.at[n] = widened(x.row(row + n)[col]);
+  for (int n = 0; n < kChunk; ++n) chunk.at[n] = x.at(row + n, col);
   if (hadamard) transform(chunk);
   return chunk;
 }
@@ -86,6 +105,19 @@ struct RandomWords {
   std::uint32_t site = 0;
   std::int64_t first_row = 0, first_column = 0;
   Positions positions;
+  bool by_block = false;  // of groups of rows: by the numbers of a block, which is a chunk
+
+  __device__ static std::uint64_t hash_of(const Chunk& x) {
+    exec::BlockHash hash;
+    for (int n = 0; n < kChunk; ++n) hash.add(x.at[n]);
+    return hash.value;
+  }
+  // Words of numbers [4 · quarter, 4 · quarter + 4) of the block with this hash.
+  __device__ Random4 four_of_block(std::uint64_t hash, int quarter, std::uint32_t copy) const {
+    return philox4x32({{static_cast<std::uint32_t>(quarter), static_cast<std::uint32_t>(hash),
+                        static_cast<std::uint32_t>(hash >> 32), site + copy}},
+                      static_cast<std::uint32_t>(key[0]), static_cast<std::uint32_t>(key[1]));
+  }
 
   __device__ Random4 four(std::int64_t row, std::int64_t column, std::uint32_t copy) const {
     const std::int64_t token = first_row + row;
@@ -102,8 +134,21 @@ __device__ std::uint8_t cast(float x, const Random4& words, std::int64_t column)
   return to_code_stochastically<F>(x, word);
 }
 template <class F>
+__device__ CodeChunk cast_block(const Chunk& x, float factor, const RandomWords& random, std::uint32_t copy) {
+  CodeChunk codes;
+  const std::uint64_t hash = RandomWords::hash_of(x);
+  Random4 words = {};
+#pragma unroll
+  for (int n = 0; n < kChunk; ++n) {
+    if (n % 4 == 0) words = random.four_of_block(hash, n / 4, copy);
+    codes.at[n] = cast<F>(x.at[n] * factor, words, n);
+  }
+  return codes;
+}
+template <class F>
 __device__ CodeChunk cast_row(const Chunk& x, float factor, const RandomWords& random, std::int64_t row,
                               std::int64_t col) {
+  if (random.key != nullptr && random.by_block) return cast_block<F>(x, factor, random, 0);
   CodeChunk codes;
   Random4 words = {};
 #pragma unroll
@@ -121,6 +166,7 @@ __device__ CodeChunk cast_row(const Chunk& x, float factor, const RandomWords& r
 template <class F>
 __device__ CodeChunk cast_column(const Chunk& x, float factor, const RandomWords& random, std::int64_t row,
                                  std::int64_t col) {
+  if (random.key != nullptr && random.by_block) return cast_block<F>(x, factor, random, 1);
   CodeChunk codes;
   const std::int64_t column = random.first_column + col;
 #pragma unroll
@@ -130,22 +176,50 @@ __device__ CodeChunk cast_column(const Chunk& x, float factor, const RandomWords
   return codes;
 }
 
-// Sizes and scales that the kernels share; passed to them by value. amax: of the tensor, and behind a transform.
+// Sizes and scales that the kernels share; passed to them by value. amax: of the tensor or of each group, and behind
+// them those of the transforms.
 struct BlockCast {
   Scaling scaling;
   std::int64_t rows, cols, block;
   const float* amax;  // null without a factor of the tensor
   RandomWords random;
   bool hadamard;
+  Groups groups;
 
   __device__ NvTensorScale of_tensor(int copy) const {
-    return amax == nullptr ? NvTensorScale{} : nv_tensor_scale(amax[hadamard ? copy : 0]);
+    if (amax == nullptr) return {};
+    const std::int64_t count = groups.count > 0 ? groups.count : 1;
+    return nv_tensor_scale(amax[(hadamard ? copy : 0) * count + blockIdx.z]);
+  }
+  // Makes work, x and codes those of the thread block's group. Without groups they are.
+  template <class T>
+  __device__ CastSource<T> take_group(const Rows<const T>& x, exec::Codes* of_rows, exec::Codes* of_columns,
+                                      bool transposes) {
+    if (groups.count == 0) return {x, rows, cols};
+    const GroupPlace place = groups.place(blockIdx.z);
+    rows = place.padded;
+    const auto begin = [&](exec::Codes* codes) {
+      if (codes == nullptr || codes->data == nullptr) return;
+      codes->data += code_shape(codes->format, scaling, codes->along, place.first, cols).rows * codes->ld;
+      codes->rows = place.padded;
+    };
+    begin(of_rows);
+    if (!transposes) begin(of_columns);
+    if (transposes && of_columns != nullptr && of_columns->data != nullptr) {
+      // Transposed groups follow one another without gaps.
+      const CodeShape before = code_shape(of_columns->format, scaling, ScaledAlong::rows, cols, place.first);
+      of_columns->data += before.rows * before.cols;
+      of_columns->ld = code_shape(of_columns->format, scaling, ScaledAlong::rows, cols, place.padded).cols;
+      of_columns->cols = place.padded;
+    }
+    return {{x.data + place.at * x.ld, x.ld}, place.rows, cols};
   }
 };
 
 // The copy along rows. Threads of a block of x are neighbours in their warp, at most 8 of them.
 template <class F, class T>
-__global__ void cast_rows_kernel(BlockCast work, Rows<const T> x, exec::Codes to) {
+__global__ void cast_rows_kernel(BlockCast work, Rows<const T> matrix, exec::Codes to) {
+  const CastSource<T> x = work.take_group(matrix, &to, nullptr, false);
   const NvTensorScale of_tensor = work.of_tensor(0);
   const std::int64_t in_block = work.block / kChunk, across = (work.cols + work.block - 1) / work.block * in_block,
                      all = work.rows * across;
@@ -166,7 +240,8 @@ __global__ void cast_rows_kernel(BlockCast work, Rows<const T> x, exec::Codes to
 
 // The copy along columns, as it is or transposed. A thread has a block of a column; its neighbours have those beside.
 template <class F, class T>
-__global__ void cast_columns_kernel(BlockCast work, Rows<const T> x, exec::Codes to, bool transposes) {
+__global__ void cast_columns_kernel(BlockCast work, Rows<const T> matrix, exec::Codes to, bool transposes) {
+  const CastSource<T> x = work.take_group(matrix, nullptr, &to, transposes);
   const NvTensorScale of_tensor = work.of_tensor(1);
   const std::int64_t all = (work.rows + work.block - 1) / work.block * work.cols;
   for (std::int64_t first = std::int64_t{blockIdx.x} * blockDim.x; first < all;
@@ -201,10 +276,11 @@ __global__ void cast_columns_kernel(BlockCast work, Rows<const T> x, exec::Codes
 // Both copies of squares, which have equal codes: a thread block has kArea × kArea numbers.
 constexpr int kArea = 128, kAreaThreads = 256, kAcross = kArea / kChunk;
 template <class F, class T>
-__global__ void cast_squares_kernel(BlockCast work, Rows<const T> x, exec::Codes rowwise, exec::Codes columnwise,
+__global__ void cast_squares_kernel(BlockCast work, Rows<const T> matrix, exec::Codes rowwise, exec::Codes columnwise,
                                     bool transposes) {
   __shared__ float amaxes[kArea][kAcross];
   __shared__ std::uint8_t tile[kArea][kArea + 4];
+  const CastSource<T> x = work.take_group(matrix, &rowwise, &columnwise, transposes);
   const NvTensorScale of_tensor = work.of_tensor(0);
   const std::int64_t across = (work.cols + kArea - 1) / kArea, areas = (work.rows + kArea - 1) / kArea * across;
   const auto square = static_cast<int>(work.block);
@@ -259,10 +335,23 @@ __global__ void cast_squares_kernel(BlockCast work, Rows<const T> x, exec::Codes
   }
 }
 
+// Rows of codes, with their scales, to where their group's codes begin. Rows beyond a group's are codes of zeros.
+template <int N>
+__global__ void move_rows_kernel(BlockCast work, std::int64_t packs, Rows<const unsigned char> matrix, exec::Codes to) {
+  const CastSource<unsigned char> from = work.take_group(matrix, &to, nullptr, false);
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < work.rows * packs;
+       i += std::int64_t{gridDim.x} * blockDim.x) {
+    const std::int64_t row = i / packs, byte = i % packs * N;
+    Pack<unsigned char, N> pack = {};
+    if (row < from.rows) pack = *pack_at<const Pack<unsigned char, N>>(from.x.row(row) + byte);
+    *pack_at<Pack<unsigned char, N>>(to.row(row) + byte) = pack;
+  }
+}
+
 // inverse[i] = the factor of copy i.
 __global__ void inverse_kernel(const float* amax, int count, float* inverse) {
-  const auto i = static_cast<int>(threadIdx.x);
-  if (i < count) inverse[i] = nv_tensor_scale(amax[i]).inverse;
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x))
+    inverse[i] = nv_tensor_scale(amax[i]).inverse;
 }
 
 // A thread has kChunk codes of a column, which are neighbours in `to`.
@@ -283,10 +372,12 @@ __global__ void transpose_kernel(exec::Codes from, exec::Codes to) {
   }
 }
 
-// partial[blocks, 2]: the largest magnitudes of x and of its transform.
+// partial[groups, blocks, 2]: the largest magnitudes of x and of its transform.
 template <class T>
-__global__ void amax_kernel_of_both(std::int64_t rows, std::int64_t cols, Rows<const T> x, float* partial) {
-  const std::int64_t all = rows / kChunk * cols;
+__global__ void amax_kernel_of_both(Groups groups, std::int64_t cols, Rows<const T> matrix, float* partial) {
+  const GroupPlace place = groups.place(blockIdx.z);
+  const CastSource<T> x{{matrix.data + place.at * matrix.ld, matrix.ld}, place.rows, cols};
+  const std::int64_t all = place.padded / kChunk * cols;
   float plain = 0, turned = 0;
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < all;
        i += std::int64_t{gridDim.x} * blockDim.x) {
@@ -297,11 +388,13 @@ __global__ void amax_kernel_of_both(std::int64_t rows, std::int64_t cols, Rows<c
   }
   const float of_plain = block_max(plain), of_turned = block_max(turned);
   if (threadIdx.x != 0) return;
-  partial[2 * blockIdx.x] = of_plain;
-  partial[2 * blockIdx.x + 1] = of_turned;
+  float* own = partial + 2 * (std::int64_t{blockIdx.z} * gridDim.x + blockIdx.x);
+  own[0] = of_plain;
+  own[1] = of_turned;
 }
-// amax[2] = the largest of partial[count, 2]. One block.
-__global__ void largest_of_both_kernel(const float* partial, std::int64_t count, float* amax) {
+// amax[group], amax[groups + group] = the largest of partial[group][count, 2]. A block a group.
+__global__ void largest_of_both_kernel(const float* partials, std::int64_t count, float* amax) {
+  const float* partial = partials + 2 * count * blockIdx.x;
   float plain = 0, turned = 0;
   for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) {
     plain = max_or_nan(plain, partial[2 * i]);
@@ -309,15 +402,15 @@ __global__ void largest_of_both_kernel(const float* partial, std::int64_t count,
   }
   const float of_plain = block_max(plain), of_turned = block_max(turned);
   if (threadIdx.x != 0) return;
-  amax[0] = of_plain;
-  amax[1] = of_turned;
+  amax[blockIdx.x] = of_plain;
+  amax[gridDim.x + blockIdx.x] = of_turned;
 }
 
+// `threads` of all groups.
 template <class... Parameters>
-dim3 blocks_for(const Stream& stream, std::int64_t threads, void (*kernel)(Parameters...)) {
-  return {static_cast<unsigned>(
-              std::clamp<std::int64_t>(ceil_div(threads, kThreads), 1, resident_blocks(stream, kernel, kThreads))),
-          1, 1};
+dim3 blocks_for(const Stream& stream, std::int64_t threads, void (*kernel)(Parameters...), unsigned groups = 1) {
+  const std::int64_t resident = ceil_div(resident_blocks(stream, kernel, kThreads), groups);
+  return {static_cast<unsigned>(std::clamp<std::int64_t>(ceil_div(threads, kThreads), 1, resident)), 1, groups};
 }
 
 // Calls fn(T{}, F{}).
@@ -326,53 +419,85 @@ void with_types(Dtype dtype, Dtype format, Fn fn) {
   with_device_type(dtype, [&](auto type) { exec::with_format(format, [&](auto of) { fn(type, of); }); });
 }
 
+void move_rows(const BlockCast& cast, const exec::Operand& x, const exec::Codes& to, std::int64_t bytes,
+               const Stream& stream) {
+  const Rows<const unsigned char> rows = rows_of<const unsigned char>(x);
+  const auto start = [&]<int N>(std::integral_constant<int, N>) {
+    launch(stream, blocks_for(stream, cast.rows * (bytes / N), move_rows_kernel<N>, cast.groups.grid()),
+           {kThreads, 1, 1}, move_rows_kernel<N>, cast, bytes / N, rows, to);
+  };
+  constexpr int kWidest = 4;  // a row of a multiple of 128 codes is whole packs with its scales
+  const bool packs = bytes % kWidest == 0 && is_packable(rows, kWidest) &&
+                     is_packable(Rows<const unsigned char>{to.data, to.ld}, kWidest);
+  packs ? start(std::integral_constant<int, kWidest>{}) : start(std::integral_constant<int, 1>{});
+}
+
 }  // namespace
 
 void quantise_blocks(const Quantise& work, std::span<const exec::Operand> operands, const Stream& stream) {
-  assert(work.groups == 0 && !work.records && "refused before (cuda.cpp)");
+  assert(!work.records && "it is of one scale a tensor");
   const ScalingRule rule = rule_of(work.scaling);
   const exec::Operand *next = operands.data(), &x = *next++;
   const float* amax = rule.has_factor ? static_cast<const float*>((next++)->data) : nullptr;
+  const exec::Operand* offsets = work.has_offsets() ? next++ : nullptr;
   const auto* key = work.stochastic ? static_cast<const std::int32_t*>((next++)->data) : nullptr;
   const exec::Operand *codes = work.rowwise ? next++ : nullptr,
                       *columns = work.columnwise != ColumnCopy::none ? next++ : nullptr;
   const bool transposes = work.columnwise == ColumnCopy::transposed;
+  // Of groups all rows of codes; a kernel takes its group's.
+  const bool is_grouped = work.groups > 0;
+  const std::int64_t count = is_grouped ? work.grouped().code_rows(group_rows_of(work.scaling)) : work.rows;
+  const auto codes_of = [&](const exec::Operand& of, ScaledAlong along, std::int64_t of_rows, std::int64_t of_cols) {
+    return exec::Codes{static_cast<std::uint8_t*>(of.data), of.ld, of.dtype, work.scaling, along, of_rows, of_cols};
+  };
   exec::Codes rowwise, columnwise;
-  if (codes) rowwise = exec::codes_of(*codes, work.scaling, ScaledAlong::rows, work.rows, work.cols);
+  if (codes) rowwise = codes_of(*codes, ScaledAlong::rows, count, work.cols);
   if (columns)
-    columnwise = transposes ? exec::codes_of(*columns, work.scaling, ScaledAlong::rows, work.cols, work.rows)
-                            : exec::codes_of(*columns, work.scaling, ScaledAlong::columns, work.rows, work.cols);
-  const std::int64_t seq = work.stochastic ? work.seq : 1;
-  const BlockCast cast{work.scaling,
-                       work.rows,
-                       work.cols,
-                       rule.block,
-                       amax,
-                       {key, 16 + 2 * static_cast<std::uint32_t>(work.layer), work.first_row.value(),
-                        work.first_column.value(), Positions(work.stochastic ? work.parts : SequenceParts{}, seq)},
-                       work.hadamard};
-  with_types(x.dtype, work.format, [&]<class T, class F>(T, F) {
+    columnwise = transposes ? codes_of(*columns, ScaledAlong::rows, work.cols, count)
+                            : codes_of(*columns, ScaledAlong::columns, count, work.cols);
+  const Groups groups(work.grouped(), offsets, group_rows_of(work.scaling));
+  const std::int64_t seq = work.stochastic && !is_grouped ? work.seq : 1;
+  const BlockCast cast{
+      work.scaling,
+      count,
+      work.cols,
+      rule.block,
+      amax,
+      {key, 16 + 2 * static_cast<std::uint32_t>(work.layer), work.first_row.value(), work.first_column.value(),
+       Positions(work.stochastic && !is_grouped ? work.parts : SequenceParts{}, seq), is_grouped},
+      work.hadamard,
+      groups};
+  const auto start = [&]<class T, class F>(T, F) {
     const Rows<const T> rows = rows_of<const T>(x);
     if (rule.is_square) {
       constexpr auto kernel = cast_squares_kernel<F, T>;
-      const std::int64_t areas = ceil_div(work.rows, kArea) * ceil_div(work.cols, kArea);
-      const auto blocks = static_cast<unsigned>(std::min(areas, resident_blocks(stream, kernel, kAreaThreads)));
-      return launch(stream, {blocks, 1, 1}, {kAreaThreads, 1, 1}, kernel, cast, rows, rowwise, columnwise, transposes);
+      const std::int64_t areas = ceil_div(count, kArea) * ceil_div(work.cols, kArea);
+      const std::int64_t resident = ceil_div(resident_blocks(stream, kernel, kAreaThreads), groups.grid());
+      const auto blocks = static_cast<unsigned>(std::min(areas, resident));
+      return launch(stream, {blocks, 1, groups.grid()}, {kAreaThreads, 1, 1}, kernel, cast, rows, rowwise, columnwise,
+                    transposes);
     }
-    if (codes) {
+    if (codes && !work.of_codes) {
       constexpr auto kernel = cast_rows_kernel<F, T>;
-      const std::int64_t threads = work.rows * (ceil_div(work.cols, rule.block) * rule.block / kChunk);
-      launch(stream, blocks_for(stream, threads, kernel), {kThreads, 1, 1}, kernel, cast, rows, rowwise);
+      const std::int64_t threads = count * (ceil_div(work.cols, rule.block) * rule.block / kChunk);
+      launch(stream, blocks_for(stream, threads, kernel, groups.grid()), {kThreads, 1, 1}, kernel, cast, rows, rowwise);
     }
     if (columns) {
       constexpr auto kernel = cast_columns_kernel<F, T>;
-      const std::int64_t threads = ceil_div(work.rows, rule.block) * work.cols;
-      launch(stream, blocks_for(stream, threads, kernel), {kThreads, 1, 1}, kernel, cast, rows, columnwise, transposes);
+      const std::int64_t threads = ceil_div(count, rule.block) * work.cols;
+      launch(stream, blocks_for(stream, threads, kernel, groups.grid()), {kThreads, 1, 1}, kernel, cast, rows,
+             columnwise, transposes);
     }
-  });
+  };
+  if (work.of_codes) {
+    move_rows(cast, x, rowwise, work.x_cols(), stream);
+    start(static_cast<unsigned char>(0), E4m3{});
+  } else {
+    with_types(x.dtype, work.format, start);
+  }
   if (rule.has_factor)
-    launch(stream, {1, 1, 1}, {kWarp, 1, 1}, inverse_kernel, amax, work.hadamard ? 2 : 1,
-           static_cast<float*>(next->data));
+    launch(stream, {1, 1, 1}, {kThreads, 1, 1}, inverse_kernel, amax,
+           (work.hadamard ? 2 : 1) * static_cast<int>(groups.grid()), static_cast<float*>(next->data));
 }
 
 void transpose_blocks(const TransposeCodes& work, std::span<const exec::Operand> operands, const Stream& stream) {
@@ -383,15 +508,17 @@ void transpose_blocks(const TransposeCodes& work, std::span<const exec::Operand>
 }
 
 void amax_of_both(const Amax& work, std::span<const exec::Operand> operands, const Stream& stream) {
+  const Groups groups({work.groups, work.rows, work.capacity, work.equal}, work.has_offsets() ? &operands[1] : nullptr,
+                      group_rows_of(Scaling::nv));
   with_device_type(operands[0].dtype, [&](auto type) {
     using T = decltype(type);
     constexpr auto kernel = amax_kernel_of_both<T>;
-    dim3 grid = blocks_for(stream, work.rows / kChunk * work.cols, kernel);
-    grid.x = std::min(grid.x, static_cast<unsigned>(stream.scratch_bytes / (2 * sizeof(float))));
-    launch(stream, grid, {kThreads, 1, 1}, kernel, work.rows, work.cols, rows_of<const T>(operands[0]),
+    dim3 grid = blocks_for(stream, ceil_div(work.matrix_rows(), kChunk) * work.cols, kernel, groups.grid());
+    grid.x = std::clamp(static_cast<unsigned>(stream.scratch_bytes / (2 * sizeof(float)) / groups.grid()), 1u, grid.x);
+    launch(stream, grid, {kThreads, 1, 1}, kernel, groups, work.cols, rows_of<const T>(operands[0]),
            static_cast<float*>(stream.scratch));
-    launch(stream, {1, 1, 1}, {1024, 1, 1}, largest_of_both_kernel, static_cast<const float*>(stream.scratch),
-           std::int64_t{grid.x}, static_cast<float*>(operands[1].data));
+    launch(stream, {groups.grid(), 1, 1}, {1024, 1, 1}, largest_of_both_kernel,
+           static_cast<const float*>(stream.scratch), std::int64_t{grid.x}, static_cast<float*>(operands.back().data));
   });
 }
 

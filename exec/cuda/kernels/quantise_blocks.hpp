@@ -7,7 +7,7 @@
 
 namespace stretto::cuda {
 
-// Codes with a scale for each block, without groups of rows (families.hpp has the kinds of work). Launches are
+// Codes with a scale for each block, of a matrix or of groups of rows (families.hpp has the kinds of work). Launches are
 // asynchronous on the stream.
 void quantise_blocks(const Quantise& work, std::span<const exec::Operand> operands, const Stream& stream);
 void transpose_blocks(const TransposeCodes& work, std::span<const exec::Operand> operands, const Stream& stream);

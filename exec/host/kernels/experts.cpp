@@ -218,7 +218,7 @@ void run_kernel(const SortByExpert& work, std::span<const Operand> operands) {
   const Operand &received = operands[is_forward ? at : at + 1], &sorted = operands[is_forward ? at + 1 : at];
   assert(operands.size() == at + 2 && have_one_dtype(operands.subspan(at)));
   assert(has_shape(received, work.capacity, work.cols) && has_shape(sorted, work.capacity, work.cols));
-  with_compute_type(received.dtype, [&](auto type) {
+  const auto copy = [&](auto type) {
     using T = decltype(type);
     for_each_chunk(work, operands[0], [&](std::int64_t, const Chunk& chunk) {
       if (std::max(chunk.received, chunk.sorted) + chunk.rows > work.capacity)
@@ -228,7 +228,9 @@ void run_kernel(const SortByExpert& work, std::span<const Operand> operands) {
         std::copy_n(is_forward ? there : here, work.cols, is_forward ? here : there);
       }
     });
-  });
+  };
+  if (is_code(received.dtype)) return copy(std::uint8_t{});
+  with_compute_type(received.dtype, copy);
 }
 
 void run_kernel(const SortTokens& work, std::span<const Operand> operands) {
@@ -271,6 +273,7 @@ void run_kernel(const Permute& work, std::span<const Operand> operands) {
   const Operand &x = operands[is_forward ? 1 : 2], &rows = operands[is_forward ? 2 : 1];
   assert(operands.size() == 3 && has_shape(operands[0], work.tokens, work.copies));
   assert(has_shape(x, work.tokens, work.x_cols()) && has_shape(rows, work.matrix_rows(), work.cols));
+  if (is_code(x.dtype)) return copy_to_rows<std::uint8_t>(work, operands[0], x, rows);
   with_compute_type(x.dtype, [&](auto type) {
     using T = decltype(type);
     if (is_forward)

@@ -158,9 +158,14 @@ class Quantiser {
     for (std::int64_t first = 0; first < work_.rows; first += kStrip) {
       const std::int64_t count = std::min(kStrip, work_.rows - first);
       const std::int64_t own = std::clamp<std::int64_t>(of_.x->rows - first, 0, count);  // others are zeros
-      read_rows(*of_.x, first, own, strip_.x.data());
+      if (work_.of_codes)
+        decode(codes_of(*of_.x, work_.scaling, ScaledAlong::rows, of_.x->rows, work_.cols), first, own,
+               strip_.x.data());
+      else
+        read_rows(*of_.x, first, own, strip_.x.data());
       std::fill_n(strip_.x.begin() + own * work_.cols, (count - own) * work_.cols, 0.0f);
       if (of_.recorded) magnitude_.add(strip_.x.data(), count * work_.cols);
+      if (work_.of_codes) move_rows(first, own, count);
       if (rule_.block == 0)
         by_tensor(first, count);
       else if (rule_.is_square)
@@ -241,8 +246,16 @@ class Quantiser {
     store_both(first, count);
   }
 
+  // Rows of codes stay what they are, with their scales; rows without numbers are codes of zeros.
+  void move_rows(std::int64_t first, std::int64_t own, std::int64_t count) {
+    const auto bytes = static_cast<std::size_t>(work_.x_cols());
+    for (std::int64_t r = 0; r < own; ++r)
+      std::memcpy(rowwise_.row(first + r), row_of<std::uint8_t>(*of_.x, first + r), bytes);
+    for (std::int64_t r = own; r < count; ++r) std::memset(rowwise_.row(first + r), 0, bytes);
+  }
+
   void by_blocks(std::int64_t first, std::int64_t count) {
-    if (of_.codes) {
+    if (of_.codes && !work_.of_codes) {
       for (std::int64_t r = 0; r < count; ++r) {
         for (std::int64_t c = 0; c < work_.cols; c += rule_.block) {
           Magnitude magnitude;
