@@ -675,8 +675,9 @@ void ExpertLayers::router_backward(const View& x, const View& dx) {
 
 View ExpertLayers::backward(const View& dy, const View& x, const View& all, const View& part) {
   if (repeats_all()) w_.again([&] { pass_forward(x, true); });
+  const bool in_codes = sends_codes(Phase::dgrad);
   const View sorted = sends_codes(Phase::forward) ? w_.work(way_.sorted_codes) : of_layer(sorted_),
-             d_sorted = sends_codes(Phase::dgrad) ? w_.work(d_way_.sorted_codes) : read_by_weights(d_sorted_),
+             d_sorted = in_codes ? w_.work(d_way_.sorted_codes) : read_by_weights(d_sorted_),
              d_in = w_.work(d_in_), d_act = w_.work(mlp_.d_act), d_fc1 = read_by_weights(mlp_.d_fc1);
   const auto fc2_weight_gradient = [&] {
     weight_gradient("experts.fc2", hidden_, mlp_.width, d_sorted, of_layer(mlp_.act));
