@@ -46,6 +46,7 @@ class Values {
              {kVp, parallel_.virtual_pipeline_model_parallel_size},
              {kCp, parallel_.context_parallel_size},
              {kEp, parallel_.expert_model_parallel_size},
+             {kEtp, parallel_.expert_tensor_parallel_size},
              {kMicroBatch, scenario.training.micro_batch_size},
              {kBatch, scenario.training.global_batch_size},
              {kGpus, parallel_.ranks()},
@@ -75,6 +76,7 @@ class Values {
     of.virtual_pipeline_model_parallel_size = size_.at(kVp);
     of.context_parallel_size = size_.at(kCp);
     of.expert_model_parallel_size = size_.at(kEp);
+    of.expert_tensor_parallel_size = size_.at(kEtp);
     of.data_parallel_size = data_parallel_size();
     if (const std::string* word = value_of(kSharding)) {
       Scenario with;
@@ -144,6 +146,8 @@ std::optional<PointSettings> settings_of(const Space& space, const std::vector<s
   const std::int64_t data_parallel_size = of.data_parallel_size();
   if (data_parallel_size == 0 || of[kBatch] % (of[kMicroBatch] * data_parallel_size) != 0) return std::nullopt;
   if (of[kVp] > 1 && of[kPp] == 1) return std::nullopt;
+  const std::int64_t of_experts = of[kEp] * (of[kEtp] > 0 ? of[kEtp] : of[kTp]);
+  if (scenario.model.experts.any() && of[kTp] * of[kCp] * data_parallel_size % of_experts != 0) return std::nullopt;
   PointSettings settings;
   for (std::size_t i = 0; i < space.axes.size(); ++i) {
     const std::string& key = space.axes[i].key;
