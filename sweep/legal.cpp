@@ -1,6 +1,7 @@
 #include "sweep/legal.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "model/overlap/gates.hpp"
 #include "model/overlap/overlap.hpp"
@@ -87,7 +88,7 @@ std::vector<std::string> legal_values(const std::string& key, const Scenario& sc
   const Transformer& model = scenario.model;
   const std::int64_t domain = platform.accelerator ? std::max<std::int64_t>(platform.accelerator->domain, 1) : gpus;
   const std::int64_t most_tp = std::min({domain, gpus, std::int64_t{64}});
-  if (key == kTp) return texts_of(divisors({model.num_attention_heads}, most_tp));
+  if (key == kTp) return texts_of(divisors({std::gcd(model.num_attention_heads, model.kv_heads())}, most_tp));
   const std::int64_t layers = split_layers(scenario);
   // Powers of two may split the layers unevenly (settings.cpp).
   if (key == kPp)

@@ -48,6 +48,7 @@ class Values {
                {kVp, parallel_.virtual_pipeline_model_parallel_size},
                {kCp, parallel_.context_parallel_size},
                {kEp, parallel_.expert_model_parallel_size},
+               {kEtp, parallel_.expert_tensor_parallel_size},
                {kMicroBatch, scenario.training.micro_batch_size},
                {kBatch, scenario.training.global_batch_size},
                {kGpus, parallel_.ranks()},
@@ -80,6 +81,7 @@ class Values {
     of.virtual_pipeline_model_parallel_size = (*this)[kVp];
     of.context_parallel_size = (*this)[kCp];
     of.expert_model_parallel_size = (*this)[kEp];
+    of.expert_tensor_parallel_size = (*this)[kEtp];
     of.data_parallel_size = data_parallel_size();
     if (const std::string* word = value_of(kSharding)) {
       Scenario with;
@@ -110,7 +112,7 @@ class Values {
   const Space& space_;
   const std::vector<std::string>& values_;
   const Parallel& parallel_;
-  std::array<std::pair<std::string_view, std::int64_t>, 9> sizes_;
+  std::array<std::pair<std::string_view, std::int64_t>, 10> sizes_;
 };
 
 // Appends what the values need, unless it is an axis or the scenario has it.
@@ -149,6 +151,8 @@ std::optional<PointSettings> settings_of(const Space& space, const std::vector<s
   const std::int64_t data_parallel_size = of.data_parallel_size();
   if (data_parallel_size == 0 || of[kBatch] % (of[kMicroBatch] * data_parallel_size) != 0) return std::nullopt;
   if (of[kVp] > 1 && of[kPp] == 1) return std::nullopt;
+  const std::int64_t of_experts = of[kEp] * (of[kEtp] > 0 ? of[kEtp] : of[kTp]);
+  if (scenario.model.experts.any() && of[kTp] * of[kCp] * data_parallel_size % of_experts != 0) return std::nullopt;
   std::optional<std::string> layout;
   if (!splits_unevenly(scenario.parallel) && split_layers(scenario) % (of[kPp] * of[kVp]) != 0) {
     const bool counts_more = split_layers(scenario) != scenario.model.num_layers;

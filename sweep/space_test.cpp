@@ -152,6 +152,20 @@ TEST_CASE("a point has all sizes, or none where they do not divide") {
   CHECK(std::count(uneven->set.begin(), uneven->set.end(), layout) == 1);
 }
 
+TEST_CASE("ranks of a stage divide by those that share experts") {
+  const Space space = space_of("", {"tp=1,2", "ep=1,8", "etp=1,2,4"}, of_experts());
+  const auto is_point = [&](const std::vector<std::string>& values) {
+    return settings_of(space, values, of_experts()).has_value();
+  };
+  CHECK(is_point({"1", "8", "2"}));
+  CHECK_FALSE(is_point({"1", "8", "4"}));
+  // Experts are cut as all else is, unless etp says otherwise. Eight heads of keys are for eight ranks at most.
+  const Space as_others = space_of("", {"tp=legal", "pp=1,2", "ep=8"}, of_experts());
+  CHECK(values_of(as_others, kTp) == std::vector<std::string>{"1", "2", "4", "8"});
+  CHECK(settings_of(as_others, {"2", "1", "8"}, of_experts()));
+  CHECK_FALSE(settings_of(as_others, {"2", "2", "8"}, of_experts()));
+}
+
 TEST_CASE("a point with pairs of passes has the messages that they need") {
   const std::string pairs = "overlap.overlap_moe_expert_parallel_comm", messages = "overlap.overlap_p2p_comm=true";
   const auto added = [&](const std::vector<std::string>& over, const std::vector<std::string>& values) {
