@@ -197,7 +197,7 @@ class KernelClock {
     if (is_of_norm() && q.records) return 0;
     const std::optional<double> gathered = gathered_bytes();
     if (gathered) return memory_us(*gathered * elements);
-    // Of codes one kernel makes the second copy, and puts scales into the order in which products read them; the codes
+    // One kernel makes the second copy of codes, and puts scales into the order in which products read them; the codes
     // themselves stay where they came (TransformerEngine d0067d0, common/cast/fused_group_requantize.cu).
     if (q.of_codes) return cast_us(elements, operand_bytes() - elements * (q.columnwise == ColumnCopy::none ? 2 : 1));
     // Each group is a kernel, which is as fast as one of its size.

@@ -444,7 +444,7 @@ void quantise_blocks(const Quantise& work, std::span<const exec::Operand> operan
   const exec::Operand *codes = work.rowwise ? next++ : nullptr,
                       *columns = work.columnwise != ColumnCopy::none ? next++ : nullptr;
   const bool transposes = work.columnwise == ColumnCopy::transposed;
-  // Of groups all rows of codes; a kernel takes its group's.
+  // All rows of codes, of all groups; a kernel takes its group's.
   const bool is_grouped = work.groups > 0;
   const std::int64_t count = is_grouped ? work.grouped().code_rows(group_rows_of(work.scaling)) : work.rows;
   const auto codes_of = [&](const exec::Operand& of, ScaledAlong along, std::int64_t of_rows, std::int64_t of_cols) {
