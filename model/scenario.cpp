@@ -182,6 +182,8 @@ std::string resolved_data(const std::string& kind, const std::string& name, cons
   return is_data_name(name) ? data_file(kind, name) : resolved(name, folder);
 }
 
+}  // namespace
+
 // Files that scenarios name, each of which is read once. Thread-safe.
 class NamedFiles {
  public:
@@ -214,6 +216,8 @@ class NamedFiles {
   std::map<std::string, FrameworkProfile> profiles_;
   std::map<std::string, PlatformHead> platforms_;
 };
+
+namespace {
 
 Scenario scenario_of(TomlTable file_root, const std::string& file, NamedFiles& files) {
   Scenario scenario;
