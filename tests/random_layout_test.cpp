@@ -227,6 +227,11 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("pairs of passes, early attention, sequence parallel",
         pairs && o.ep_overlap_early_attn_memory_release && p.tensor_model_parallel_size > 1);
     see("pairs of passes, weight gradients of a shared expert apart", pairs && shared && o.delay_wgrad_compute);
+    const bool has_experts = scenario.model.experts.any();
+    see("zero-bubble with experts", has_experts && is_h1);
+    see("zero-bubble in a V with experts of several ranks",
+        has_experts && (is_v || is_dual) && p.expert_model_parallel_size > 1);
+    see("zero-bubble with latent attention", scenario.model.latent.any() && is_zero_bubble(p.pipeline_schedule));
     see("a shared expert beside", o.moe_shared_expert_overlap && shared);
     see("weight gradients of experts last", o.overlap_dispatch_backward_with_experts_wgrad);
     const bool in_shards = cuts_exchanges(scenario);
@@ -234,7 +239,7 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("experts in slots without padding", exchanges_in_slots(scenario));
     see("experts in shards of several ranks", in_shards && o.ep_flash_shards < p.expert_model_parallel_size);
   }
-  CHECK(seen.size() == 97);
+  CHECK(seen.size() == 100);
 
   // A new key must be drawn, or listed in keys_not_drawn() with the reason.
   const std::vector<std::string> known = scenario_keys(), excepted = keys_not_drawn();

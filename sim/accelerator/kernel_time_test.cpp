@@ -21,7 +21,7 @@ Accelerator plain() {
   a.peak_TFLOPs.value = 100;
   a.hbm_GBps.value = 1000;
   a.gemm_sustained.value = a.gemm_odd.value = a.gemm_unaligned.value = 1;
-  a.gemm_share.value = a.hbm_share.value = a.bmm_share.value = 1;
+  a.gemm_share.value = a.hbm_share.value = a.bmm_share.value = a.grouped_gemm.value = 1;
   a.attention = {{"a", {200, {}}, {100, {}}}, {"b", {400, {}}, {100, {}}}};
   return a;
 }
@@ -323,6 +323,38 @@ TEST_CASE("casts take a share of the memory's rate that grows with their size; a
   quantise.records = false;  // its scale is known behind the norm only
   c.operation.work = quantise;
   CHECK(c.us(a, te) == Approx(3 / 0.5));
+}
+
+TEST_CASE("attention of codes is faster by its rate, with casts; fused experts take no casts of their own", "[sim]") {
+  Accelerator a = plain();
+  a.fp8_attention.value = 1.25;
+  a.kernel_us.value = 3;
+  Case c;
+  Attention attention{Pass::forward};
+  attention.batch = 2, attention.heads = attention.kv_heads = 8, attention.seq = 4096, attention.head_dim = 128;
+  c.operation.work = attention;
+  const auto us = [&](const Case& of, KernelChoices choices) {
+    return kernel_us(a, {}, of.schedule, of.operation, choices);
+  };
+  const double products = us(c, {}) - 3, elements = 2.0 * 4096 * 8 * 128;
+  // q, k, v and the result, each of 3 bytes an element at 1 TB/s, in four kernels.
+  CHECK(us(c, {.fp8_attention = true}) == Approx(products / 1.25 + 4 * elements * 3 / 1e6 + 5 * 3));
+
+  Case activation;
+  activation.operation.work = WeightedActivation{Pass::forward, 1000, 1000, true};
+  activation.touch(AccessMode::read, Dtype::bf16, 1000, 2000);
+  activation.touch(AccessMode::read, Dtype::f32, 1000, 1);
+  activation.touch(AccessMode::write, Dtype::bf16, 1000, 1000);
+  activation.schedule.operations.push_back(activation.operation);
+  CHECK(us(activation, {}) > 6);
+  CHECK(us(activation, {.fuses_experts = true}) == 0);
+  Case cast = activation;
+  cast.operation.accesses = {{AccessMode::read, activation.operation.accesses.back().view}};
+  cast.touch(AccessMode::write, Dtype::e4m3, 1000, 1000);
+  cast.operation.work = Quantise{.rows = 1000, .cols = 1000, .scaling = Scaling::mx, .groups = 2};
+  CHECK(us(cast, {.fuses_experts = true}) == 0);
+  cast.operation.accesses.front().view = activation.operation.accesses.front().view;  // not what it wrote
+  CHECK(us(cast, {.fuses_experts = true}) > 0);
 }
 
 TEST_CASE("platforms that ship can be read, and every number has a source", "[sim]") {
