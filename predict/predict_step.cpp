@@ -99,7 +99,8 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
     Coordinates at;
     at[Coord::pp] = static_cast<std::int64_t>(role);
     first_rank.push_back(schedule.mesh.rank_of(at));
-    std::vector<BesidePlan> beside = cuda::memory_beside(schedule, first_rank.back(), device, by_nccl, has_graph);
+    std::vector<BesidePlan> beside =
+        cuda::memory_beside(schedule, first_rank.back(), device, by_nccl, has_graph, by_framework.is_known);
     if (role == 0 || sum_of(beside) > sum_of(memory.beside)) memory.beside = std::move(beside);
   }
   memory.beside.insert(memory.beside.begin(), cuda::context_beside(device.sms));

@@ -7,6 +7,7 @@
 
 #include "exec/cuda/code_scratch.hpp"
 #include "exec/cuda/cuda.hpp"
+#include "exec/cuda/module/workspace.hpp"
 #include "exec/cuda/nccl_groups.hpp"
 #include "model/schedule/process_group.hpp"
 
@@ -128,13 +129,16 @@ BesidePlan context_beside(int sms) {
 }
 
 std::vector<BesidePlan> memory_beside(const Schedule& schedule, std::int64_t rank, const DeviceFacts& device,
-                                      bool by_nccl, bool graphs) {
+                                      bool by_nccl, bool graphs, bool by_framework) {
   const std::int64_t ranks = by_nccl ? 1 : std::min(schedule.placement.ranks_per_device, schedule.mesh.ranks());
   std::int64_t nodes = 0;
   const Coordinates at = schedule.mesh.coordinates_of(rank);
   for (const Call& call : schedule.programs[schedule.role_of(at)].order) nodes += call.count;
   std::vector<BesidePlan> parts = {
-      {"workspaces of lanes", overhead_bytes(schedule, ranks), "exact", "cuBLAS's workspace, which kernels share"},
+      {"workspaces of lanes",
+       by_framework ? ranks * std::ssize(schedule.lanes) * static_cast<std::int64_t>(kWorkspace_bytes)
+                    : overhead_bytes(schedule, ranks),
+       "exact", "cuBLAS's workspace, which kernels share"},
       {"NCCL", by_nccl ? nccl_bytes(schedule, rank, device) : 0, "published",
        "channels by buffers of its connections, source of 2.28.9; channels as logs of 8 H100 have them"},
       {"CUDA graphs", graphs ? ranks * nodes * kGraphNode_bytes : 0, "published", "10 KB a kernel, cccl#3768"}};

@@ -98,4 +98,16 @@ TEST_CASE("parts of memory beside the plan have a kind and a source, and say not
   CHECK(cuda::text_of(shared).starts_with("workspaces of lanes "));
 }
 
+TEST_CASE("another framework's lanes have no scratch for our layouts of codes", "[cuda]") {
+  Scenario scenario = layout_scenario(Layout{2, 1}, "plain", false, "bf16", 1, 4);
+  const auto workspaces = [&](bool by_framework) {
+    return cuda::memory_beside(build_schedule(scenario), 0, h100(), true, true, by_framework)[0].bytes;
+  };
+  CHECK(workspaces(true) == workspaces(false));
+  scenario.model.hidden_size = 128, scenario.model.num_attention_heads = 4, scenario.model.ffn_hidden_size = 256;
+  scenario.training.low_precision.fp8_format = LowPrecision::Fp8Format::e4m3;
+  scenario.training.low_precision.fp8_recipe = LowPrecision::Fp8Recipe::mxfp8;
+  CHECK(workspaces(true) < workspaces(false));
+}
+
 }  // namespace stretto::testing
