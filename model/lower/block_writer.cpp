@@ -229,6 +229,11 @@ TensorId BlockWriter::kept_gradient(const std::string& name, TensorId activation
   return family(name, of.rows, of.cols, layers, of.slots, std::move(places));
 }
 
+TensorId BlockWriter::output_gradient(const std::string& name, TensorId activation, const std::vector<bool>& with) {
+  if (shape_.weights_in_units) return kept_gradient(name, activation, with);
+  return workspace(name, schedule_.tensors[activation].rows, schedule_.tensors[activation].cols);
+}
+
 TensorId BlockWriter::family(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers,
                              std::int64_t slots, std::vector<TensorPlace> places) {
   const TensorId id = add_placed_tensor(schedule_, name, rows, cols, std::move(places));

@@ -81,6 +81,12 @@ class BlockWriter {
   // the gradient has storages of its own.
   // `with`: [layer] that have the gradient; empty: all.
   TensorId kept_gradient(const std::string& name, TensorId activation, const std::vector<bool>& with = {});
+  // Adds an output gradient in the shape of `activation`, which only B reads: kept where W units compute weight
+  // gradients, else a workspace; and the view by which the gradient is written and read.
+  TensorId output_gradient(const std::string& name, TensorId activation, const std::vector<bool>& with = {});
+  View read_by_weights(TensorId gradient) const {
+    return shape_.weights_in_units ? act(gradient, Coord::layer) : work(gradient);
+  }
   TensorId workspace(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t slots = 1);
   // Storages that all kinds of layers share for their workspaces: the first workspace of each kind lies in the first
   // storage, and so on. Layers run one after the other.

@@ -51,16 +51,6 @@ TensorId ExpertLayers::workspace(const std::string& name, std::int64_t rows, std
   return add_tensor(schedule_, name, dtype, BufferKind::workspace, rows, cols);
 }
 
-TensorId ExpertLayers::output_gradient(const std::string& name, TensorId activation) const {
-  if (shape_.weights_in_units) return w_.kept_gradient(name, activation, layers_);
-  const Tensor& of = schedule_.tensors[activation];
-  return w_.workspace(name, of.rows, of.cols);
-}
-
-View ExpertLayers::read_by_weights(TensorId gradient) const {
-  return shape_.weights_in_units ? of_layer(gradient) : w_.work(gradient);
-}
-
 // Returns the rows of buffers for the rows of a rank's experts: what the key leaves room for, and at most as many as
 // may come, when all ranks' tokens go to these experts.
 std::int64_t ExpertLayers::room() const {
@@ -122,7 +112,7 @@ void ExpertLayers::add_experts() {
                   : w_.workspace("d_experts.in", capacity_, hidden_);
   d_in_ = weights_come_late() && !sends_gradients ? w_.workspace("d_experts.fc1.in", capacity_, hidden_) : d_sorted_;
   mlp_.d_act = w_.workspace("d_experts.act", capacity_, mlp_.width);
-  mlp_.d_fc1 = output_gradient("d_experts.fc1", mlp_.fc1_out);
+  mlp_.d_fc1 = w_.output_gradient("d_experts.fc1", mlp_.fc1_out, layers_);
   d_weights_ = workspace("d_experts.weights", capacity_, 1, wide);
   d_all_probabilities_ = workspace("d_router.all_probabilities", tokens_, topk_, wide);
   if (gathers()) d_probabilities_ = workspace("d_router.probabilities", part, topk_, wide);
@@ -191,75 +181,6 @@ View ExpertLayers::codes_to_send(const char* layer, Phase phase, const View& tok
   w_.op(std::string(layer) + (is_forward ? ".quantise_sent_x" : ".quantise_sent_dy"), phase, work,
         {read(tokens), write(codes)});
   return codes;
-}
-
-void ExpertLayers::add_shared() {
-  const std::int64_t tokens = w_.tokens(), part = w_.residual_rows();
-  shared_.width = model_.moe_shared_expert_intermediate_size / shape_.tp.size;
-  shared_.fc1 = shape_.model.rows_of_fc1(shared_.width);
-  const BlockWriter::Role again{.is_again = shape_.recompute.repeats(Recompute::Module::shared_experts)};
-  shared_.fc1_out = kept("shared.fc1.out", tokens, shared_.fc1, again);
-  BlockWriter::Role of_act = again;
-  if (shape_.low.is_on() && !again.is_again) of_act.passing = shape_.in_codes;
-  shared_.act = kept("shared.act", tokens, shared_.width, of_act);
-  const bool is_gated = model_.moe_shared_expert_gate;
-  if (cuts_tokens()) shared_sum_ = w_.workspace("shared.sum", tokens, hidden_);
-  shared_out_ = is_gated ? kept("shared.out", part, hidden_, again) : w_.workspace("shared.out", part, hidden_);
-  shared_.d_act = w_.workspace("d_shared.act", tokens, shared_.width);
-  shared_.d_fc1 = output_gradient("d_shared.fc1", shared_.fc1_out);
-  d_shared_all_ = w_.workspace("d_shared.in", tokens, hidden_);
-  d_shared_part_ = cuts_tokens() ? w_.workspace("d_shared.in.part", part, hidden_) : d_shared_all_;
-  if (!is_gated) return;
-  gate_ = kept("shared.gate.out", part, 1, again);
-  gated_ = w_.workspace("shared.gated", part, hidden_);
-  d_shared_out_ = output_gradient("d_shared.out", shared_out_);
-  d_gate_ = w_.workspace("d_shared.gate", part, 1);
-}
-
-Route ExpertLayers::route(Pass pass) const {
-  return {.pass = pass,
-          .rows = w_.residual_rows(),
-          .experts = experts_,
-          .topk = topk_,
-          .score = model_.moe_router_score_function,
-          .pre_softmax = model_.moe_router_pre_softmax,
-          .scaling = model_.moe_router_topk_scaling_factor,
-          .groups = model_.moe_router_num_groups,
-          .group_topk = model_.moe_router_group_topk,
-          // The mean over the tokens of the global batch.
-          .z_scale = pass == Pass::dgrad ? model_.moe_z_loss_coeff * shape_.loss_scale : 0,
-          .biased = model_.moe_router_enable_expert_bias};
-}
-
-// Switch Transformer's loss coeff · E/(topk·n²) · Σ_e (Σ_t p[t,e]) · count[e] of the n tokens of a micro-batch, of each
-// sequence, or of a micro-batch in all replicas; the mean of them all counts. Megatron-LM's global_aux_loss has this
-// loss divided by the number of replicas: each divides by n, and gradients are averaged once more.
-BalanceLoss ExpertLayers::balance(Pass pass) const {
-  const bool by_sequence = model_.moe_router_load_balancing_type == LoadBalancing::seq_aux_loss;
-  const double of_micro_batch = double(shape_.micro_batch_size * shape_.model.seq_length),
-               of_replicas = 1 / (shape_.loss_scale * double(shape_.micro_batches)),
-               n = by_sequence                  ? double(shape_.model.seq_length)
-                   : model_.balances_replicas() ? of_replicas
-                                                : of_micro_batch;
-  return {.pass = pass,
-          .rows = w_.residual_rows(),
-          .experts = experts_,
-          .topk = topk_,
-          .score = model_.moe_router_score_function,
-          .sequences = by_sequence ? shape_.micro_batch_size : 1,
-          .seq = shape_.model.seq_length,
-          .first_row = cuts_tokens() ? shape_.tp.place * Expr(w_.residual_rows()) : Expr(0),
-          .parts = shape_.parts(),
-          .scale = pass == Pass::dgrad
-                       ? model_.moe_aux_loss_coeff * double(experts_) / (double(topk_) * n) * shape_.loss_scale
-                       : 0};
-}
-
-void ExpertLayers::share_counts(Phase phase) {
-  const View counts = of_layer(counts_);
-  if (shape_.sharing_tokens.exists())
-    w_.communicate("router.count.all_reduce", phase, shape_.sharing_tokens, CollectiveKind::all_reduce,
-                   counts.rows * counts.cols, {accumulate(counts)});
 }
 
 View ExpertLayers::gathered(const std::string& name, const View& part, TensorId whole) {
@@ -545,61 +466,6 @@ void ExpertLayers::combine(Phase phase, const std::vector<Exchanged>& all) {
     exchange(one.name + ".combine" + pass, phase, CollectiveKind::combine, one.came, one.rows);
 }
 
-void ExpertLayers::shared_activation(Pass pass) {
-  const bool is_forward = pass == Pass::forward, is_gated = shape_.model.swiglu;
-  const ElementwiseFn fn = is_gated     ? is_forward ? ElementwiseFn::swiglu : ElementwiseFn::swiglu_backward
-                           : is_forward ? ElementwiseFn::gelu
-                                        : ElementwiseFn::gelu_backward;
-  View gate = of_layer(shared_.fc1_out);
-  std::vector<Access> accesses;
-  if (!is_forward) accesses.push_back(read(w_.work(shared_.d_act)));
-  gate.cols = shared_.width;
-  accesses.push_back(read(gate));
-  if (is_gated) {
-    gate.offset = gate.offset + Expr(shared_.width);
-    accesses.push_back(read(gate));
-  }
-  accesses.push_back(write(is_forward ? of_layer(shared_.act) : read_by_weights(shared_.d_fc1)));
-  w_.op(is_forward ? "shared.act.fprop" : "shared.act.dgrad", is_forward ? Phase::forward : Phase::dgrad,
-        Elementwise{fn, w_.tokens(), shared_.width}, std::move(accesses));
-}
-
-void ExpertLayers::shared_up(const View& x) {
-  const LaneId lane = w_.set_lane(shape_.shared_expert);
-  w_.column_forward("shared.fc1", hidden_, shared_.fc1, x, of_layer(shared_.fc1_out));
-  shared_activation(Pass::forward);
-  // The second half may come behind what a recomputed layer needs.
-  if (w_.in_codes()) w_.codes().quantise_input("shared.fc2", of_layer(shared_.act));
-  w_.set_lane(lane);
-}
-
-View ExpertLayers::shared_down(const View& x, bool is_again) {
-  const bool is_gated = model_.moe_shared_expert_gate, to_the_end = !is_again || shape_.recompute.whole_layers;
-  if (!is_gated && !to_the_end) return x;
-  const LaneId lane = w_.set_lane(shape_.shared_expert);
-  // A backward pass, which may be concurrent with a forward pass, has places of its own, which it has not filled yet.
-  const View out = is_gated ? of_layer(shared_out_) : w_.work(is_again ? d_shared_part_ : shared_out_);
-  const View sum = cuts_tokens() ? w_.work(is_again ? d_shared_all_ : shared_sum_) : out;
-  if (w_.in_codes())
-    w_.codes().multiply_input("shared.fc2", sum);
-  else
-    w_.row_forward("shared.fc2", shared_.width, hidden_, of_layer(shared_.act), sum);
-  w_.summed("shared.fc2", Phase::forward, sum, out);
-  View result = out;
-  if (is_gated) {
-    const View gate = of_layer(gate_);
-    w_.op("shared.gate.fprop", Phase::forward, Gemm{x.rows, 1, hidden_, false, true, false},
-          {read(x), read(weight("shared.gate.weight")), write(gate)});
-    if (to_the_end) {
-      result = w_.work(is_again ? d_shared_part_ : gated_);
-      w_.op("shared.gated.fprop", Phase::forward, GateRows{Pass::forward, x.rows, hidden_},
-            {read(out), read(gate), write(result)});
-    }
-  }
-  w_.set_lane(lane);
-  return result;
-}
-
 void ExpertLayers::add_to_gradient(const std::string& name, const Work& work, std::vector<Access> read_by_it,
                                    const char* weight) {
   if (shape_.frozen_base) return;
@@ -607,78 +473,12 @@ void ExpertLayers::add_to_gradient(const std::string& name, const Work& work, st
   w_.op(name, Phase::wgrad, work, std::move(read_by_it));
 }
 
-void ExpertLayers::shared_down_backward(const View& dy, const View& x) {
-  if (shape_.recompute.repeats(Recompute::Module::shared_experts))
-    w_.again([&] {
-      shared_up(x);
-      shared_down(x, true);
-    });
-  const LaneId lane = w_.set_lane(shape_.shared_expert);
-  const bool is_gated = model_.moe_shared_expert_gate;
-  const View d_out = is_gated ? read_by_weights(d_shared_out_) : dy;
-  if (is_gated)
-    w_.op("shared.gated.dgrad", Phase::dgrad, GateRows{Pass::dgrad, x.rows, hidden_},
-          {read(dy), read(of_layer(shared_out_)), read(of_layer(gate_)), write(d_out), write(w_.work(d_gate_))});
-  w_.row_backward("shared.fc2", shared_.width, hidden_, d_out, of_layer(shared_.act), w_.work(shared_.d_act));
-  w_.set_lane(lane);
-}
-
-// Leaves the gradient of x in d_shared_part_.
-void ExpertLayers::shared_up_backward(const View& x) {
-  const LaneId lane = w_.set_lane(shape_.shared_expert);
-  shared_activation(Pass::dgrad);
-  const View dx = w_.column_backward("shared.fc1", hidden_, shared_.fc1, read_by_weights(shared_.d_fc1), x,
-                                     w_.work(d_shared_all_), w_.work(d_shared_part_), "shared.fc1.weight");
-  if (model_.moe_shared_expert_gate) {
-    w_.op("shared.gate.dgrad", Phase::dgrad, Gemm{x.rows, hidden_, 1, false, false, false},
-          {read(w_.work(d_gate_)), read(weight("shared.gate.weight")), accumulate(dx)});
-    add_to_gradient("shared.gate.wgrad", Gemm{1, hidden_, x.rows, true, false, false},
-                    {read(w_.work(d_gate_)), read(x)}, "shared.gate.weight");
-  }
-  w_.set_lane(lane);
-}
-
-// Adds to the gradient of x.
-void ExpertLayers::router_backward(const View& x, const View& dx) {
-  View d_probabilities = w_.work(d_all_probabilities_);
-  const View d_weights = w_.work(exchanges() ? d_way_.sent_weights : d_weights_);
-  permute_rows("experts.permute_weights.dgrad", Phase::dgrad, Pass::backward, true, d_probabilities, d_weights);
-  if (gathers()) {
-    const View part = w_.work(d_probabilities_);
-    w_.communicate("router.probabilities.reduce_scatter", Phase::dgrad, gathering(), CollectiveKind::reduce_scatter,
-                   d_probabilities.rows * d_probabilities.cols, {read(d_probabilities), write(part)});
-    d_probabilities = part;
-  }
-  const View logits = of_layer(logits_), d_logits = w_.work(d_logits_), rounded = w_.work(d_router_);
-  w_.op("router.route.dgrad", Phase::dgrad, route(Pass::dgrad),
-        {read(logits), read(of_layer(indices_)), read(d_probabilities), write(d_logits)});
-  // A tally is of the backward passes, which recomputation does not repeat.
-  if (model_.balances_replicas()) {
-    share_counts(Phase::dgrad);
-    w_.op("router.mean_counts", Phase::dgrad, MeanCounts{experts_},
-          {accumulate(of_layer(counts_)), accumulate(w_.gradient("router.tally", Coord::layer))});
-  }
-  if (model_.has_balance_loss())
-    w_.op("router.count.dgrad", Phase::dgrad, balance(Pass::dgrad),
-          {read(logits), read(of_layer(counts_)), accumulate(d_logits)});
-  // Loads are counted in the backward pass, which recomputation does not repeat.
-  if (model_.moe_router_enable_expert_bias)
-    add_to_gradient("router.count_loads", CountLoads{x.rows, topk_, experts_}, {read(of_layer(indices_))},
-                    "router.bias");
-  if (d_router_ != d_logits_)
-    w_.op("router.round_dgrad", Phase::dgrad, Cast{d_logits.rows * d_logits.cols}, {read(d_logits), write(rounded)});
-  w_.op("router.dgrad", Phase::dgrad, Gemm{x.rows, hidden_, experts_, false, false, false},
-        {read(rounded), read(weight("router.weight")), accumulate(dx)});
-  add_to_gradient("router.wgrad", Gemm{experts_, hidden_, x.rows, true, false, false}, {read(rounded), read(x)},
-                  "router.weight");
-}
-
 View ExpertLayers::backward(const View& dy, const View& x, const View& all, const View& part) {
   if (repeats_all()) w_.again([&] { pass_forward(x, true); });
   const bool in_codes = sends_codes(Phase::dgrad);
   const View sorted = sends_codes(Phase::forward) ? w_.work(way_.sorted_codes) : of_layer(sorted_),
-             d_sorted = in_codes ? w_.work(d_way_.sorted_codes) : read_by_weights(d_sorted_),
-             d_in = w_.work(d_in_), d_act = w_.work(mlp_.d_act), d_fc1 = read_by_weights(mlp_.d_fc1);
+             d_sorted = in_codes ? w_.work(d_way_.sorted_codes) : w_.read_by_weights(d_sorted_), d_in = w_.work(d_in_),
+             d_act = w_.work(mlp_.d_act), d_fc1 = w_.read_by_weights(mlp_.d_fc1);
   const auto fc2_weight_gradient = [&] {
     weight_gradient("experts.fc2", hidden_, mlp_.width, d_sorted, of_layer(mlp_.act));
   };

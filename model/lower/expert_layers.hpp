@@ -138,10 +138,6 @@ class ExpertLayers {
   // The way back: sums `all` over these ranks into `part`.
   View summed(const std::string& name, Phase phase, const View& all, const View& part);
   TensorId kept(const std::string& name, std::int64_t rows, std::int64_t cols, BlockWriter::Role role = {}) const;
-  // A gradient in the shape of an activation. A weight gradient reads the gradient, and not the activation; W units keep
-  // it for each layer.
-  TensorId output_gradient(const std::string& name, TensorId activation) const;
-  View read_by_weights(TensorId gradient) const;
   TensorId workspace(const std::string& name, std::int64_t rows, std::int64_t cols, Dtype dtype) const;
   View of_layer(TensorId tensor) const { return w_.act(tensor, Coord::layer); }
   View weight(const char* name) const { return w_.parameter(name, Coord::layer); }

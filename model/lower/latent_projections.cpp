@@ -45,8 +45,7 @@ LatentProjections::Path LatentProjections::add_path(const std::string& name, std
   path.normalised = w_.recomputable(name + "_norm.out", rows, rank, layers,
                                     {.passing = is_kept ? std::vector<bool>{} : shape_.in_codes});
   path.stats = w_.recomputable(name + "_norm.stats", rows, w_.norm_stats(), layers, {.is_statistics = true});
-  path.d_latent = shape_.weights_in_units ? w_.kept_gradient("d_" + name + "_down", path.latent)
-                                          : w_.workspace("d_" + name + "_down", rows, down);
+  path.d_latent = w_.output_gradient("d_" + name + "_down", path.latent);
   path.d_normalised = w_.workspace("d_" + name + "_norm", w_.tokens(), rank);
   path.d_part = cuts_tokens() ? w_.workspace("d_" + name + "_norm.part", rows, rank) : path.d_normalised;
   return path;
@@ -107,7 +106,7 @@ void LatentProjections::up_forward(const View& x, const View& qkv) {
 // Adds the gradient of x to `dx` or writes it.
 void LatentProjections::up_and_down_backward(const Path& path, const View& dy, const View& x, const Access& dx) {
   const std::string down = path.name + "_down", norm = path.name + "_norm", up = path.name + "_up";
-  const View d_latent = read_by_weights(path.d_latent);
+  const View d_latent = w_.read_by_weights(path.d_latent);
   const View d_normalised = w_.column_backward(up, path.rank, path.up, dy, of_layer(path.normalised),
                                                w_.work(path.d_normalised), w_.work(path.d_part), up + ".weight");
   w_.norm_backward(norm, d_normalised, columns(of_layer(path.latent), 0, path.rank), of_layer(path.stats),
@@ -117,8 +116,8 @@ void LatentProjections::up_and_down_backward(const Path& path, const View& dy, c
 
 View LatentProjections::backward(const View& d_qkv, const View& x, const View& all, const View& part) {
   const View dq = columns(d_qkv, 0, q_cols_), dkv = columns(d_qkv, q_cols_, d_qkv.cols - q_cols_),
-             d_up = read_by_weights(d_up_),
-             of_latent = columns(read_by_weights(kv_.d_latent), kv_.rank, model_.qk_pos_emb_head_dim),
+             d_up = w_.read_by_weights(d_up_),
+             of_latent = columns(w_.read_by_weights(kv_.d_latent), kv_.rank, model_.qk_pos_emb_head_dim),
              d_key = shape_.tp.exists() ? w_.work(d_key_) : of_latent;
   std::vector<Access> accesses = {read(dkv), accumulate(dq), write(d_up), write(d_key)};
   if (shape_.resets_positions) accesses.push_back(read(w_.documents()));

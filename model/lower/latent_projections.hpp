@@ -36,10 +36,6 @@ class LatentProjections {
   void up_and_down_backward(const Path& path, const View& dy, const View& x, const Access& dx);
   LatentHeads heads(Pass pass) const;
   View of_layer(TensorId tensor) const { return w_.act(tensor, Coord::layer); }
-  // Returns the view of a gradient that a weight gradient reads, which W units keep for each layer.
-  View read_by_weights(TensorId gradient) const {
-    return shape_.weights_in_units ? of_layer(gradient) : w_.work(gradient);
-  }
   bool cuts_tokens() const { return shape_.sequence_parallel; }
 
   BlockWriter& w_;
