@@ -61,7 +61,7 @@ const Layout kLatentLayouts[] = {
     {1, 2, true, 3},
     {1, 1, false, 2, 3},
     {.pp = 2, .schedule = PipelineSchedule::zb_h1},
-    {.tp = 2, .sequence_parallel = true, .pp = 2, .vp = 2, .schedule = PipelineSchedule::zb_v}};
+    {.tp = 2, .sequence_parallel = true, .pp = 2, .vp = 2, .split = "E|ttt|tt|tL", .schedule = PipelineSchedule::zb_v}};
 
 ScenarioOf of_latent(int kind) {
   return [=](const Layout& layout, const std::string& mode) { return in_latent_layout(layout, mode, kind); };
