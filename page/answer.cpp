@@ -125,11 +125,10 @@ Json headline_json(const Prediction& p) {
 }
 
 // Returns the keys of `simulate` in docs/json.md that need no option.
-Json simulate_json(const Asked& asked, Prediction& p,
-                   predict::Verification verification = predict::Verification::at_once) {
+Json simulate_json(const Asked& asked, Prediction& p) {
   const sim::SimOptions options;
   const auto keys = predict::read_run_input(asked.given, asked.set, asked.scenario, asked.platform);
-  const predict::QuickStep step(asked.scenario, verification);
+  const predict::QuickStep step(asked.scenario);
   p = predict::predict_times(step, asked.platform, options);
   if (!asked.fusions.note.empty()) p.notes.push_back(asked.fusions.note);
   Json json = prediction_json(p);
@@ -139,9 +138,9 @@ Json simulate_json(const Asked& asked, Prediction& p,
   return json;
 }
 
-Json step_of(const Asked& asked, predict::Verification verification) {
+Json step_of(const Asked& asked) {
   Prediction p;
-  Json simulate = simulate_json(asked, p, verification);
+  Json simulate = simulate_json(asked, p);
   return {{"simulate", std::move(simulate)},
           {"shown",
            {{"about", about_text(p)},
@@ -217,17 +216,11 @@ Json answer_to(const Json& request) {
   if (what == "lists") return lists();
   if (what == "start") return {{"toml", start_toml(request.at("model").get<std::string>())}};
   const Asked asked(request);
-  if (what == "step")
-    return step_of(asked, request.value("verify", true) ? predict::Verification::at_once : predict::Verification::later);
-  if (what == "verify") {
-    Prediction p;
-    simulate_json(asked, p);
-    return {{"step_ms", p.step_ms}};
-  }
+  if (what == "step") return step_of(asked);
   if (what == "strip") return strip_of(asked);
   if (what == "texts") return texts_of(asked);
   if (what == "limits") return limits_of(asked);
-  throw input_error("what: expected lists, start, step, verify, strip, texts or limits, got \"" + what + "\"");
+  throw input_error("what: expected lists, start, step, strip, texts or limits, got \"" + what + "\"");
 }
 
 }  // namespace

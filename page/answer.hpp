@@ -11,9 +11,7 @@ constexpr const char* kDataFolder = "/data";  // has the files of scenarios/ (pa
 //             those of the form first, in `first`), `modes`, `bars` (kinds of bars and their colours), `css`
 //   step      `simulate`: what `stretto simulate --json` prints; `shown`: the tables that it prints; `headline`: the
 //             figures in short; `values`: the value of every key; `gates`: as `stretto show --gates` has them; `set`:
-//             all overrides, with that of `gpus`. With `verify` false the accesses of its schedule are not verified:
-//             then `verify` of the same request must be asked, too
-//   verify    `step_ms` of the verified step, or the error
+//             all overrides, with that of `gpus`
 //   strip     `tracks`: the compute lane of every stage as bars of whole picoseconds, `step_ps`
 //   texts     `toml`: the scenario with its overrides; `command`; `megatron` {`text`, `notes`} or {`error`}
 //   start     `toml`: a scenario to begin with, for `model`, a preset or the path of a config.json of Hugging Face's

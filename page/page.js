@@ -3,7 +3,6 @@
 // `preset`, `config` (a config.json) and `toml` (a scenario) may stand in place of `scenario`; a `pin` is another state.
 
 const kMostPins = 4;
-const kUnverified = "its schedule is being verified …";
 const quick = new Engine(), slow = new Engine();  // what a slider waits for, and what may take seconds
 const byId = (id) => document.getElementById(id);
 const kSources = ["scenario", "preset", "config", "toml"];
@@ -56,12 +55,12 @@ async function filesOf(one) {
   return { scenario: "scenario.toml", files: started.get(key) };
 }
 
-// Returns the answer to `what` about a state as text; `more` belongs to the request.
-async function askText(engine, what, one, more = {}) {
+// Returns the answer to `what` about a state as text.
+async function askText(engine, what, one) {
   try {
     const { scenario, files } = await filesOf(one);
     const set = [...(one.profile ? [["profile", one.profile]] : []), ...one.set].map(([key, value]) => `${key}=${value}`);
-    return await engine.ask({ what, scenario, platform: one.platform, gpus: one.gpus, set, ...more }, files);
+    return await engine.ask({ what, scenario, platform: one.platform, gpus: one.gpus, set }, files);
   } catch (problem) {
     return JSON.stringify({ error: problem.message });
   }
@@ -172,24 +171,12 @@ function showTexts(texts) {
   byId("json").textContent = JSON.stringify(current.answer.simulate, null, 2);
 }
 
-// The figures stand already; a schedule that is not correct has none.
-function showProof({ error }) {
-  byId("status").textContent = byId("status").textContent.replace(kUnverified, error ? "" : "its schedule is verified");
-  if (!error) return;
-  byId("problem").hidden = false;
-  byId("problem").textContent = error;
-  byId("result").classList.add("stale");
-}
-
 // ---- acting ----
 
 const details = newestOnly(async (one, isNewest) => {
   const texts = await askAbout(slow, "texts", one);
   if (!isNewest()) return;
   showTexts(texts);
-  const proof = await askAbout(slow, "verify", one);
-  if (!isNewest()) return;
-  if (writeState(one) === writeState(state)) showProof(proof);
   current.strip = await askAbout(slow, "strip", one);
   if (isNewest()) showVariants();
 });
@@ -197,14 +184,14 @@ const details = newestOnly(async (one, isNewest) => {
 const compute = newestOnly(async (one, isNewest) => {
   byId("status").textContent = "computing …";
   const begin = performance.now();
-  const text = await askText(quick, "step", one, { verify: false });
+  const text = await askText(quick, "step", one);
   const answer = JSON.parse(text);
   current = { answer, text, strip: null };
   showAnswer(answer, isNewest());
   const ms = performance.now() - begin;
   window.stretto.shown = { text, ms, at: performance.now() };
   byId("status").textContent = answer.error ? "" : `${answer.headline.map(({ what, text }) => `${what} ${text}`).slice(0, 2).join(", ")}; ` +
-    `computed in ${ms.toFixed(0)} ms; ${kUnverified}`;
+    `computed in ${ms.toFixed(0)} ms`;
   if (isNewest() && !answer.error) details(one);
 });
 

@@ -17,26 +17,14 @@ Schedule build(const Scenario& scenario, std::int64_t micro_batches) {
   return build_schedule(with_micro_batches(scenario, micro_batches), free_memory_bytes());
 }
 
-// Returns what plan_and_verify() does, without the proof of accesses.
-VerifiedSchedule planned(Schedule schedule) {
-  BoundStep step = bind_step(schedule);
-  MemoryPlan plan = plan_memory(schedule, step);
-  return {std::move(step), std::move(schedule), std::move(plan)};
-}
-
 }  // namespace
 
-QuickStep::QuickStep(const Scenario& scenario, Verification verification)
-    : scenario_(scenario), verification_(verification) {}
+QuickStep::QuickStep(const Scenario& scenario) : scenario_(scenario) {}
 
 const QuickStep::Built& QuickStep::built(std::int64_t micro_batches) const {
   const std::lock_guard lock(mutex_);
   auto& at = built_[micro_batches];
-  if (!at) {
-    Schedule schedule = build(scenario_, micro_batches);
-    at = std::make_unique<const Built>(verification_ == Verification::at_once ? plan_and_verify(std::move(schedule))
-                                                                              : planned(std::move(schedule)));
-  }
+  if (!at) at = std::make_unique<const Built>(plan_and_verify(build(scenario_, micro_batches)));
   return *at;
 }
 

@@ -24,16 +24,10 @@ namespace stretto::predict {
 // (predict/few_micro_batches.hpp), and equal those of the whole step to the picosecond. Every schedule is verified
 // before it is simulated, once. Where few do not tell the times, the whole schedule is built. Owns a copy of the
 // scenario. Thread-safe.
-enum class Verification : std::uint8_t {
-  at_once,  // whatever builds throws Error(input) when a schedule is not correct
-  // A schedule's order is proven, and not its accesses: the caller computes the step at_once, too, and says until then
-  // that it is not verified.
-  later,
-};
 class QuickStep {
  public:
   // Builds nothing yet. Whatever builds throws Error(input) when the scenario cannot be built.
-  explicit QuickStep(const Scenario& scenario, Verification verification = Verification::at_once);
+  explicit QuickStep(const Scenario& scenario);
 
   const Scenario& scenario() const { return scenario_; }
   const Schedule& schedule() const { return first().schedule; }  // with few micro-batches
@@ -71,7 +65,6 @@ class QuickStep {
                       const Training& training) const;
 
   const Scenario scenario_;
-  const Verification verification_;
   mutable std::mutex mutex_;
   mutable std::map<std::int64_t, std::unique_ptr<const Built>> built_;  // [micro-batches]
 };

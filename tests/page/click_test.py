@@ -178,13 +178,11 @@ class Page(unittest.TestCase):
 
     def test_a_framework(self):
         before = self.step()
-        self.wait("document.getElementById('status').textContent.endsWith('its schedule is verified')")
         self.run_js("(() => { const one = document.getElementById('profile'); one.value = 'torchtitan'; one.dispatchEvent(new Event('change')); })()")
         self.wait(f"document.querySelector('#headline dd').textContent !== {json.dumps(before)}")
         self.settle()
         self.assertIn("profile=torchtitan", self.hash())
         self.wait("document.getElementById('command').textContent.includes('--set profile=torchtitan')")
-        self.wait("document.getElementById('status').textContent.endsWith('its schedule is verified')")
 
     def test_keys_of_experts_are_for_experts(self):
         hidden = "document.querySelector('[data-key=\"parallel.moe_token_dispatcher_type\"]').hidden"
