@@ -178,7 +178,9 @@ class Docs(ProgramTest):
                          "plan llama3-8b": ["plan", "llama3-8b", "--gpus", "1", "--global-batch", "1"],
                          "validate": ["validate", "--help"]}
         rows = measure.times()["times"]
-        self.assertTrue(all(0 < row["user_s"] < 60 and row["peak_bytes"] > 1e6 for row in rows.values()), rows)
+        # A help text takes less than the ten milliseconds that the kernel counts a process's time in.
+        self.assertTrue(all(0 <= row["user_s"] < 60 and row["peak_bytes"] > 1e6 for row in rows.values()), rows)
+        self.assertGreater(rows["simulate gpt3-175b-1024, a slow rank"]["user_s"], 0.05)
         plan = rows["plan llama3-8b"]
         self.assertEqual(sum(plan.get(state, 0) for state in ("refused", "does not fit", "slower", "predicted")), plan["points"])
         for table, lines in ((figures.times_simulate, 3), (figures.times_plan, 3), (figures.times_validate, 3)):
