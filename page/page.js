@@ -173,12 +173,18 @@ function showTexts(texts) {
 
 // ---- acting ----
 
-const details = newestOnly(async (one, isNewest) => {
+const textsOf = newestOnly(async (one, isNewest) => {
   const texts = await askAbout(slow, "texts", one);
-  if (!isNewest()) return;
-  showTexts(texts);
-  current.strip = await askAbout(slow, "strip", one);
-  if (isNewest()) showVariants();
+  if (isNewest()) showTexts(texts);
+});
+
+// A strip takes as long as several steps: it waits until the slider rests, so that it takes no processor from the next move.
+const kRestMs = 250;
+const stripOf = newestOnly(async ({ one, shown }, isNewest) => {
+  await new Promise((resolve) => setTimeout(resolve, kRestMs));
+  if (!isNewest() || shown !== current) return;
+  shown.strip = await askAbout(slow, "strip", one);
+  if (shown === current) showVariants();
 });
 
 const compute = newestOnly(async (one, isNewest) => {
@@ -192,7 +198,9 @@ const compute = newestOnly(async (one, isNewest) => {
   window.stretto.shown = { text, ms, at: performance.now() };
   byId("status").textContent = answer.error ? "" : `${answer.headline.map(({ what, text }) => `${what} ${text}`).slice(0, 2).join(", ")}; ` +
     `computed in ${ms.toFixed(0)} ms`;
-  if (isNewest() && !answer.error) details(one);
+  if (!isNewest() || answer.error) return;
+  textsOf(one);
+  stripOf({ one, shown: current });
 });
 
 function update() {
