@@ -8,6 +8,7 @@ const byId = (id) => document.getElementById(id);
 const kSources = ["scenario", "preset", "config", "toml"];
 
 let lists = null, form = null, state = null, pins = [];  // pins: [{ state, answer, strip }]
+let newest = null;  // the state that is computed last
 let current = { answer: null, strip: null, texts: null };
 
 const parseState = (text) => {
@@ -180,11 +181,11 @@ const textsOf = newestOnly(async (one, isNewest) => {
 
 // A strip takes as long as several steps: it waits until the slider rests, so that it takes no processor from the next move.
 const kRestMs = 250;
-const stripOf = newestOnly(async ({ one, shown }, isNewest) => {
+const stripOf = newestOnly(async ({ one, shown }) => {
   await new Promise((resolve) => setTimeout(resolve, kRestMs));
-  if (!isNewest() || shown !== current) return;
+  if (one !== newest) return;
   shown.strip = await askAbout(slow, "strip", one);
-  if (shown === current) showVariants();
+  if (one === newest) showVariants();
 });
 
 const compute = newestOnly(async (one, isNewest) => {
@@ -209,7 +210,8 @@ function update() {
   byId("platform").value = state.platform;
   byId("profile").value = state.profile;
   byId("limits").hidden = true;
-  return compute(copyOf(state));
+  newest = copyOf(state);
+  return compute(newest);
 }
 
 function change(key, text) {

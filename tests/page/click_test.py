@@ -110,6 +110,25 @@ class Page(unittest.TestCase):
         self.assertEqual(self.hash().count("&pin="), 3)
         self.assertGreater(self.run_js("document.querySelectorAll('#variants tbody tr').length"), 2)
 
+    def test_a_strip_waits_until_a_slider_rests(self):
+        asked = self.run_js("""new Promise((resolve) => {
+            const asked = [], post = Worker.prototype.postMessage, slider = document.getElementById("key-training.global_batch_size");
+            Worker.prototype.postMessage = function (message, ...rest) {
+                asked.push(JSON.parse(message.request).what);
+                if (asked.at(-1) === "strip") setTimeout(() => resolve(asked), 1000);
+                return post.call(this, message, ...rest);
+            };
+            const move = (left) => {
+                const before = stretto.shown;
+                slider.value = 64 * left;
+                slider.dispatchEvent(new Event("change"));
+                const look = () => stretto.shown === before ? setTimeout(look, 1) : left > 1 && move(left - 1);
+                look();
+            };
+            move(4);
+        })""")
+        self.assertEqual([asked.count("step"), asked.count("strip")], [4, 1])
+
     def test_a_pin_can_be_gone_back_to(self):
         first = self.step()
         self.click("#pin")
