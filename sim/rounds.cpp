@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -138,23 +137,32 @@ std::optional<Picoseconds> find_window(const std::vector<RankRows>& parts, const
   return std::nullopt;
 }
 
-// Returns the round of ranks that come to all communication of a round together.
-std::optional<Round> round_of(const std::vector<RankRows>& parts, const SimInputs& inputs, const Timeline& timeline) {
-  // Every distance of the operations that the first rank issues most often may be the period. Late ones come first,
-  // because the pipeline is full then.
-  const RankRows& of = parts.front();
-  std::vector<std::uint32_t> count(inputs.schedule.operations.size());
-  for (std::uint32_t i = 0; i < of.rows.size(); ++i)
-    if (of.twins->twin[i] != kNoTwin) ++count[of.program->ops[i].op];
-  if (count.empty()) return std::nullopt;
-  const auto most = static_cast<OpId>(std::max_element(count.begin(), count.end()) - count.begin());
-  std::set<Picoseconds> tried;
-  for (std::uint32_t i = static_cast<std::uint32_t>(of.rows.size()); i-- > 0;) {
-    if (of.program->ops[i].op != most || of.twins->twin[i] == kNoTwin) continue;
-    const Picoseconds period = of.rows[of.twins->twin[i]].end - of.rows[i].end;
-    if (period <= 0 || !tried.insert(period).second) continue;
-    if (const std::optional<Picoseconds> begin = find_window(parts, timeline, period)) return Round{*begin, period};
+// Returns the distances between twins of a lane that all operations of a round on it have, the latest first, because
+// the pipeline is full then. The period is one of them.
+std::vector<Picoseconds> steady_distances(const RankRows& part, std::size_t lane) {
+  const std::vector<std::uint32_t>& ops = part.program->lanes[lane];
+  std::vector<Picoseconds> found;
+  std::size_t alike = 0;
+  Picoseconds before = 0;
+  for (std::size_t i = ops.size(); i-- > 0;) {
+    const std::uint32_t twin = part.twins->twin[ops[i]];
+    const Picoseconds distance = twin == kNoTwin ? 0 : part.rows[twin].end - part.rows[ops[i]].end;
+    alike = distance == before ? alike + 1 : 1;
+    before = distance;
+    if (distance > 0 && alike >= part.twins->apart[lane] && std::count(found.begin(), found.end(), distance) == 0)
+      found.push_back(distance);
   }
+  return found;
+}
+
+// Returns the round of ranks that come to all communication of a round together.
+std::optional<Round> round_of(const std::vector<RankRows>& parts, const Timeline& timeline) {
+  // The busiest lane of the first rank proposes periods.
+  const std::vector<std::size_t>& apart = parts.front().twins->apart;
+  const auto busiest = std::max_element(apart.begin(), apart.end());
+  if (busiest == apart.end() || *busiest == 0) return std::nullopt;
+  for (const Picoseconds period : steady_distances(parts.front(), static_cast<std::size_t>(busiest - apart.begin())))
+    if (const std::optional<Picoseconds> begin = find_window(parts, timeline, period)) return Round{*begin, period};
   return std::nullopt;
 }
 
@@ -191,7 +199,7 @@ std::optional<Round> find_round(const SimInputs& inputs, const Timeline& timelin
     parts.push_back(std::move(part));
   }
   if (inputs.costs.of_rank.empty()) {
-    const std::optional<Round> round = round_of(parts, inputs, timeline);
+    const std::optional<Round> round = round_of(parts, timeline);
     if (!round)
       why_not =
           fmt::format("no round of {} micro-batches is followed by one at equal distances on all lanes", micro_batches);
@@ -199,7 +207,7 @@ std::optional<Round> find_round(const SimInputs& inputs, const Timeline& timelin
   }
   std::vector<Component> components = components_of(inputs, std::move(parts));
   for (Component& component : components) {
-    const std::optional<Round> round = round_of(component.parts, inputs, timeline);
+    const std::optional<Round> round = round_of(component.parts, timeline);
     if (!round) {
       why_not = fmt::format("the ranks that communicate with rank {} have no round of {} micro-batches",
                             component.parts.front().program->rank, micro_batches);
