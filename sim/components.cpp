@@ -102,7 +102,7 @@ std::vector<Component> components_of(const SimInputs& inputs, std::vector<RankRo
     std::vector<bool> seen(inputs.schedule.operations.size());
     for (std::uint32_t i = 0; i < part.rows.size(); ++i) {
       const OpId id = part.program->ops[i].op;
-      const bool is_of_round = part.twin[i] != kNoTwin;
+      const bool is_of_round = part.twins->twin[i] != kNoTwin;
       if (!is_of_round || seen[id]) continue;
       seen[id] = true;
       each_partner(inputs, part.index, id, [&](std::uint32_t other) { joined.join(part.index, other); });

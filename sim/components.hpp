@@ -25,13 +25,18 @@ struct IssueTimes {
   std::vector<std::uint32_t> segment_of;  // [operation]
 };
 
+// The twins of a program's operations.
+struct Twins {
+  std::vector<std::uint32_t> twin;  // [operation] the operation of a later micro-batch, or kNoTwin
+  std::vector<std::size_t> apart;   // [lane] positions between twins; 0: the lane has none
+};
+
 // One program with its rows, which have the index of their operation.
 struct RankRows {
   std::uint32_t index = 0;  // into SimInputs::programs
   const BoundProgram* program = nullptr;
   std::span<const TimelineRow> rows;
-  std::vector<std::uint32_t> twin;  // [operation] the operation of a later micro-batch, or kNoTwin
-  std::vector<std::size_t> apart;   // [lane] positions between twins; 0: the lane has none
+  const Twins* twins = nullptr;
   IssueTimes host;
 };
 

@@ -98,9 +98,10 @@ void require_steps(const SimOptions& options) {
     throw input_error("simulation: max_steps and disturbed_steps must be at least 1");
 }
 
-// Returns all but the step.
+// Returns all but the step. `twins`: those for the options, or null.
 SimResult result_of(const Schedule& schedule, const BoundStep& step, const FlatPrograms& flat, const Costs& costs,
-                    const SimOptions& options, std::chrono::steady_clock::time_point begin) {
+                    const SimOptions& options, std::shared_ptr<const StepTwins> twins,
+                    std::chrono::steady_clock::time_point begin) {
   SimOutcome outcome;
   if (options.network == NetworkKind::fluid) {
     FluidNetwork network(costs.link_bytes_per_s);
@@ -129,9 +130,13 @@ SimResult result_of(const Schedule& schedule, const BoundStep& step, const FlatP
       result.no_round = "with noise no two rounds are equal";
     else if (!outcome.steady)
       result.no_round = "its steps have no steady period";
-    else
-      result.round = find_round({schedule, costs, step.programs, flat, step.issued.partners}, outcome.timeline,
-                                options.round_micro_batches, options.round_from, result.no_round);
+    else {
+      if (!twins)
+        twins =
+            std::make_shared<const StepTwins>(schedule, step.programs, options.round_micro_batches, options.round_from);
+      result.round = find_round({schedule, costs, step.programs, flat, step.issued.partners}, outcome.timeline, *twins,
+                                result.no_round);
+    }
   }
   result.timeline = std::move(outcome.timeline);
   result.disturbed = std::move(outcome.disturbed);
@@ -149,9 +154,18 @@ SimResult simulate(const Schedule& schedule, BoundStep step, const Costs& costs,
   const auto begin = std::chrono::steady_clock::now();
   step = with_stragglers_apart(schedule, std::move(step), costs);
   const FlatPrograms flat = flatten_all(schedule, step.programs, costs, step.issued.partners);
-  SimResult result = result_of(schedule, step, flat, costs, options, begin);
+  SimResult result = result_of(schedule, step, flat, costs, options, nullptr, begin);
   static_cast<BoundStep&>(result) = std::move(step);
   return result;
+}
+
+std::shared_ptr<const StepTwins> RepeatedSimulation::twins_for(const SimOptions& options) const {
+  if (options.round_micro_batches == 0) return nullptr;
+  const std::lock_guard lock(mutex_);
+  if (!twins_ || twins_->micro_batches() != options.round_micro_batches || twins_->from() != options.round_from)
+    twins_ =
+        std::make_shared<const StepTwins>(schedule_, step_.programs, options.round_micro_batches, options.round_from);
+  return twins_;
 }
 
 SimResult RepeatedSimulation::simulate(const Costs& costs, const SimOptions& options) const {
@@ -167,7 +181,7 @@ SimResult RepeatedSimulation::simulate(const Costs& costs, const SimOptions& opt
     }
   }
   const FlatPrograms& flat = programs.with(schedule_, step_, costs);
-  SimResult result = result_of(schedule_, step_, flat, costs, options, begin);
+  SimResult result = result_of(schedule_, step_, flat, costs, options, twins_for(options), begin);
   const std::lock_guard lock(mutex_);
   idle_.push_back(std::move(programs));
   return result;

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -48,9 +49,12 @@ class RepeatedSimulation {
   SimResult simulate(const Costs& costs, const SimOptions& options = {}) const;
 
  private:
+  std::shared_ptr<const StepTwins> twins_for(const SimOptions& options) const;
+
   const Schedule& schedule_;
   const BoundStep& step_;
   mutable std::mutex mutex_;
+  mutable std::shared_ptr<const StepTwins> twins_;
   mutable std::vector<TimedPrograms> idle_;  // of former simulations; one of them is given other costs
 };
 

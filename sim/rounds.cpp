@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -16,11 +15,10 @@ namespace {
 // Finds the twins, which are equally far apart on a lane in a full pipeline: as far as two micro-batches in the middle
 // of the lane are. Returns false where a lane has operations of micro-batches besides those of its rounds, as weight
 // gradients that are put off to the end: a longer step would have more of them there.
-bool find_twins(RankRows& part, std::int64_t micro_batches, std::int64_t from, std::string& why_not,
-                const Schedule& schedule) {
-  const BoundProgram& program = *part.program;
-  part.twin.assign(program.ops.size(), kNoTwin);
-  part.apart.assign(program.lanes.size(), 0);
+bool find_twins(const Schedule& schedule, const BoundProgram& program, std::int64_t micro_batches, std::int64_t from,
+                Twins& twins, std::string& why_not) {
+  twins.twin.assign(program.ops.size(), kNoTwin);
+  twins.apart.assign(program.lanes.size(), 0);
   std::int64_t all = 0;
   for (const BoundOp& op : program.ops) all = std::max<std::int64_t>(all, op.micro_batch + 1);
   // The first and the last micro-batch may have operations of their own.
@@ -38,10 +36,10 @@ bool find_twins(RankRows& part, std::int64_t micro_batches, std::int64_t from, s
     const auto apart = static_cast<std::size_t>(std::count_if(lane.begin(), lane.end(), [&](std::uint32_t i) {
       return program.ops[i].micro_batch >= begin && program.ops[i].micro_batch < end;
     }));
-    part.apart[l] = apart;
+    twins.apart[l] = apart;
     bool has_any = apart == 0;
     for (std::size_t i = 0; apart > 0 && i + apart < lane.size(); ++i)
-      if (are_twins(lane[i], lane[i + apart])) part.twin[lane[i]] = lane[i + apart], has_any = true;
+      if (are_twins(lane[i], lane[i + apart])) twins.twin[lane[i]] = lane[i + apart], has_any = true;
     if (!has_any) {
       why_not = fmt::format("lane {} has operations that are not of one round after the other", schedule.lanes[l].name);
       return false;
@@ -73,7 +71,7 @@ IssueTimes issue_times(const FlatProgram& flat, std::span<const TimelineRow> row
 }
 
 bool repeats(const RankRows& part, std::uint32_t i, Picoseconds period) {
-  const std::uint32_t twin = part.twin[i];
+  const std::uint32_t twin = part.twins->twin[i];
   if (twin == kNoTwin) return false;
   const TimelineRow &now = part.rows[i], &then = part.rows[twin];
   return then.ready - now.ready == period && then.start - now.start == period &&
@@ -103,14 +101,15 @@ void add_others(const RankRows& part, const std::vector<std::uint32_t>& lane, Pi
 // ran ahead, is in another state at its end.
 bool all_advance(const std::vector<RankRows>& parts, Picoseconds begin, Picoseconds end) {
   for (const RankRows& part : parts)
-    for (std::size_t l = 0; l < part.apart.size(); ++l) {
+    for (std::size_t l = 0; l < part.twins->apart.size(); ++l) {
       const std::vector<std::uint32_t>& lane = part.program->lanes[l];
       const auto ended_by = [&](Picoseconds time) {
         return std::partition_point(lane.begin(), lane.end(),
                                     [&](std::uint32_t i) { return part.rows[i].end <= time; }) -
                lane.begin();
       };
-      if (part.apart[l] > 0 && ended_by(end) - ended_by(begin) != static_cast<std::ptrdiff_t>(part.apart[l]))
+      if (part.twins->apart[l] > 0 &&
+          ended_by(end) - ended_by(begin) != static_cast<std::ptrdiff_t>(part.twins->apart[l]))
         return false;
     }
   return true;
@@ -138,43 +137,69 @@ std::optional<Picoseconds> find_window(const std::vector<RankRows>& parts, const
   return std::nullopt;
 }
 
-// Returns the round of ranks that come to all communication of a round together.
-std::optional<Round> round_of(const std::vector<RankRows>& parts, const SimInputs& inputs, const Timeline& timeline) {
-  // Every distance of the operations that the first rank issues most often may be the period. Late ones come first,
-  // because the pipeline is full then.
-  const RankRows& of = parts.front();
-  std::vector<std::uint32_t> count(inputs.schedule.operations.size());
-  for (std::uint32_t i = 0; i < of.rows.size(); ++i)
-    if (of.twin[i] != kNoTwin) ++count[of.program->ops[i].op];
-  if (count.empty()) return std::nullopt;
-  const auto most = static_cast<OpId>(std::max_element(count.begin(), count.end()) - count.begin());
-  std::set<Picoseconds> tried;
-  for (std::uint32_t i = static_cast<std::uint32_t>(of.rows.size()); i-- > 0;) {
-    if (of.program->ops[i].op != most || of.twin[i] == kNoTwin) continue;
-    const Picoseconds period = of.rows[of.twin[i]].end - of.rows[i].end;
-    if (period <= 0 || !tried.insert(period).second) continue;
-    if (const std::optional<Picoseconds> begin = find_window(parts, timeline, period)) return Round{*begin, period};
+// Returns the distances between twins of a lane that all operations of a round on it have, the latest first, because
+// the pipeline is full then. The period is one of them.
+std::vector<Picoseconds> steady_distances(const RankRows& part, std::size_t lane) {
+  const std::vector<std::uint32_t>& ops = part.program->lanes[lane];
+  std::vector<Picoseconds> found;
+  std::size_t alike = 0;
+  Picoseconds before = 0;
+  for (std::size_t i = ops.size(); i-- > 0;) {
+    const std::uint32_t twin = part.twins->twin[ops[i]];
+    const Picoseconds distance = twin == kNoTwin ? 0 : part.rows[twin].end - part.rows[ops[i]].end;
+    alike = distance == before ? alike + 1 : 1;
+    before = distance;
+    if (distance > 0 && alike >= part.twins->apart[lane] && std::count(found.begin(), found.end(), distance) == 0)
+      found.push_back(distance);
   }
+  return found;
+}
+
+// Returns the round of ranks that come to all communication of a round together.
+std::optional<Round> round_of(const std::vector<RankRows>& parts, const Timeline& timeline) {
+  // The busiest lane of the first rank proposes periods.
+  const std::vector<std::size_t>& apart = parts.front().twins->apart;
+  const auto busiest = std::max_element(apart.begin(), apart.end());
+  if (busiest == apart.end() || *busiest == 0) return std::nullopt;
+  for (const Picoseconds period : steady_distances(parts.front(), static_cast<std::size_t>(busiest - apart.begin())))
+    if (const std::optional<Picoseconds> begin = find_window(parts, timeline, period)) return Round{*begin, period};
   return std::nullopt;
 }
 
 }  // namespace
 
-std::optional<Round> find_round(const SimInputs& inputs, const Timeline& timeline, std::int64_t micro_batches,
-                                std::int64_t from, std::string& why_not) {
+StepTwins::StepTwins(const Schedule& schedule, const std::vector<BoundProgram>& programs, std::int64_t micro_batches,
+                     std::int64_t from)
+    : micro_batches_(micro_batches), from_(from) {
+  for (std::size_t p = 0; p < programs.size() && why_not_.empty(); ++p) {
+    std::size_t like = 0;
+    while (like < p && (programs[like].role != programs[p].role || programs[like].lanes != programs[p].lanes)) ++like;
+    if (like < p) {
+      of_.push_back(of_[like]);
+      continue;
+    }
+    Twins twins;
+    if (find_twins(schedule, programs[p], micro_batches, from, twins, why_not_))
+      of_.push_back(std::make_shared<const Twins>(std::move(twins)));
+  }
+}
+
+std::optional<Round> find_round(const SimInputs& inputs, const Timeline& timeline, const StepTwins& twins,
+                                std::string& why_not) {
+  why_not = twins.why_not();
+  if (!why_not.empty()) return std::nullopt;
+  const std::int64_t micro_batches = twins.micro_batches();
   std::vector<RankRows> parts;
   std::size_t first = 0;
   for (std::uint32_t p = 0; p < inputs.programs.size(); ++p) {
     const BoundProgram& program = inputs.programs[p];
-    RankRows part{p, &program, std::span(timeline.rows).subspan(first, program.ops.size()), {}, {}, {}};
-    if (!find_twins(part, micro_batches, from, why_not, inputs.schedule)) return std::nullopt;
+    RankRows part{p, &program, std::span(timeline.rows).subspan(first, program.ops.size()), &twins.of(p), {}};
     if (!inputs.costs.host.issue.empty()) part.host = issue_times(*inputs.flat[p], part.rows);
     first += program.ops.size();
     parts.push_back(std::move(part));
   }
-  why_not.clear();
   if (inputs.costs.of_rank.empty()) {
-    const std::optional<Round> round = round_of(parts, inputs, timeline);
+    const std::optional<Round> round = round_of(parts, timeline);
     if (!round)
       why_not =
           fmt::format("no round of {} micro-batches is followed by one at equal distances on all lanes", micro_batches);
@@ -182,7 +207,7 @@ std::optional<Round> find_round(const SimInputs& inputs, const Timeline& timelin
   }
   std::vector<Component> components = components_of(inputs, std::move(parts));
   for (Component& component : components) {
-    const std::optional<Round> round = round_of(component.parts, inputs, timeline);
+    const std::optional<Round> round = round_of(component.parts, timeline);
     if (!round) {
       why_not = fmt::format("the ranks that communicate with rank {} have no round of {} micro-batches",
                             component.parts.front().program->rank, micro_batches);

@@ -1,7 +1,9 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/timeline.hpp"
 #include "sim/inputs.hpp"
@@ -16,10 +18,30 @@ struct Round {
   bool is_of_all = true;
 };
 
+struct Twins;
+
+// The operations of a step that are equal but for micro-batches that are `micro_batches` apart, from micro-batch `from`
+// on: all of a round that does not depend on times. Programs of one role share them. A value type.
+class StepTwins {
+ public:
+  StepTwins(const Schedule& schedule, const std::vector<BoundProgram>& programs, std::int64_t micro_batches,
+            std::int64_t from);
+
+  std::int64_t micro_batches() const { return micro_batches_; }
+  std::int64_t from() const { return from_; }
+  const std::string& why_not() const { return why_not_; }  // "": all programs have twins
+  const Twins& of(std::size_t program) const { return *of_[program]; }
+
+ private:
+  std::int64_t micro_batches_, from_;
+  std::vector<std::shared_ptr<const Twins>> of_;  // [program]
+  std::string why_not_;
+};
+
 // Looks for a moment t from which a simulated step repeats itself: every operation that is active in [t, t + T), on
-// every lane of every rank, has a twin `micro_batches` later whose four times are exactly T later, and the host has
-// issued it at most T later; every lane that has such twins goes on by one round of them, and neither the step before
-// nor the next is active. Then the state at t + T is the state at t, so a step with `micro_batches` more has this part
+// every lane of every rank, has a twin a round of micro-batches later whose four times are exactly T later, and the
+// host has issued it at most T later; every lane that has such twins goes on by one round of them, and neither the step
+// before nor the next is active. Then the state at t + T is the state at t, so a step with a round more has this part
 // once more, and takes T longer. Returns the part; nullopt where the step has none, with the reason in `why_not`.
 //
 // With stragglers (Costs::of_rank) ranks that communicate within a micro-batch make a component, and each component has
@@ -27,10 +49,10 @@ struct Round {
 // with others, all faster ones have come to rest before, and wait. With more rounds they come to the same rest earlier,
 // so all that follows is as it was, later by the rounds of the slowest (sim/components.hpp).
 //
-// `timeline` has the rows of all of `inputs.programs`, in order. The caller guarantees that the programs of the longer
-// step begin and end like these and have further rounds like those behind micro-batch `from` between: orders of
-// pipelines do, when `micro_batches` is a multiple of their round.
-std::optional<Round> find_round(const SimInputs& inputs, const Timeline& timeline, std::int64_t micro_batches,
-                                std::int64_t from, std::string& why_not);
+// `timeline` has the rows of all of `inputs.programs`, in order, and `twins` are theirs. The caller guarantees that the
+// programs of the longer step begin and end like these and have further rounds like those behind micro-batch
+// `twins.from()` between: orders of pipelines do, when `twins.micro_batches()` is a multiple of their round.
+std::optional<Round> find_round(const SimInputs& inputs, const Timeline& timeline, const StepTwins& twins,
+                                std::string& why_not);
 
 }  // namespace stretto::sim

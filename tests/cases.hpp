@@ -14,6 +14,7 @@ constexpr std::uint32_t kCaseStride = 14, kThreadedStride = 3;
 #else
 constexpr std::uint32_t kCaseStride = 1, kThreadedStride = 3;
 #endif
+constexpr bool kIsSanitized = kCaseStride > 1;
 
 // `scripts/test --fast` runs a few cases of each list, `scripts/test` a third of them in the release build, and
 // `scripts/soak` all.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "exec/host/kernels/codes.hpp"
+#include "tests/cases.hpp"
 #include "tests/plain_codes.hpp"
 #include "tests/training.hpp"
 
@@ -17,6 +18,10 @@ inline const char* name_of(LowRecipe recipe) {
   constexpr const char* kNames[] = {"delayed", "tensorwise", "blockwise", "mxfp8", "nvfp4"};
   return kNames[static_cast<int>(recipe)];
 }
+inline const std::vector<LowRecipe> kLowRecipes = {LowRecipe::delayed, LowRecipe::tensorwise, LowRecipe::blockwise,
+                                                   LowRecipe::mxfp8, LowRecipe::nvfp4};
+// Emulated codes are slow: the fast suite and builds with a sanitizer take fewer cases.
+inline bool is_fast() { return is_fast_suite() || kIsSanitized; }
 inline void set_recipe(Scenario& scenario, LowRecipe recipe, bool hybrid = true) {
   LowPrecision& low = scenario.training.low_precision;
   scenario.training.precision = "bf16";
