@@ -40,6 +40,7 @@ const char* name_of(OptimizerPrecision::Parameters type) { return name_in({"fp32
 const char* name_of(OptimizerPrecision::Moment type) { return name_in({"fp32", "fp16", "bf16", "fp8"}, type); }
 
 Dtype dtype_of(OptimizerPrecision::Moment type, Dtype sums) {
+  if (sums != Dtype::f32) return sums;
   switch (type) {
     case OptimizerPrecision::Moment::fp16:
       return Dtype::f16;

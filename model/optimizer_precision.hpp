@@ -25,7 +25,8 @@ const char* name_of(OptimizerPrecision::Gradients type);   // "fp32", "bf16"
 const char* name_of(OptimizerPrecision::Parameters type);  // "fp32", "fp16"
 const char* name_of(OptimizerPrecision::Moment type);      // "fp32", "fp16", "bf16", "fp8"
 
-// Returns the type of a moment's elements where sums are of type `sums`; the scale of an fp8 tensor is not counted.
+// Returns the type of a moment's elements where sums are of type `sums`, which is theirs in f64; the scale of an fp8
+// tensor is not counted.
 Dtype dtype_of(OptimizerPrecision::Moment type, Dtype sums);
 
 // Returns the bytes of an element that an update reads and writes for parameter, master and both moments, in these
