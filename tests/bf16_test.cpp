@@ -3,6 +3,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "exec/cuda/cuda.hpp"
+#include "exec/trainer.hpp"
 #include "tests/training.hpp"
 
 namespace stretto::testing {
@@ -91,6 +93,15 @@ TEST_CASE("bf16: masters of remainders are the masters, and shards of moments in
       if (sharding == Sharding::no_shard) CHECK(same_bits(again.parameters, low.parameters));
     }
   }
+}
+
+TEST_CASE("bf16: states that no executor has are refused by name", "[bf16]") {
+  Scenario scenario = aware_scenario(Layout{}, "plain", true);
+  exec::require_executable(scenario);
+  CHECK_THROWS_WITH(cuda::make_cuda_executor(plan_and_verify(build_schedule(scenario)), {}),
+                    Catch::Contains("use_precision_aware_optimizer: expected false on a GPU"));
+  scenario.training.optimizer_precision.exp_avg_dtype = OptimizerPrecision::Moment::fp8;
+  CHECK_THROWS_WITH(exec::require_executable(scenario), Catch::Contains("exp_avg_dtype") && Catch::Contains("fp8"));
 }
 
 TEST_CASE("bf16: planned states have the bytes of their types", "[bf16]") {
