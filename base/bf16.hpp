@@ -31,4 +31,23 @@ inline Bf16 to_bf16(double value) {
   return to_bf16(std::bit_cast<float>(bits | 1u));
 }
 
+// An f32 number as two halves of its bits: the upper one rounded to nearest, ties away from zero, and the lower one,
+// whose sign says whether the upper one was rounded away from zero.
+struct Halves {
+  Bf16 upper;
+  std::int16_t lower = 0;
+};
+inline Halves halves_of(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  return {{static_cast<std::uint16_t>((bits + 0x8000u) >> 16)}, static_cast<std::int16_t>(bits & 0xffffu)};
+}
+inline float float_of(Bf16 upper, std::int16_t lower) {
+  const std::uint32_t high = static_cast<std::uint32_t>(upper.bits) - (lower < 0 ? 1u : 0u);
+  return std::bit_cast<float>((high << 16) | static_cast<std::uint16_t>(lower));
+}
+// Returns the same where the upper half has been widened.
+inline float float_of(float upper, std::int16_t lower) {
+  return float_of(Bf16{static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(upper) >> 16)}, lower);
+}
+
 }  // namespace stretto

@@ -122,6 +122,8 @@ void with_format(Dtype format, Fn fn) {
     case Dtype::f64:
     case Dtype::bf16:
     case Dtype::i32:
+    case Dtype::f16:
+    case Dtype::i16:
       break;
   }
   assert(false && "not a type of codes");

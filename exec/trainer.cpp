@@ -1,5 +1,7 @@
 #include "exec/trainer.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -250,6 +252,13 @@ void require_executable(const Scenario& scenario) {
     throw input_error(
         "[training] fp8_dot_product_attention: expected false where a step is executed, got true: attention in fp8 is "
         "predicted alone");
+  const OptimizerPrecision& types = scenario.training.optimizer_precision;
+  if (types.has_scaled_states())
+    throw input_error(fmt::format(
+        "[training] main_params_dtype, exp_avg_dtype, exp_avg_sq_dtype: expected \"fp32\", or moments in \"bf16\", "
+        "where "
+        "a step is executed, got \"{}\", \"{}\" and \"{}\": states with one scale a tensor are predicted alone",
+        name_of(types.main_params_dtype), name_of(types.exp_avg_dtype), name_of(types.exp_avg_sq_dtype)));
 }
 
 }  // namespace stretto::exec

@@ -116,6 +116,16 @@ Compare read_compare(TomlTable table, Scenario scenario) {
   return compare;
 }
 
+// Gradients of the optimizer in bf16 are reduced in bf16, and frameworks keep them so (arguments.py:1209 to 1216 of
+// Megatron-LM d98e8a64: DDP's buffer has the type of parameters then).
+void take_gradients(Scenario& scenario, bool is_given) {
+  if (scenario.training.optimizer_precision.main_grads_dtype != OptimizerPrecision::Gradients::bf16) return;
+  if (!is_given) scenario.overlap.grad_reduce_in_fp32 = false;
+  FrameworkMemory& memory = scenario.framework.memory;
+  if (memory.is_known && !memory.gradient)
+    memory.gradient = Quantity{2, {"published", "main_grads_dtype = bf16: DDP's gradient buffer is in bf16"}};
+}
+
 void check_device(TomlTable& root, const Scenario& scenario) {
   std::int64_t ranks = scenario.parallel.ranks();
   for (const std::int64_t compared : scenario.compare.ranks) ranks = std::max(ranks, compared);
@@ -261,6 +271,8 @@ Scenario scenario_of(TomlTable file_root, const std::string& file, NamedFiles& f
   training_by_default.low_precision.fp8_transposes =
       platform.compute_capability > 0 && platform.compute_capability < 10;
   scenario.training = read_training(std::move(training), scenario.parallel, scenario.model, training_by_default);
+  take_gradients(scenario,
+                 root.section("overlap").has("grad_reduce_in_fp32") || root.section("overlap").has("grad_sync_dtype"));
   if (ExpertLoads& loads = scenario.training.expert_loads; loads.kind == ExpertLoads::Kind::measured) {
     loads.file = resolved(loads.file, folder);
     read_measured(loads, scenario.model.experts.num_moe_experts);

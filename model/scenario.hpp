@@ -10,6 +10,7 @@
 #include "model/framework.hpp"
 #include "model/layout.hpp"
 #include "model/low_precision.hpp"
+#include "model/optimizer_precision.hpp"
 #include "model/recompute.hpp"
 #include "model/schedule/dtype.hpp"
 #include "model/transformer.hpp"
@@ -128,6 +129,7 @@ struct Training {
   std::string precision = "fp32";      // or "fp64", or "bf16" with optimizer, gradients and sums in fp32
   Dtype compute_dtype() const;         // the type that `precision` names
   LowPrecision low_precision;          // of the layers' linear products
+  OptimizerPrecision optimizer_precision;
   Recompute recompute;
   AttentionBackend attention_backend = AttentionBackend::fused;
   bool round_partial_sums = false;  // on the host: sums of bf16 over ranks are rounded at each, as by a ring of NCCL

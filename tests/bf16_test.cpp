@@ -3,6 +3,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "exec/cuda/cuda.hpp"
+#include "exec/trainer.hpp"
 #include "tests/training.hpp"
 
 namespace stretto::testing {
@@ -59,8 +61,85 @@ TEST_CASE("bf16: the optimizer keeps what the parameters round away", "[bf16]") 
   CHECK(moved < 1e-5);
 }
 
+namespace {
+
+Scenario aware_scenario(const Layout& layout, const std::string& mode, bool is_low) {
+  Scenario scenario = layout_scenario(layout, mode, true, "bf16");
+  OptimizerPrecision& types = scenario.training.optimizer_precision;
+  types.use_precision_aware_optimizer = true;
+  if (is_low) types.exp_avg_dtype = types.exp_avg_sq_dtype = OptimizerPrecision::Moment::bf16;
+  return scenario;
+}
+
+}  // namespace
+
+TEST_CASE("bf16: masters of remainders are the masters, and shards of moments in bf16 are the whole's",
+          "[bf16][serial]") {
+  for (const Layout& layout : {layout_of(2, 1, false, 1), layout_of(2, 2, true, 1), layout_of(2, 1, false, 2)}) {
+    INFO(layout.text());
+    const Trained plain = train(layout_scenario(layout, "plain", true, "bf16"), 3, false),
+                  halves = train(aware_scenario(layout, "overlap_param_gather", false), 3, false);
+    CHECK(halves.losses == plain.losses);
+    CHECK(same_bits(halves.parameters, plain.parameters));
+    const Trained low = train(aware_scenario(layout, "overlap_param_gather", true), 3, false);
+    CHECK_FALSE(same_bits(low.parameters, plain.parameters));
+    CHECK(worst_relative_difference(low.parameters, plain.parameters) < 0.05);
+    for (const Sharding sharding : {Sharding::no_shard, Sharding::optim_grads_params}) {
+      Scenario other = aware_scenario(layout, "plain", true);
+      other.parallel.data_parallel_sharding_strategy = sharding;
+      if (sharding == Sharding::optim_grads_params && layout.pp > 1) continue;
+      const Trained again = train(other, 3, false);
+      CHECK(again.losses.back() == Approx(low.losses.back()).epsilon(sharding == Sharding::no_shard ? 1e-12 : 1e-2));
+      if (sharding == Sharding::no_shard) CHECK(same_bits(again.parameters, low.parameters));
+    }
+  }
+}
+
+TEST_CASE("bf16: states that no executor has are refused by name", "[bf16]") {
+  Scenario scenario = aware_scenario(Layout{}, "plain", true);
+  exec::require_executable(scenario);
+  CHECK_THROWS_WITH(cuda::make_cuda_executor(plan_and_verify(build_schedule(scenario)), {}),
+                    Catch::Contains("use_precision_aware_optimizer: expected false on a GPU"));
+  scenario.training.optimizer_precision.exp_avg_dtype = OptimizerPrecision::Moment::fp8;
+  CHECK_THROWS_WITH(exec::require_executable(scenario), Catch::Contains("exp_avg_dtype") && Catch::Contains("fp8"));
+}
+
+TEST_CASE("bf16: planned states have the bytes of their types", "[bf16]") {
+  using P = OptimizerPrecision;
+  const auto bytes = [](const Scenario& scenario) {
+    const Schedule schedule = build_schedule(scenario);
+    std::int64_t states = 0, elements = 0;
+    for (const Storage& storage : schedule.storages)
+      if (storage.kind == BufferKind::optimizer_state) {
+        states += storage.bytes();
+        elements += storage.name.starts_with("adam.m") ? storage.elements : 0;
+      }
+    return static_cast<double>(states) / static_cast<double>(elements);
+  };
+  const Layout layout = layout_of(2, 1, false, 1);
+  CHECK(bytes(layout_scenario(layout, "plain", true, "bf16")) == 12);
+  CHECK(bytes(aware_scenario(layout, "plain", false)) == 10);
+  Scenario scenario = aware_scenario(layout, "plain", true);
+  CHECK(bytes(scenario) == 6);
+  P& types = scenario.training.optimizer_precision;
+  types.exp_avg_dtype = types.exp_avg_sq_dtype = P::Moment::fp8;
+  CHECK(bytes(scenario) == 4);  // the least that a search counts on (sweep/bounds.cpp)
+  types.main_params_dtype = P::Parameters::fp16;
+  types.exp_avg_dtype = P::Moment::fp16;
+  CHECK(bytes(scenario) == 5);
+  scenario = aware_scenario(layout, "plain", true);
+  scenario.parallel.data_parallel_sharding_strategy = Sharding::optim_grads;
+  CHECK(bytes(scenario) == 8);
+  scenario = aware_scenario(layout, "plain", true);
+  scenario.overlap.fp8_param_gather = true;
+  CHECK(bytes(scenario) == 8);
+}
+
 TEST_CASE("bf16: state that is written comes back, and parameters are the master's rounded", "[bf16]") {
-  const Scenario scenario = layout_scenario(layout_of(2, 2, true, 1), "overlap_param_gather", false, "bf16");
+  const bool is_aware = GENERATE(false, true);
+  const Layout layout = layout_of(2, 2, true, 1);
+  const Scenario scenario = is_aware ? aware_scenario(layout, "overlap_param_gather", false)
+                                     : layout_scenario(layout, "overlap_param_gather", false, "bf16");
   const Schedule schedule = build_schedule(scenario);
   const MemoryPlan plan = plan_memory(schedule);
   serial::SerialExecutor executor(schedule, plan);
@@ -78,6 +157,10 @@ TEST_CASE("bf16: state that is written comes back, and parameters are the master
   const StateBucket& bucket = schedule.state.buckets.front();
   const StorageId master = bucket.window(StatePart::master)->storage,
                   parameter = bucket.window(StatePart::parameters)->storage;
+  if (is_aware) {
+    CHECK(schedule.storages[master].dtype == Dtype::i16);
+    return;
+  }
   CHECK(schedule.storages[master].dtype == Dtype::f32);
   CHECK(schedule.storages[parameter].dtype == Dtype::bf16);
   for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank) {

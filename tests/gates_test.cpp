@@ -41,6 +41,7 @@ const Keys kShardedUnits = {"parallel.data_parallel_sharding_strategy=optim_grad
 
 // Sizes of which every recipe has whole blocks.
 const Keys kBlocks = {"model.hidden_size=128", "model.seq_length=128", "training.precision=bf16"};
+const Keys kAware = {"training.precision=bf16", "training.use_precision_aware_optimizer=true"};
 const Keys kFp8 = kBlocks + Keys{"training.fp8_format=e4m3"};
 const Keys kTensorwise = kFp8 + Keys{"training.fp8_recipe=tensorwise"};
 const Keys kMxfp8 = kFp8 + Keys{"training.fp8_recipe=mxfp8"};
@@ -110,6 +111,11 @@ Keys asking(const std::string& knob) {
        kMxfp8 + Keys{"overlap.fp8_param_gather=true", "training.reuse_grad_buf_for_mxfp8_param_ag=true"}},
       {"moe_dispatch_fwd_dtype", kSends + Keys{"training.moe_dispatch_fwd_dtype=mxfp8"}},
       {"moe_combine_bwd_dtype", kSends + Keys{"training.moe_combine_bwd_dtype=mxfp8"}},
+      {"use_precision_aware_optimizer", kAware},
+      {"main_grads_dtype = bf16", kAware + Keys{"training.main_grads_dtype=bf16"}},
+      {"main_params_dtype = fp16", kAware + Keys{"training.main_params_dtype=fp16"}},
+      {"exp_avg_dtype", kAware + Keys{"training.exp_avg_dtype=fp8"}},
+      {"exp_avg_sq_dtype", kAware + Keys{"training.exp_avg_sq_dtype=fp16"}},
       {"gelu_fusion", {"training.gelu_fusion=true"}},
       {"bias_gradient_fusion", {"training.bias_gradient_fusion=true"}},
       {"gelu_bias_gradient_fusion",

@@ -77,6 +77,10 @@ struct Buffer {
       case Dtype::e5m2:
       case Dtype::e2m1x2:
         return std::to_integer<int>(*p);
+      case Dtype::i16:
+        return *reinterpret_cast<const std::int16_t*>(p);
+      case Dtype::f16:  // no kernel takes it
+        break;
     }
     return 0;
   }
@@ -99,6 +103,11 @@ struct Buffer {
       case Dtype::e5m2:
       case Dtype::e2m1x2:
         *p = static_cast<std::byte>(static_cast<int>(value));
+        return;
+      case Dtype::i16:
+        *reinterpret_cast<std::int16_t*>(p) = static_cast<std::int16_t>(value);
+        return;
+      case Dtype::f16:
         return;
     }
   }

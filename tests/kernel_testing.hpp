@@ -20,6 +20,8 @@ constexpr Dtype dtype_of() {
     return Dtype::f64;
   } else if constexpr (std::is_same_v<T, Bf16>) {
     return Dtype::bf16;
+  } else if constexpr (std::is_same_v<T, std::int16_t>) {
+    return Dtype::i16;
   } else {
     static_assert(std::is_same_v<T, std::int32_t>);
     return Dtype::i32;

@@ -50,6 +50,8 @@ std::vector<std::string> keys_not_drawn() {
       // Acts only in predictions on published GPUs.
       "training.cuda_graph_modules", "training.cuda_graph_scope", "training.fp8_dot_product_attention",
       "training.use_transformer_engine_op_fuser",
+      // Has one scale a tensor, and is predicted alone.
+      "training.main_params_dtype",
       // Frozen runs have nothing to compare with; frozen_base_test.cpp has layouts of its own.
       "training.frozen_base",
       // Not free of the layout, to the bit; random_layout_in_codes() draws most of them.

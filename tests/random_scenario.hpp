@@ -93,6 +93,7 @@ class RandomScenario {
   bool pairs_ = false;          // overlap_moe_expert_parallel_comm
   bool has_instances_ = false;  // the optimizer may have instances
   bool is_bf16_ = false;
+  bool is_aware_ = false;  // use_precision_aware_optimizer
   bool has_biases_ = true, recomputes_by_op_ = false, recomputes_modules_ = false, is_latent_ = false;
   bool has_experts_ = false;
   bool may_send_codes_ = false;  // rows of experts go between ranks by NCCL's EP

@@ -54,6 +54,10 @@ void RandomScenario::recompute() {
 void RandomScenario::overlap() {
   const bool reduces = draw_.coin();
   overlap_.set("overlap_grad_reduce", reduces);
+  is_aware_ = is_bf16_ && distributed_optimizer_ && others_.coin();
+  if (is_aware_) training_.set("use_precision_aware_optimizer", true);
+  for (const char* key : {"exp_avg_dtype", "exp_avg_sq_dtype"})
+    if (is_aware_) training_.set(key, others_.one_of({"fp32", "bf16"}));
   const bool gathers = reduces && distributed_optimizer_ && draw_.coin();
   overlap_.set("overlap_param_gather", gathers);
   if (draw_.coin()) overlap_.set("overlap_param_gather_with_optimizer_step", gathers && vp_ > 1);
@@ -63,6 +67,7 @@ void RandomScenario::overlap() {
     const bool in_fp32 = draw_.coin();
     overlap_.set("grad_reduce_in_fp32", in_fp32);
     rounds_ = rounds_ || !in_fp32;
+    if (!in_fp32 && is_aware_) training_.set("main_grads_dtype", "bf16");
   }
   overlap_.set("reduce_scatter_with_fp32_accumulation", instances_ == 1 && draw_.coin());
   if (draw_.coin()) overlap_.set("fp8_param_gather", is_bf16_ && distributed_optimizer_);

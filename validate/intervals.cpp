@@ -7,6 +7,14 @@
 
 namespace stretto::validate {
 
+void add_containers(Spread& spread) {
+  spread.down = std::hypot(spread.down, kBetweenContainers);
+  spread.up = std::hypot(spread.up, kBetweenContainers);
+  const auto place = std::find_if(spread.shares.begin(), spread.shares.end(),
+                                  [](const auto& share) { return share.second < kBetweenContainers; });
+  spread.shares.insert(place, {"container", kBetweenContainers});
+}
+
 Spread spread_of(const predict::QuickStep& step, sim::Platform platform, Framework framework, double predicted_s) {
   Spread spread;
   const sim::Costs shipped = step.costs(platform, framework);

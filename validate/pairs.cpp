@@ -38,10 +38,24 @@ std::vector<std::string> differences(const ValidatedStep& x, const ValidatedStep
   return differ;
 }
 
+// Returns whether steps of two containers of one project have equal settings.
+bool differ_in_container(const ValidatedStep& x, const ValidatedStep& y) {
+  const auto project = [](const ValidatedStep& step) {
+    return step.published.source.substr(0, step.published.source.find(':'));
+  };
+  const Training &a = x.scenario.training, &b = y.scenario.training;
+  return is_of_container(x.published) && is_of_container(y.published) && project(x) == project(y) &&
+         x.published.gpus == y.published.gpus && differences(x, y).empty() &&
+         x.scenario.overlap == y.scenario.overlap && a.low_precision == b.low_precision &&
+         a.cuda_graph_modules == b.cuda_graph_modules && a.fp8_dot_product_attention == b.fp8_dot_product_attention &&
+         x.scenario.parallel.expert_model_parallel_size == y.scenario.parallel.expert_model_parallel_size;
+}
+
 // Returns "" for steps that differ in nothing or in too much.
 std::string kind_of_pair(const ValidatedStep& x, const ValidatedStep& y) {
   if (!same_model(x.scenario.model, y.scenario.model)) return "";
-  if (x.published.source != y.published.source) return "";  // another release of the software, perhaps
+  if (x.published.source != y.published.source)  // another release of the software, perhaps
+    return differ_in_container(x, y) ? "container" : "";
   const std::vector<std::string> differ = differences(x, y);
   if (differ.size() == 1) return differ[0];
   if (differ.size() != 2) return "";

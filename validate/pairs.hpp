@@ -10,7 +10,10 @@ namespace stretto::validate {
 // setting, or in two that trade GPUs for each other. Another source may have measured another release. Shares are 0 to
 // 1.
 struct PairKind {
-  std::string what;  // "precision", "tp", "tp ↔ pp", "dp and batch" (weak scaling), "recompute", …
+  // "precision", "tp", "tp ↔ pp", "dp and batch" (weak scaling), "recompute", …; "container": nothing but the release
+  // of the software, which predictions mostly do not know, so that their error is how much steps differ between
+  // releases
+  std::string what;
   std::size_t pairs = 0;
   std::size_t apart = 0;       // pairs whose measured times are more than kApart apart
   std::size_t right_sign = 0;  // pairs among these that are predicted in the right order

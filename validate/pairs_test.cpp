@@ -45,6 +45,14 @@ TEST_CASE("pairs differ in one setting, or trade two of equal GPUs", "[compare]"
   other = steps;
   other[1].published.source = "another release";
   CHECK(pairs_of(other, {0, 1}).empty());
+  // Releases of one project, in containers: what differs is measured alone.
+  other = {step(2, 1, 4, 1.0, 1.1), step(2, 1, 4, 1.04, 1.1), step(2, 1, 4, 2.0, 1.1)};
+  other[0].published.source = "P@1:archive.md container 25.11";
+  other[1].published.source = "P@1:summary.md container 26.02";
+  other[2].published.source = "Q@1:summary.md container 26.02";
+  REQUIRE(pairs_of(other, {0, 1, 2}).size() == 1);
+  CHECK(pairs_of(other, {0, 1, 2}).front().what == "container");
+  CHECK(pairs_of(other, {0, 1, 2}).front().median_error == Approx(0.04));
 }
 
 TEST_CASE("regret is what the layout that is predicted best costs over the best one", "[compare]") {

@@ -35,6 +35,9 @@ struct PublishedStep {
   std::vector<Reading> readings;
 };
 
+// Returns whether the source names a container, so that others of the same project have other releases of the software.
+inline bool is_of_container(const PublishedStep& step) { return step.source.find(" container ") != std::string::npos; }
+
 // Returns all rows of a file, each as a scenario or with the reason why not; for a cell that cannot be read the reason
 // has file, line and column. scenarios/published.toml defines the words of the cells. Throws Error(input) with file and
 // line where the file itself cannot be read: a missing column, text that is not UTF-8.

@@ -127,7 +127,9 @@ void predict_published(ValidatedStep& step, const sim::Platform& shipped, bool w
   step.mfu = flops / step.published.step_s /
              predict::peak_of(shipped, scenario.cluster, quick.schedule(), step.published.gpus).FLOPs_per_s;
   predict_readings(step, quick, shipped);
-  if (with_interval) step.spread = spread_of(quick, shipped, scenario.framework, step.predicted(Fitted::shipped));
+  if (!with_interval) return;
+  step.spread = spread_of(quick, shipped, scenario.framework, step.predicted(Fitted::shipped));
+  if (is_of_container(step.published)) add_containers(step.spread);
 }
 
 // Lets rows be predicted at once only as far as their schedules are small together: one thread is enough for a large

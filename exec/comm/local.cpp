@@ -80,6 +80,8 @@ void reduce(Reduction reduction, Dtype dtype, std::int64_t elements, std::span<c
     case Dtype::e4m3:
     case Dtype::e5m2:
     case Dtype::e2m1x2:
+    case Dtype::f16:
+    case Dtype::i16:
       break;
   }
   assert(false && "integers and fp8 are not reduced");

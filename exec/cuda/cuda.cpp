@@ -29,6 +29,21 @@ std::string reserve_hardware_queues(std::size_t streams) {
       queues, given);
 }
 
+namespace {
+
+// Returns whether AdamW has states that are not in the type of its gradient.
+bool has_low_states(const Schedule& schedule) {
+  return std::any_of(schedule.operations.begin(), schedule.operations.end(), [&](const Operation& operation) {
+    if (!std::holds_alternative<AdamW>(operation.work)) return false;
+    const auto type = [&](std::size_t i) { return schedule.dtype_of(operation.accesses[i].view); };
+    for (std::size_t state = 4; state < operation.accesses.size(); ++state)
+      if (type(state) != type(0)) return true;
+    return false;
+  });
+}
+
+}  // namespace
+
 RanksHere ranks_here(const VerifiedSchedule& verified, launch::ProcessGroup* processes) {
   RanksHere here;
   if (processes) {
@@ -50,6 +65,11 @@ std::unique_ptr<exec::Executor> make_cuda_executor(const VerifiedSchedule& verif
     throw input_error(
         "[training] reset_attention_mask, reset_position_ids, eod_mask_loss: expected none on a GPU, where there are "
         "no kernels for documents yet");
+  if (has_low_states(verified.schedule))
+    throw input_error(
+        "[training] use_precision_aware_optimizer: expected false on a GPU, where the optimizer has kernels for "
+        "masters "
+        "and moments in fp32 alone, got true");
   MakeCudaExecutor* make = nullptr;
   try {
     make = reinterpret_cast<MakeCudaExecutor*>(load_module("libstretto_cuda.so", "stretto_make_cuda_executor"));

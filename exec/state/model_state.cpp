@@ -115,8 +115,9 @@ std::vector<FullTensor> gather_state(const Schedule& schedule, const MemoryOf& m
     full.values.resize(static_cast<std::size_t>(array.elements()));
     for (const StatePiece& copy : copies)
       for (std::int64_t rank = 0; rank < schedule.mesh.ranks(); ++rank)
-        for (const StateRun& run : runs_of(schedule, copy, exact_form(schedule, copy, part), rank, Share::owned))
-          read_run(schedule, memory_of(rank), run, full.values.data() + run.begin);
+        for (const StatePart form : exact_forms(schedule, copy, part))
+          for (const StateRun& run : runs_of(schedule, copy, form, rank, Share::owned))
+            read_run(schedule, memory_of(rank), run, full.values.data() + run.begin);
     result.push_back(std::move(full));
   });
   return result;

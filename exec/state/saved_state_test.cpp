@@ -105,6 +105,12 @@ std::vector<Scenario> layouts(bool llama, const std::string& precision) {
   add({4, 1}, [](Scenario& s) { s.parallel.num_distributed_optimizer_instances = 2; });
   for (const Sharding sharding : {Sharding::optim_grads, Sharding::optim_grads_params})
     add({2, 2}, [&](Scenario& s) { s.parallel.data_parallel_sharding_strategy = sharding; });
+  if (precision == "bf16")
+    add({2, 2, true}, [](Scenario& s) {
+      OptimizerPrecision& types = s.training.optimizer_precision;
+      types.use_precision_aware_optimizer = true;
+      types.exp_avg_dtype = types.exp_avg_sq_dtype = OptimizerPrecision::Moment::bf16;
+    });
   return all;
 }
 

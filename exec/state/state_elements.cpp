@@ -30,6 +30,8 @@ void with_elements(const Schedule& schedule, host::RankMemory& memory, const Sta
     case Dtype::e4m3:
     case Dtype::e5m2:
     case Dtype::e2m1x2:
+    case Dtype::f16:
+    case Dtype::i16:
       break;
   }
   assert(false && "learnable arrays are of a floating type");
@@ -48,16 +50,33 @@ void for_elements(const Schedule& schedule, host::RankMemory& memory, const Stat
 }  // namespace
 
 void read_run(const Schedule& schedule, host::RankMemory& memory, const StateRun& run, double* values) {
+  if (run.half == StateRun::Half::lower) {
+    const auto lower = memory.view<std::int16_t>(schedule, run.storage, run.offset, run.elements);
+    for (std::size_t i = 0; i < lower.size(); ++i) values[i] = float_of(static_cast<float>(values[i]), lower[i]);
+    return;
+  }
   for_elements(schedule, memory, run, values, [](const auto& element, double& value) { value = value_of(element); });
 }
 
 void write_run(const Schedule& schedule, host::RankMemory& memory, const StateRun& run, const double* values) {
+  if (run.half == StateRun::Half::lower) {
+    const auto lower = memory.view<std::int16_t>(schedule, run.storage, run.offset, run.elements);
+    for (std::size_t i = 0; i < lower.size(); ++i) lower[i] = halves_of(static_cast<float>(values[i])).lower;
+    return;
+  }
+  if (run.half == StateRun::Half::upper) {
+    const auto upper = memory.view<Bf16>(schedule, run.storage, run.offset, run.elements);
+    for (std::size_t i = 0; i < upper.size(); ++i) upper[i] = halves_of(static_cast<float>(values[i])).upper;
+    return;
+  }
   for_elements(schedule, memory, run, values, [](auto& element, const double& value) { assign(element, value); });
 }
 
-StatePart exact_form(const Schedule& schedule, const StatePiece& piece, StatePart part) {
-  const bool has_master = schedule.state.buckets[piece.bucket].window(StatePart::master).has_value();
-  return part == StatePart::parameters && has_master ? StatePart::master : part;
+std::vector<StatePart> exact_forms(const Schedule& schedule, const StatePiece& piece, StatePart part) {
+  const auto& master = schedule.state.buckets[piece.bucket].window(StatePart::master);
+  if (part != StatePart::parameters || !master) return {part};
+  if (schedule.storages[master->storage].dtype == Dtype::i16) return {StatePart::parameters, StatePart::master};
+  return {StatePart::master};
 }
 
 }  // namespace stretto::exec

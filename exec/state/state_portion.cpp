@@ -49,7 +49,8 @@ StatePortion::StatePortion(const Schedule& schedule, const MemoryOf& memory_of, 
     if (std::any_of(here.begin(), here.end(), has_it)) {
       const std::vector<bool> savers = savers_of(schedule, piece, first);
       for (const std::int64_t rank : here)
-        if (savers[static_cast<std::size_t>(rank)]) add(piece, rank, exact_form(schedule, piece, part), Share::owned);
+        if (savers[static_cast<std::size_t>(rank)])
+          for (const StatePart form : exact_forms(schedule, piece, part)) add(piece, rank, form, Share::owned);
     }
   } else {
     for (const StatePiece& copy : state.copies(first))

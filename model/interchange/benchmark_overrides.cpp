@@ -30,6 +30,7 @@ class BenchmarkOverrides {
   void apply() {
     const Json own = settings_of(run_.recipe).settings;
     had_pairs_ = own.contains("comm_overlap") && own["comm_overlap"].value("overlap_moe_expert_parallel_comm", false);
+    take_optimizer();
     take_sharding();
     take_graphs();
     take_recompute();
@@ -46,6 +47,13 @@ class BenchmarkOverrides {
   std::int64_t whole(const char* key, std::int64_t otherwise = 1) {
     const Json& value = model()[key];
     return value.is_number_integer() ? value.get<std::int64_t>() : otherwise;
+  }
+
+  // overrides.py:666: only recipes in bf16, and with Adam.
+  void take_optimizer() {
+    Json& optimizer = root_["optimizer"];
+    const bool is_adam = !optimizer.is_object() || optimizer.value("optimizer", "adam") == "adam";
+    if (run_.recipe.key.precision == "bf16" && is_adam) optimizer["use_precision_aware_optimizer"] = true;
   }
 
   void take_sharding() {

@@ -17,6 +17,7 @@ enum Trait : unsigned {
   kPairs = 64,     // overlap_moe_expert_parallel_comm
   kDelayed = 128,  // delay_wgrad_compute
   kMtp = 256,      // mtp_num_layers 1
+  kAware = 512,    // the precision-aware optimizer, moments in bf16
 };
 
 // The library's recipes of pretraining in bf16 (src/megatron/bridge/recipes at 067f987d); those of performance are in
@@ -33,11 +34,11 @@ constexpr Row kRows[] = {
     {"deepseek_v2_lite_pretrain", "deepseek-v2-lite", 8, 4096, 1, 1, 1, 1, 8, 512, 1, kOverlaps | kFull | kDeepEp, "",
      ""},
     {"deepseek_v3_pretrain_32nodes", "deepseek-v3", 256, 4096, 2, 8, 1, 1, 32, 4096, 1,
-     kSequence | kOverlaps | kBf16 | kFull | kHybridEp | kMtp, "Et*8|(t*8|)*6t*5mL", ""},
+     kSequence | kOverlaps | kBf16 | kFull | kHybridEp | kMtp | kAware, "Et*8|(t*8|)*6t*5mL", ""},
     {"moonlight_16b_pretrain", "moonlight-16b-a3b", 8, 4096, 2, 1, 1, 1, 8, 2048, 1,
-     kSequence | kOverlaps | kBf16 | kDeepEp, "", "core_attn"},
+     kSequence | kOverlaps | kBf16 | kDeepEp | kAware, "", "core_attn"},
     {"moonlight_16b_pretrain", "moonlight-16b-a3b", 16, 4096, 1, 1, 1, 1, 8, 1024, 2,
-     kOverlaps | kBf16 | kHybridEp | kPairs | kDelayed, "", ""},
+     kOverlaps | kBf16 | kHybridEp | kPairs | kDelayed | kAware, "", ""},
     {"qwen3_30b_a3b_pretrain", "qwen3-30b-a3b", 8, 4096, 4, 2, 1, 1, 4, 32, 2, kSequence | kOverlaps | kFull | kDeepEp,
      "", ""},
 };
@@ -80,6 +81,9 @@ Json settings_of(const Row& row) {
       {"train", {{"global_batch_size", row.global_batch_size}, {"micro_batch_size", row.micro_batch_size}}},
       {"ddp", {{"overlap_grad_reduce", has(kOverlaps)}, {"overlap_param_gather", has(kOverlaps)}}},
       {"mixed_precision", {{"bf16", true}, {"grad_reduce_in_fp32", !has(kBf16)}}}};
+  if (has(kAware))
+    settings["optimizer"] = {
+        {"use_precision_aware_optimizer", true}, {"exp_avg_dtype", "bf16"}, {"exp_avg_sq_dtype", "bf16"}};
   if (has(kPairs)) settings["comm_overlap"] = {{"overlap_moe_expert_parallel_comm", true}};
   if (has(kDelayed)) settings["comm_overlap"]["delay_wgrad_compute"] = true;
   if (has(kPairs)) settings["comm_overlap"]["overlap_grad_reduce"] = has(kOverlaps);

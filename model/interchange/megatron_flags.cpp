@@ -249,12 +249,8 @@ std::vector<FlagRule> make_rules() {
 
       // ---- training ----
       {"--optimizer", kNear, "predicted with Adam's traffic and state", "adam|adamw"},
-      {"--use-precision-aware-optimizer", kNear, "the optimizer's state is in f32"},
-      {"--main-params-dtype", kNear, "the optimizer's parameters are in f32", "fp32"},
-      {"--exp-avg-dtype", kNear, "the optimizer's moments are in f32", "fp32"},
-      {"--exp-avg-sq-dtype", kNear, "the optimizer's moments are in f32", "fp32"},
-      {"--no-store-param-remainders", kNo},
-      {"--disable-store-param-remainders", kNo},
+      {"--no-store-param-remainders", kNear, "masters in fp32 are the parameter and 16 more bits"},
+      {"--disable-store-param-remainders", kNear, "masters in fp32 are the parameter and 16 more bits"},
       {"--no-decoupled-weight-decay", kNo},
       {"--disable-decoupled-weight-decay", kNo},
       {"--muon-", kNo},

@@ -239,8 +239,8 @@ class Import {
                                                              : *stage == "1" ? "optim"
                                                                              : "no_shard";
       }
-    } else if (name == "--main-grads-dtype" || name == "--megatron-fsdp-grad-comm-dtype" ||
-               name == "--megatron-fsdp-main-grads-dtype" || name == "--accumulate-allreduce-grads-in-fp32") {
+    } else if (is({"--megatron-fsdp-grad-comm-dtype", "--megatron-fsdp-main-grads-dtype",
+                   "--accumulate-allreduce-grads-in-fp32"})) {
       // with the precision
     } else if (is({"--fp8-hybrid", "--fp8-e4m3"})) {
       values["training.fp8_format"] = name == "--fp8-hybrid" ? "hybrid" : "e4m3";

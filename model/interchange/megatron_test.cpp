@@ -406,7 +406,9 @@ TEST_CASE("defaults are those of Megatron-LM at d98e8a64", "[megatron]") {
   // Gradients are kept and reduced in f32 with bf16 alone, and by FSDP in the type of parameters.
   CHECK(imported(kModel + "--bf16").overlap.grad_reduce_in_fp32);
   CHECK(imported(kModel + "--bf16").framework.name == "megatron-core-te");
-  for (const char* in_16 : {"--fp16", "--bf16 --grad-reduce-in-bf16", "--bf16 --main-grads-dtype bf16"}) {
+  for (const char* in_16 :
+       {"--fp16", "--bf16 --grad-reduce-in-bf16",
+        "--bf16 --use-distributed-optimizer --use-precision-aware-optimizer --main-grads-dtype bf16"}) {
     INFO(in_16);
     CHECK_FALSE(imported(kModel + in_16).overlap.grad_reduce_in_fp32);
     CHECK(imported(kModel + in_16).framework.name == "megatron-core-te-bf16-grads");

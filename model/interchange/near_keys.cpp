@@ -47,7 +47,7 @@ const std::vector<Near>& near_keys() {
       {"moe_shared_expert_overlap", false, "a shared expert is not beside the dispatch of rows"},
       {"deterministic_mode", false, "kernels are the fastest ones, not the deterministic ones"},
       {"parallel_attention", false, "the MLP follows attention, and is not beside it"},
-      {"use_precision_aware_optimizer", false, "the optimizer's state is in f32"},
+      {"store_param_remainders", true, "masters in fp32 are the parameter and 16 more bits"},
   };
   return keys;
 }

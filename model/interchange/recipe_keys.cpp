@@ -90,6 +90,11 @@ bool take_recipe_key(RecipeSettings& recipe, const std::string& key, const std::
     recipe.facts.overrides_vocabulary = true;
   } else if (key == "make_vocab_size_divisible_by" && recipe.facts.overrides_vocabulary) {
     // Stretto ignores the value.
+  } else if (key == "exp_avg_dtype" || key == "exp_avg_sq_dtype" || key == "main_params_dtype") {
+    const bool is_16 = has("16"), is_brain = has("bf");  // "bf16", "torch.bfloat16"
+    values["training." + key] = is_16 && is_brain ? "bf16" : is_16 ? "fp16" : has("8") ? "fp8" : "fp32";
+  } else if (key == "main_grads_dtype") {
+    // Megatron-core's optimizer only checks it. Gradients have the type in which they are reduced (mixed_precision).
   } else if (key == "grad_sync_dtype") {
     values["overlap.grad_reduce_in_fp32"] = word != "bf16" && word != "fp16" && word != "16";
   } else if (path == "mixed_precision.grad_reduce_in_fp32") {

@@ -176,6 +176,7 @@ class OptimizerWriter {
                    {},
                    decayed_ranges(lowered_.buckets[b], parameters_.parts)};
       if (t.master) own.master = all_of(*t.master);
+      own.remainders = t.master && schedule_.dtype_of(*own.master) == Dtype::i16;
       ops(b).adamw = place(update_shard(suffix(b), o_, class_of(b), std::move(own)));
       if (is_first && summed) order_.back().waits.push_back({EdgeKind::finish_start, *summed});
       is_first = false;
@@ -257,6 +258,16 @@ bool sums_in_fp32(const Scenario& scenario, const ParameterClass& of) {
 bool gathers_fp8(const Scenario& scenario) {
   const LowPrecisionRules rules = rules_of(scenario.training.low_precision, scenario.compute_capability);
   return scenario.overlap.fp8_param_gather && has_sharded_buckets(scenario) && (!rules.is_on() || rules.per_tensor());
+}
+
+Dtype master_type(const Scenario& scenario) {
+  const OptimizerPrecision& p = scenario.training.optimizer_precision;
+  const Dtype dtype = scenario.training.compute_dtype(), whole = accumulation_of(dtype);
+  if (!p.use_precision_aware_optimizer || dtype != Dtype::bf16) return whole;
+  if (p.main_params_dtype == OptimizerPrecision::Parameters::fp16) return Dtype::f16;
+  const LowPrecisionRules rules = rules_of(scenario.training.low_precision, scenario.compute_capability);
+  const bool is_plain = !rules.is_on() || rules.is_delayed();
+  return is_plain && !gathers_fp8(scenario) && !scenario.parallel.shards_gradients() ? Dtype::i16 : whole;
 }
 
 bool updates_first_chunk_first(const Scenario& scenario) {

@@ -22,6 +22,10 @@ bool sums_in_fp32(const Scenario& scenario, const ParameterClass& of);
 // Returns whether the weights of linear layers are gathered in fp8 (fp8_param_gather): ModelParameters::in_fp8.
 // Products of codes with scales of blocks need them in bf16 (Megatron-LM's reuse_grad_buf_for_mxfp8_param_ag).
 bool gathers_fp8(const Scenario& scenario);
+// Returns the type of masters: i16 where the parameters are the upper halves (AdamW's remainders). Frameworks keep them
+// so where TransformerEngine's FusedAdam has parameters in bf16 (core/optimizer/optimizer_config.py:407 and
+// distrib_optimizer.py:423 of Megatron-LM d98e8a64), and Megatron-FSDP keeps its own masters whole.
+Dtype master_type(const Scenario& scenario);
 // Returns whether the update begins with the first model chunk, whose gather overlaps with the other updates
 // (overlap_param_gather_with_optimizer_step).
 bool updates_first_chunk_first(const Scenario& scenario);

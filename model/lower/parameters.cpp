@@ -220,10 +220,13 @@ std::vector<BucketTensors> add_bucket_tensors(Schedule& schedule, const Scenario
       t.fp8 = add_tensor(schedule, "bucket.fp8" + suffix, Dtype::e4m3, BufferKind::workspace, 1, shards * packed);
     }
     const Dtype kept = accumulation_of(schedule.compute_dtype);
-    t.m = add_tensor(schedule, "adam.m" + suffix, kept, BufferKind::optimizer_state, 1, shard);
-    t.v = add_tensor(schedule, "adam.v" + suffix, kept, BufferKind::optimizer_state, 1, shard);
+    const OptimizerPrecision& types = scenario.training.optimizer_precision;
+    t.m = add_tensor(schedule, "adam.m" + suffix, dtype_of(types.exp_avg_dtype, kept), BufferKind::optimizer_state, 1,
+                     shard);
+    t.v = add_tensor(schedule, "adam.v" + suffix, dtype_of(types.exp_avg_sq_dtype, kept), BufferKind::optimizer_state,
+                     1, shard);
     if (kept != schedule.compute_dtype)
-      t.master = add_tensor(schedule, "adam.p" + suffix, kept, BufferKind::optimizer_state, 1, shard);
+      t.master = add_tensor(schedule, "adam.p" + suffix, master_type(scenario), BufferKind::optimizer_state, 1, shard);
     StateBucket& kept_state = schedule.state.buckets[b];
     const auto keep = [&](StatePart part, TensorId tensor) {
       kept_state.window(part) = {schedule.tensors[tensor].places.front().storage, kept_state.own_begin};

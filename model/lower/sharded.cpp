@@ -213,9 +213,10 @@ class ParameterWriter {
       if (!overlap.grad_reduce_in_fp32)
         unit.low = rotating("unit.gradient_bf16" + suffix, Dtype::bf16, BufferKind::workspace, unit, buffers);
       unit.gradient_shard = gradient_shard("shard.gradient" + suffix, sums, unit);
-      unit.m = shard("adam.m", sums, BufferKind::optimizer_state);
-      unit.v = shard("adam.v", sums, BufferKind::optimizer_state);
-      if (sums != dtype) unit.master = shard("adam.p", sums, BufferKind::optimizer_state);
+      const OptimizerPrecision& types = scenario_.training.optimizer_precision;
+      unit.m = shard("adam.m", dtype_of(types.exp_avg_dtype, sums), BufferKind::optimizer_state);
+      unit.v = shard("adam.v", dtype_of(types.exp_avg_sq_dtype, sums), BufferKind::optimizer_state);
+      if (sums != dtype) unit.master = shard("adam.p", master_type(scenario_), BufferKind::optimizer_state);
     }
     for (const std::int64_t layer : unit.layers) {
       const Expr own = classes_[unit.parameter_class()].shard() * Expr(unit.shard);

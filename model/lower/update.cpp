@@ -56,10 +56,11 @@ Operation gather_parameters(std::string name, const Group& group, View own, View
 
 Operation update_shard(const std::string& suffix, const UpdateContext& context, const ParameterClass& of,
                        OwnShard shard) {
-  AdamW work{elements_of(shard.m), std::move(shard.decayed), of.shards, shard.master.has_value(), of.shard()};
+  AdamW work{elements_of(shard.m), std::move(shard.decayed), of.shards, shard.master.has_value(),
+             of.shard(),           shard.remainders};
   std::vector<Access> accesses = {
       read(shard.gradient), read(context.norm_squared),
-      read(context.hyper),  shard.master ? write(shard.parameter) : accumulate(shard.parameter),
+      read(context.hyper),  shard.master && !shard.remainders ? write(shard.parameter) : accumulate(shard.parameter),
       accumulate(shard.m),  accumulate(shard.v)};
   if (shard.master) accesses.push_back(accumulate(*shard.master));
   return {"adamw" + suffix, std::move(work), context.compute, Phase::optimizer, std::move(accesses)};

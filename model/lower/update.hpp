@@ -28,11 +28,12 @@ Operation sum_squares(const std::string& suffix, const UpdateContext& context, c
 Operation gather_parameters(std::string name, const Group& group, View own, View whole);
 
 // A shard as AdamW uses it; model/schedule/work.hpp has the operands. With `master` the parameter is only written,
-// rounded from the master.
+// rounded from the master, unless the master has only the `remainders`.
 struct OwnShard {
   View gradient, parameter, m, v;
   std::optional<View> master;
   std::vector<AdamW::Range> decayed;  // ranges of the whole
+  bool remainders = false;
 };
 Operation update_shard(const std::string& suffix, const UpdateContext& context, const ParameterClass& of,
                        OwnShard shard);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/overlap/low_precision_gates.hpp"
+#include "model/overlap/optimizer_gates.hpp"
 #include "model/overlap/overlap.hpp"
 
 namespace stretto {
@@ -311,6 +312,7 @@ Gates gates_of(const Scenario& s) {
   add_communicators(s, gates);
   add_pipeline(s, gates);
   add_low_precision_gates(s, gates);
+  add_optimizer_gates(s, gates);
   return gates;
 }
 

@@ -20,5 +20,6 @@ std::vector<ScenarioKey> overlap_keys();
 std::vector<ScenarioKey> training_keys();
 std::vector<ScenarioKey> compare_keys();
 std::vector<ScenarioKey> low_precision_keys();  // those of [training] about low precision
+std::vector<ScenarioKey> optimizer_keys();      // those of [training] about types of the optimizer's numbers
 
 }  // namespace stretto

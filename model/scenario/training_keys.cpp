@@ -472,8 +472,8 @@ std::vector<ScenarioKey> training_keys() {
        .says_how = false,
        .record = Record::none},
   };
-  const std::vector<ScenarioKey> of_low_precision = low_precision_keys();
-  keys.insert(keys.end(), of_low_precision.begin(), of_low_precision.end());
+  for (const std::vector<ScenarioKey>& more : {low_precision_keys(), optimizer_keys()})
+    keys.insert(keys.end(), more.begin(), more.end());
   return keys;
 }
 

@@ -23,6 +23,7 @@ enum class OperandType : std::uint8_t {
   e4m3,
   codes,              // e4m3, e5m2 or e2m1x2
   floating_or_codes,  // what is moved or copied
+  i16,
   any,
 };
 

@@ -31,6 +31,12 @@ std::vector<StateRun> runs_of(const Schedule& schedule, const StatePiece& piece,
   const Coordinates at = schedule.mesh.coordinates_of(rank);
   std::vector<StateRun> runs;
   if (!window || schedule.role_of(at) != bucket.program) return runs;
+  const auto& masters = bucket.window(StatePart::master);
+  const bool is_cut = masters && schedule.storages[masters->storage].dtype == Dtype::i16;
+  const StateRun::Half half = !is_cut                         ? StateRun::Half::none
+                              : part == StatePart::parameters ? StateRun::Half::upper
+                              : part == StatePart::master     ? StateRun::Half::lower
+                                                              : StateRun::Half::none;
   // The elements of the bucket that the rank has.
   const std::int64_t start = window->begin.eval(at);
   std::int64_t begin = start, end = start + schedule.storages[window->storage].elements;
@@ -48,7 +54,7 @@ std::vector<StateRun> runs_of(const Schedule& schedule, const StatePiece& piece,
       const std::int64_t of_row = offset + row * cut.cols;
       const std::int64_t from = std::max(of_row, begin), number = in_array + row * cut.ld + from - of_row;
       const std::int64_t elements = std::min(std::min(of_row + cut.cols, end) - from, array.elements() - number);
-      if (elements > 0) runs.push_back({number, elements, window->storage, from - start});
+      if (elements > 0) runs.push_back({number, elements, window->storage, from - start, half});
     }
     offset += cut.rows * cut.cols;
   }

@@ -86,11 +86,15 @@ struct StateMap {
   std::span<const StatePiece> copies(std::size_t first) const;
 };
 
-// Elements [begin, begin + elements) of an array, at `offset` of a storage.
+// Elements [begin, begin + elements) of an array, at `offset` of a storage. `half`: the bits of f32 numbers that the
+// storage has, where masters are parameters and remainders (AdamW): the upper ones, rounded to nearest with ties away
+// from zero, or the lower ones. Both together are exact.
 struct StateRun {
+  enum class Half : std::uint8_t { none, upper, lower };
   std::int64_t begin = 0, elements = 0;
   StorageId storage = 0;
   std::int64_t offset = 0;
+  Half half = Half::none;
 };
 
 enum class Share : std::uint8_t {

@@ -122,13 +122,15 @@ bool has_shape(const OperandSpec& operand, const View& view) {
 bool has_type(const OperandSpec& operand, Dtype dtype) {
   switch (operand.type) {
     case OperandType::floating:
-      return dtype != Dtype::i32 && !is_code(dtype);
+      return dtype != Dtype::i32 && dtype != Dtype::i16 && !is_code(dtype);
     case OperandType::f32:
       return dtype == Dtype::f32;
     case OperandType::codes:
       return is_code(dtype);
     case OperandType::floating_or_codes:
-      return dtype != Dtype::i32;
+      return dtype != Dtype::i32 && dtype != Dtype::i16;
+    case OperandType::i16:
+      return dtype == Dtype::i16;
     case OperandType::e4m3:
       return dtype == Dtype::e4m3;
     case OperandType::any:
@@ -157,6 +159,8 @@ const char* type_text(OperandType type) {
       return "a type of codes";
     case OperandType::floating_or_codes:
       return "a floating type or codes";
+    case OperandType::i16:
+      return "i16";
     case OperandType::any:
       return "any type";
   }

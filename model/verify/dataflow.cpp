@@ -219,15 +219,19 @@ class Tracer {
   }
 
   // Updates element by element; some elements are decayed. Where there is a master, the master is updated and the
-  // parameter is its rounded copy.
+  // parameter is its rounded copy. Remainders stand for the master, which needs the parameter too.
   void update(std::size_t p, UnrolledOp at, const AdamW& adamw) {
     enum : std::size_t { grad, norm_squared, hyper, param, m, v, master };
     const std::size_t updated = adamw.master ? master : param;
     Runs decayed = {{adamw.elements * adamw.shards, 0, Run::kUniform}};
     for (const AdamW::Range& range : adamw.decayed)
       overwrite(decayed, range.begin, {{range.end - range.begin, 1, Run::kUniform}});
-    const Runs operands[] = {read(p, at, grad), read(p, at, updated), read(p, at, m), read(p, at, v),
-                             slice(decayed, adamw.shard.value() * adamw.elements, adamw.elements)};
+    Runs operands[] = {read(p, at, grad), read(p, at, updated), read(p, at, m), read(p, at, v),
+                       slice(decayed, adamw.shard.value() * adamw.elements, adamw.elements)};
+    if (adamw.remainders) {
+      const Runs halves[] = {operands[1], read(p, at, param)};
+      operands[1] = map_elements(stream_of("joined"), halves);
+    }
     const std::uint64_t scalars = mix(fingerprint(read(p, at, norm_squared)), fingerprint(read(p, at, hyper)));
     for (const std::size_t result : {updated, std::size_t{m}, std::size_t{v}})
       write(p, at, result, map_elements(mix(scalars, result == master ? param : result), operands));

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/overloaded.hpp"
+#include "model/optimizer_precision.hpp"
 #include "model/ring.hpp"
 
 namespace stretto::sim {
@@ -239,8 +240,18 @@ class KernelClock {
     std::optional<double> own = own_bytes(kind_of(work));
     if constexpr (requires { work.pass; })
       if (const auto of_pass = own_bytes(std::string(kind_of(work)) + "_" + name_of(work.pass))) own = of_pass;
+    if constexpr (std::is_same_v<W, AdamW>)
+      if (own) *own += state_bytes_beyond_f32();
     const double bytes = own ? *own * elements_of(work) : operand_bytes();
     return memory_us(bytes) + kernel_gap();
+  }
+
+  // Returns the bytes of an element of states that an update takes more than of states in f32, which the framework's
+  // bytes are about.
+  double state_bytes_beyond_f32() const {
+    const auto type = [&](std::size_t i) { return schedule_.dtype_of(operation_.accesses[i].view); };
+    if (operation_.accesses.size() < 7) return 0;  // no master
+    return state_traffic_bytes(type(4), type(5), type(6)) - state_traffic_bytes(Dtype::f32, Dtype::f32, Dtype::f32);
   }
 
   // Returns the framework's bytes of an element for this kind of work.

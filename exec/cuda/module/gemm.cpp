@@ -51,6 +51,8 @@ cudaDataType_t type_of(Dtype dtype) {
 #endif
     case Dtype::f64:
     case Dtype::i32:
+    case Dtype::f16:
+    case Dtype::i16:
       break;
   }
   assert(false && "refused before (cuda.cpp)");

@@ -82,6 +82,8 @@ void with_compute_type(Dtype dtype, Fn fn) {
     case Dtype::e4m3:
     case Dtype::e5m2:
     case Dtype::e2m1x2:
+    case Dtype::f16:
+    case Dtype::i16:
       break;
   }
   assert(false && "compute operands are f32 or f64");

@@ -2,7 +2,9 @@
 #include <cassert>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
+#include "base/bf16.hpp"
 #include "exec/host/kernels/families.hpp"
 #include "exec/host/kernels/operand.hpp"
 #include "exec/host/kernels/row.hpp"
@@ -45,17 +47,33 @@ void fill_decay(T* factor, T decay, const std::vector<AdamW::Range>& decayed, st
   }
 }
 
+// Joins f32 numbers from their halves, param widened from bf16 and remainders, and cuts them in place again (AdamW).
+void join(float* param, const std::int16_t* lower, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) param[i] = float_of(param[i], lower[i]);
+}
+void cut(float* param, std::int16_t* lower, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Halves halves = halves_of(param[i]);
+    param[i] = to_float(halves.upper);
+    lower[i] = halves.lower;
+  }
+}
+
 template <class T>
 void adamw(const AdamW& work, std::span<const Operand> operands) {
   const T* grad = data_of<T>(operands[0]);
   T* param = data_of<T>(operands[3]);
-  T* master = work.master ? data_of<T>(operands[6]) : param;
+  const bool has_master = work.master && !work.remainders;
+  T* master = has_master ? data_of<T>(operands[6]) : param;
+  std::int16_t* lower = work.remainders ? data_of<std::int16_t>(operands[6]) : nullptr;
   T* m = data_of<T>(operands[4]);
   T* v = data_of<T>(operands[5]);
   const AdamWStep<T> step = adamw_step<T>(data_of<double>(operands[2]), *data_of<double>(operands[1]));
   alignas(64) T factor[kChunk];
   for (std::int64_t begin = 0; begin < work.elements; begin += kChunk) {
     const std::int64_t count = std::min(kChunk, work.elements - begin);
+    if constexpr (std::is_same_v<T, float>)
+      if (lower != nullptr) join(param + begin, lower + begin, count);
     fill_decay(factor, step.decay, work.decayed, work.shard.value() * work.elements + begin, count);
     for_simd<T>(count, [&](std::int64_t offset, std::int64_t lanes) {
       const std::int64_t i = begin + offset;
@@ -65,10 +83,12 @@ void adamw(const AdamW& work, std::span<const Operand> operands) {
       const Simd<T> update = step.rate * m1 / (m2.sqrt() * step.inverse_sqrt_correction2 + step.eps);
       const Simd<T> next = load(factor + offset, lanes) * load(master + i, lanes) - update;
       store<T>(param + i, lanes, next);
-      if (work.master) store<T>(master + i, lanes, next);
+      if (has_master) store<T>(master + i, lanes, next);
       store<T>(m + i, lanes, m1);
       store<T>(v + i, lanes, m2);
     });
+    if constexpr (std::is_same_v<T, float>)
+      if (lower != nullptr) cut(param + begin, lower + begin, count);
   }
 }
 
@@ -98,7 +118,7 @@ void run_kernel(const AdamW& work, std::span<const Operand> operands) {
   for (std::size_t index = 0; index < operands.size(); ++index) {
     if (index == 1 || index == 2) continue;
     assert(elements_of(operands[index]) == work.elements && is_contiguous(operands[index]));
-    assert(operands[index].dtype == operands[0].dtype);
+    assert(operands[index].dtype == (index == 6 && work.remainders ? Dtype::i16 : operands[0].dtype));
     static_cast<void>(index);
   }
   with_compute_type(operands[0].dtype, [&](auto type) { adamw<decltype(type)>(work, operands); });
