@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "base/statistics.hpp"
 
@@ -29,6 +30,13 @@ std::vector<std::string> differences(const ValidatedStep& x, const ValidatedStep
   compare("pp", a.pipeline_model_parallel_size, b.pipeline_model_parallel_size);
   compare("cp", a.context_parallel_size, b.context_parallel_size);
   compare("dp", a.data_parallel_size, b.data_parallel_size);
+  compare("ep", a.expert_model_parallel_size, b.expert_model_parallel_size);
+  const auto dispatcher_of = [](const ValidatedStep& step) {
+    const Parallel& p = step.scenario.parallel;
+    const bool has_backend = p.moe_token_dispatcher_type == TokenDispatcher::flex;
+    return std::pair(p.moe_token_dispatcher_type, has_backend ? p.moe_flex_dispatcher_backend : FlexBackend{});
+  };
+  if (x.scenario.model.experts.any()) compare("dispatcher", dispatcher_of(x), dispatcher_of(y));
   compare("schedule", a.pipeline_schedule, b.pipeline_schedule);
   compare("chunks", a.virtual_pipeline_model_parallel_size, b.virtual_pipeline_model_parallel_size);
   compare("micro-batch", x.scenario.training.micro_batch_size, y.scenario.training.micro_batch_size);
@@ -47,8 +55,7 @@ bool differ_in_container(const ValidatedStep& x, const ValidatedStep& y) {
   return is_of_container(x.published) && is_of_container(y.published) && project(x) == project(y) &&
          x.published.gpus == y.published.gpus && differences(x, y).empty() &&
          x.scenario.overlap == y.scenario.overlap && a.low_precision == b.low_precision &&
-         a.cuda_graph_modules == b.cuda_graph_modules && a.fp8_dot_product_attention == b.fp8_dot_product_attention &&
-         x.scenario.parallel.expert_model_parallel_size == y.scenario.parallel.expert_model_parallel_size;
+         a.cuda_graph_modules == b.cuda_graph_modules && a.fp8_dot_product_attention == b.fp8_dot_product_attention;
 }
 
 // Returns "" for steps that differ in nothing or in too much.

@@ -53,6 +53,9 @@ TEST_CASE("pairs differ in one setting, or trade two of equal GPUs", "[compare]"
   REQUIRE(pairs_of(other, {0, 1, 2}).size() == 1);
   CHECK(pairs_of(other, {0, 1, 2}).front().what == "container");
   CHECK(pairs_of(other, {0, 1, 2}).front().median_error == Approx(0.04));
+  for (ValidatedStep& with_experts : other) with_experts.scenario.model.experts.num_moe_experts = 8;
+  other[1].scenario.parallel.moe_token_dispatcher_type = TokenDispatcher::flex;
+  CHECK(pairs_of(other, {0, 1, 2}).empty());
 }
 
 TEST_CASE("regret is what the layout that is predicted best costs over the best one", "[compare]") {

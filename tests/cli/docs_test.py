@@ -188,6 +188,12 @@ class Docs(ProgramTest):
         for page, name in (("simulation", "times_simulate"), ("sweep", "times_plan"), ("validate", "times_validate")):
             self.assertIn(f"<!-- figures: {name} -->", (ROOT / f"docs/{page}.md").read_text())
 
+    def test_deviation_of_containers(self):
+        """The deviation between containers that intervals take is that of the published steps."""
+        header = (ROOT / "validate/intervals.hpp").read_text()
+        taken = float(re.search(r"kBetweenContainers = 1.28 \* ([\d.]+);", header)[1])
+        self.assertAlmostEqual(taken, script("figures").container_deviation(), delta=0.0005)
+
     def test_no_time_of_a_command_by_hand(self):
         """Processor times of commands stand in tables that scripts/figures writes, and in the records of
         docs/measurements.md."""
