@@ -112,7 +112,8 @@ struct Documented {
 };
 Documented documented(const ScenarioKey& key) {
   if (key.field == nullptr) return {};
-  const Field field = field_of(key, {});
+  const Scenario any;
+  const Field field = field_of(key, any);
   const auto is = [&](auto pointer) { return std::holds_alternative<decltype(pointer)>(field); };
   if (const auto* word = std::get_if<WordField>(&field)) return {"string", listed(spellings(*word))};
   if (is((std::string*)nullptr)) return {"string", listed({key.choices.begin(), key.choices.end()})};
