@@ -30,7 +30,6 @@ std::vector<std::string> differences(const ValidatedStep& x, const ValidatedStep
   compare("pp", a.pipeline_model_parallel_size, b.pipeline_model_parallel_size);
   compare("cp", a.context_parallel_size, b.context_parallel_size);
   compare("dp", a.data_parallel_size, b.data_parallel_size);
-  compare("ep", a.expert_model_parallel_size, b.expert_model_parallel_size);
   const auto dispatcher_of = [](const ValidatedStep& step) {
     const Parallel& p = step.scenario.parallel;
     const bool has_backend = p.moe_token_dispatcher_type == TokenDispatcher::flex;
@@ -43,6 +42,8 @@ std::vector<std::string> differences(const ValidatedStep& x, const ValidatedStep
   compare("batch", x.scenario.training.global_batch_size, y.scenario.training.global_batch_size);
   // In published steps sequence parallelism changes together with recomputation.
   compare("recompute", x.published.recompute, y.published.recompute);
+  // Ranks that share experts mostly change with another axis, which names the pair.
+  if (differ.empty()) compare("ep", a.expert_model_parallel_size, b.expert_model_parallel_size);
   return differ;
 }
 
