@@ -16,7 +16,7 @@ foreach(kind platforms profiles models modes)
 endforeach()
 install(FILES scenarios/quickstart.toml scenarios/published.csv scenarios/published.toml
         scenarios/bridge_recipes.csv DESTINATION ${CMAKE_INSTALL_DATADIR}/stretto)
-# The page is there where scripts/page has built it.
+# The page is there where scripts/page has built it, as scripts/package does.
 install(FILES build/page/page.html DESTINATION ${CMAKE_INSTALL_DATADIR}/stretto OPTIONAL)
 install(FILES LICENSE NOTICE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
