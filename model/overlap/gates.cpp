@@ -42,6 +42,20 @@ void Gates::above_one(const std::string& knob, bool asked, const std::string& ke
        .why = key + " is 1; it acts from 2 on"});
 }
 
+void Gates::of_training(const std::string& knob, bool asked, const std::string& needs, bool open,
+                        const std::string& got, const std::string& source, const std::string& why) {
+  add({.knob = knob,
+       .needs = needs,
+       .kind = GateKind::error,
+       .source = source,
+       .asked = asked,
+       .open = open,
+       .got = got,
+       .why = why,
+       .section = "training",
+       .key = knob.substr(0, knob.find(' '))});
+}
+
 void Gates::trains(const std::string& knob, bool asked, const Scenario& scenario, const std::string& source) {
   add({.knob = knob,
        .needs = "frozen_base = false",

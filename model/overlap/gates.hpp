@@ -49,6 +49,10 @@ class Gates {
   // `knob` is off unless the size `key` is above 1.
   void above_one(const std::string& knob, bool asked, const std::string& key, std::int64_t size,
                  const std::string& source = kOwnGate);
+  // A scenario that asks for the knob of [training] is refused while the gate is closed. `knob` begins with its key:
+  // "main_grads_dtype = bf16".
+  void of_training(const std::string& knob, bool asked, const std::string& needs, bool open, const std::string& got,
+                   const std::string& source, const std::string& why = "");
   // The knob acts on gradients of parameters, so it is off with a frozen base.
   void trains(const std::string& knob, bool asked, const Scenario& scenario, const std::string& source = kOwnGate);
   // The knob acts on buckets of gradients, which ZeRO-2 and ZeRO-3 do not have.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 #include "model/linear_layers.hpp"
@@ -24,8 +23,8 @@ class LowPrecisionGates {
         is_fp8_(p_.fp8_format != LowPrecision::Fp8Format::none) {}
 
   void run() {
-    refused("fp4_format", is_fp4_, "fp8_format = none", !is_fp8_, name_of(p_.fp8_format),
-            megatron(kConfig + std::string("1581")));
+    gates_.of_training("fp4_format", is_fp4_, "fp8_format = none", !is_fp8_, name_of(p_.fp8_format),
+                       megatron(kConfig + std::string("1581")));
     for (const auto& [knob, asked] : {std::pair{"fp8_format", is_fp8_}, std::pair{"fp4_format", is_fp4_}})
       format(knob, asked);
     recipes();
@@ -35,28 +34,14 @@ class LowPrecisionGates {
   }
 
  private:
-  void refused(const char* knob, bool asked, const std::string& needs, bool open, const std::string& got,
-               const std::string& source, const std::string& why = "") {
-    gates_.add({.knob = knob,
-                .needs = needs,
-                .kind = GateKind::error,
-                .source = source,
-                .asked = asked,
-                .open = open,
-                .got = got,
-                .why = why,
-                .section = "training",
-                .key = std::string(knob).substr(0, std::string_view(knob).find(' '))});
-  }
-
   void format(const char* knob, bool asked) {
     const Training& training = s_.training;
     const Parallel& parallel = s_.parallel;
-    refused(knob, asked, "precision = bf16 or fp32", training.compute_dtype() != Dtype::f64, training.precision,
-            kOwnGate);
-    refused(knob, asked, "recompute_granularity none, selective or full",
-            training.recompute.granularity != Recompute::Granularity::selective_op, "selective_op", kOwnGate,
-            "it computes gate and up of fc1 apart");
+    gates_.of_training(knob, asked, "precision = bf16 or fp32", training.compute_dtype() != Dtype::f64,
+                       training.precision, kOwnGate);
+    gates_.of_training(knob, asked, "recompute_granularity none, selective or full",
+                       training.recompute.granularity != Recompute::Granularity::selective_op, "selective_op", kOwnGate,
+                       "it computes gate and up of fc1 apart");
     const std::int64_t tp = parallel.tensor_model_parallel_size;
     const Transformer& model = s_.model;
     std::int64_t tokens = training.micro_batch_size * model.seq_length / parallel.context_parallel_size;
@@ -79,35 +64,37 @@ class LowPrecisionGates {
                                   : rules_.align);
       check(fmt::format("rows of {} on a rank", name_of(linear.layer)), linear.in, rules_.align);
     }
-    refused(knob, asked, "sides of all products that are whole blocks of a scale", worst.empty(), worst,
-            transformer_engine("pytorch/utils.py:614, pytorch/tensor/mxfp8_tensor.py:125"));
+    gates_.of_training(knob, asked, "sides of all products that are whole blocks of a scale", worst.empty(), worst,
+                       transformer_engine("pytorch/utils.py:614, pytorch/tensor/mxfp8_tensor.py:125"));
   }
 
   void recipes() {
     const bool is_delayed = rules_.is_delayed();
     const auto& recompute = s_.training.recompute;
-    refused("first_last_layers_bf16", p_.first_last_layers_bf16, "fp8_recipe other than delayed", !is_delayed,
-            "delayed", megatron(kConfig + std::string("1529")));
+    gates_.of_training("first_last_layers_bf16", p_.first_last_layers_bf16, "fp8_recipe other than delayed",
+                       !is_delayed, "delayed", megatron(kConfig + std::string("1529")));
     const std::int64_t most = s_.model.num_layers / s_.parallel.pipeline_model_parallel_size;
-    refused("first_last_layers_bf16", p_.first_last_layers_bf16,
-            "num_layers_at_start_in_bf16 and num_layers_at_end_in_bf16 at most the layers of a stage",
-            std::max(p_.num_layers_at_start_in_bf16, p_.num_layers_at_end_in_bf16) <= most,
-            fmt::format("{} and {}", p_.num_layers_at_start_in_bf16, p_.num_layers_at_end_in_bf16),
-            megatron(kConfig + std::string("1538")));
-    refused("first_last_layers_bf16", p_.first_last_layers_bf16 && p_.is_on(), "a layer between them",
-            p_.num_layers_at_start_in_bf16 + p_.num_layers_at_end_in_bf16 < s_.model.num_layers, "none", kOwnGate,
-            "then no product is of codes");
-    refused("fp8_recipe = delayed", is_delayed, "recompute_granularity none or selective of the attention core",
-            recompute.granularity == Recompute::Granularity::none ||
-                (recompute.granularity == Recompute::Granularity::selective &&
-                 recompute.modules == std::vector{Recompute::Module::core_attn}),
-            name_of(recompute.granularity), megatron(kConfig + std::string("2000, of layernorm and moe_act")),
-            "products that are computed again need the scales of their first time, which are not kept yet");
-    refused("reuse_grad_buf_for_mxfp8_param_ag", p_.reuse_grad_buf_for_mxfp8_param_ag, "fp8_recipe = mxfp8",
-            rules_.recipe == LowPrecisionRules::Recipe::mxfp8, name_of(p_.fp8_recipe),
-            megatron("core/optimizer/optimizer_config.py:180"));
-    refused("reuse_grad_buf_for_mxfp8_param_ag", p_.reuse_grad_buf_for_mxfp8_param_ag, "fp8_param_gather = true",
-            s_.overlap.fp8_param_gather, "false", megatron("core/optimizer/optimizer_config.py:180"));
+    gates_.of_training("first_last_layers_bf16", p_.first_last_layers_bf16,
+                       "num_layers_at_start_in_bf16 and num_layers_at_end_in_bf16 at most the layers of a stage",
+                       std::max(p_.num_layers_at_start_in_bf16, p_.num_layers_at_end_in_bf16) <= most,
+                       fmt::format("{} and {}", p_.num_layers_at_start_in_bf16, p_.num_layers_at_end_in_bf16),
+                       megatron(kConfig + std::string("1538")));
+    gates_.of_training("first_last_layers_bf16", p_.first_last_layers_bf16 && p_.is_on(), "a layer between them",
+                       p_.num_layers_at_start_in_bf16 + p_.num_layers_at_end_in_bf16 < s_.model.num_layers, "none",
+                       kOwnGate, "then no product is of codes");
+    gates_.of_training(
+        "fp8_recipe = delayed", is_delayed, "recompute_granularity none or selective of the attention core",
+        recompute.granularity == Recompute::Granularity::none ||
+            (recompute.granularity == Recompute::Granularity::selective &&
+             recompute.modules == std::vector{Recompute::Module::core_attn}),
+        name_of(recompute.granularity), megatron(kConfig + std::string("2000, of layernorm and moe_act")),
+        "products that are computed again need the scales of their first time, which are not kept yet");
+    gates_.of_training("reuse_grad_buf_for_mxfp8_param_ag", p_.reuse_grad_buf_for_mxfp8_param_ag, "fp8_recipe = mxfp8",
+                       rules_.recipe == LowPrecisionRules::Recipe::mxfp8, name_of(p_.fp8_recipe),
+                       megatron("core/optimizer/optimizer_config.py:180"));
+    gates_.of_training("reuse_grad_buf_for_mxfp8_param_ag", p_.reuse_grad_buf_for_mxfp8_param_ag,
+                       "fp8_param_gather = true", s_.overlap.fp8_param_gather, "false",
+                       megatron("core/optimizer/optimizer_config.py:180"));
   }
 
   // Rows of experts that are sent as codes.
@@ -121,22 +108,24 @@ class LowPrecisionGates {
     for (const bool is_backward : {false, true}) {
       const char* knob = is_backward ? "moe_combine_bwd_dtype" : "moe_dispatch_fwd_dtype";
       const bool asked = (is_backward ? p_.moe_combine_bwd_dtype : p_.moe_dispatch_fwd_dtype) == Wire::mxfp8;
-      refused(knob, asked, "expert_model_parallel_size above 1", ranks > 1, std::to_string(ranks),
-              megatron("core/transformer/moe/token_dispatcher.py:1854"));
-      refused(knob, asked, "moe_token_dispatcher_type flex with moe_flex_dispatcher_backend ncclep", is_nccl, got,
-              megatron(kConfig + std::string("1776")),
-              "it sends fp8 neither by DeepEP nor by HybridEP (core/transformer/moe/fused_a2a.py:76 and 327)");
-      refused(knob, asked, "expert_tensor_parallel_size = 1", p.expert_tp() == 1, std::to_string(p.expert_tp()),
-              megatron("core/transformer/moe/experts.py:397, of the operation fuser"));
-      refused(knob, asked, "fp8_recipe = mxfp8", rules_.recipe == LowPrecisionRules::Recipe::mxfp8,
-              name_of(rules_.recipe), transformer_engine("pytorch/csrc/extensions/cast.cpp:719"),
-              "products take the codes that came, and numbers are not made of them");
+      gates_.of_training(knob, asked, "expert_model_parallel_size above 1", ranks > 1, std::to_string(ranks),
+                         megatron("core/transformer/moe/token_dispatcher.py:1854"));
+      gates_.of_training(
+          knob, asked, "moe_token_dispatcher_type flex with moe_flex_dispatcher_backend ncclep", is_nccl, got,
+          megatron(kConfig + std::string("1776")),
+          "it sends fp8 neither by DeepEP nor by HybridEP (core/transformer/moe/fused_a2a.py:76 and 327)");
+      gates_.of_training(knob, asked, "expert_tensor_parallel_size = 1", p.expert_tp() == 1,
+                         std::to_string(p.expert_tp()),
+                         megatron("core/transformer/moe/experts.py:397, of the operation fuser"));
+      gates_.of_training(knob, asked, "fp8_recipe = mxfp8", rules_.recipe == LowPrecisionRules::Recipe::mxfp8,
+                         name_of(rules_.recipe), transformer_engine("pytorch/csrc/extensions/cast.cpp:719"),
+                         "products take the codes that came, and numbers are not made of them");
       if (is_backward)
-        refused(knob, asked, "fp8_format = e4m3", p_.fp8_format == LowPrecision::Fp8Format::e4m3,
-                name_of(p_.fp8_format), transformer_engine("pytorch/csrc/extensions/cast.cpp:721"),
-                "gradients are sent in e4m3");
-      refused(knob, asked, "first_last_layers_bf16 = false", !p_.first_last_layers_bf16, "true", kOwnGate,
-              "products in bf16 would need numbers of the codes that came");
+        gates_.of_training(knob, asked, "fp8_format = e4m3", p_.fp8_format == LowPrecision::Fp8Format::e4m3,
+                           name_of(p_.fp8_format), transformer_engine("pytorch/csrc/extensions/cast.cpp:721"),
+                           "gradients are sent in e4m3");
+      gates_.of_training(knob, asked, "first_last_layers_bf16 = false", !p_.first_last_layers_bf16, "true", kOwnGate,
+                         "products in bf16 would need numbers of the codes that came");
       const auto acts = [&](const char* needs, const std::string& source, const char* wider) {
         gates_.add({.knob = knob,
                     .needs = needs,
@@ -156,9 +145,10 @@ class LowPrecisionGates {
   void devices() {
     const double has = s_.compute_capability;
     const auto needs = [&](const char* knob, bool asked, double least) {
-      refused(knob, asked && has > 0, fmt::format("a GPU of compute capability {:.1f} or more", least), has >= least,
-              fmt::format("{:.1f}", has), transformer_engine("pytorch/quantization.py:149 to 188"),
-              "its tensor cores have no such products");
+      gates_.of_training(knob, asked && has > 0, fmt::format("a GPU of compute capability {:.1f} or more", least),
+                         has >= least, fmt::format("{:.1f}", has),
+                         transformer_engine("pytorch/quantization.py:149 to 188"),
+                         "its tensor cores have no such products");
     };
     using Recipe = LowPrecisionRules::Recipe;
     needs("fp8_recipe = blockwise", rules_.recipe == Recipe::blockwise, 9.0);
