@@ -10,8 +10,8 @@
 namespace stretto::predict {
 namespace {
 
-// With virtual stages: rounds of which two repeat each other behind those that fill the pipeline.
-constexpr std::int64_t kTellingRounds = 4;
+// With virtual stages: rounds that fill the pipeline and leave more than one in which all stages are busy.
+constexpr std::int64_t kTellingRounds = 3;
 
 // Returns a number of micro-batches from `least` on that leaves the remainder of a round that the scenario's leaves.
 std::int64_t like_all(const Scenario& scenario, std::int64_t least) {
@@ -23,7 +23,7 @@ std::int64_t like_all(const Scenario& scenario, std::int64_t least) {
 // published step in 80 needs more than the first, one in 4 with virtual stages (scenarios/published.csv).
 std::vector<std::int64_t> filling(const Scenario& scenario) {
   const std::int64_t round = round_of(scenario), stages = scenario.parallel.pipeline_model_parallel_size;
-  if (round > 1) return {kTellingRounds * round, 2 * kTellingRounds * round};
+  if (round > 1) return {kTellingRounds * round, (kTellingRounds + 1) * round, 2 * (kTellingRounds + 1) * round};
   return {stages + 2, stages + 4, 2 * (stages + 4)};
 }
 

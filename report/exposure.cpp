@@ -40,7 +40,8 @@ class Accounting {
     begin_with_compute(timeline.step_begin);
   }
 
-  Breakdown run(const Repeated& repeated) {
+  Breakdown run(Repeated repeated) {
+    repeated.begin = last_at_work(repeated.begin);  // a wait is accounted for as a whole
     const Picoseconds repeated_end = repeated.begin + repeated.period;
     Breakdown before;  // up to the begin of the repeated part
     for (Picoseconds now = begin_; now < end_;) {
@@ -97,6 +98,18 @@ class Accounting {
     Picoseconds ready = 0, start = 0, end = 0;
     bool is_through = false;
   };
+  // Returns the last moment up to `time` at which a compute lane was at work.
+  Picoseconds last_at_work(Picoseconds time) const {
+    Picoseconds last = begin_;
+    for (const ComputeLane& lane : compute_) {
+      const auto next = std::partition_point(lane.rows.begin(), lane.rows.end(),
+                                             [&](const TimelineRow* row) { return row->end <= time; });
+      if (next != lane.rows.end() && (*next)->ready <= time) return time;
+      if (next != lane.rows.begin()) last = std::max(last, (*std::prev(next))->end);
+    }
+    return last;
+  }
+
   // How far a lane must have come: [steps ago].
   struct Awaited {
     LaneId lane = 0;

@@ -23,12 +23,18 @@ struct IssueTimes {
   std::vector<Picoseconds> issued;  // [operation]
   std::vector<Segment> segments;
   std::vector<std::uint32_t> segment_of;  // [operation]
+  std::vector<std::uint32_t> awaited;     // [segment but the last] the operation for which the host waits at its end
+};
+
+struct PositionRange {
+  std::size_t begin = 0, end = 0;
 };
 
 // The twins of a program's operations.
 struct Twins {
-  std::vector<std::uint32_t> twin;  // [operation] the operation of a later micro-batch, or kNoTwin
-  std::vector<std::size_t> apart;   // [lane] positions between twins; 0: the lane has none
+  std::vector<std::uint32_t> twin;    // [operation] the operation of a later micro-batch, or kNoTwin
+  std::vector<std::size_t> apart;     // [lane] positions between twins; 0: the lane has none
+  std::vector<PositionRange> steady;  // [lane] the longest range of positions whose operations all have twins
 };
 
 // One program with its rows, which have the index of their operation.

@@ -38,11 +38,14 @@ class StepTwins {
   std::string why_not_;
 };
 
-// Looks for a moment t from which a simulated step repeats itself: every operation that is active in [t, t + T), on
-// every lane of every rank, has a twin a round of micro-batches later whose four times are exactly T later, and the
-// host has issued it at most T later; every lane that has such twins goes on by one round of them, and neither the step
-// before nor the next is active. Then the state at t + T is the state at t, so a step with a round more has this part
-// once more, and takes T longer. Returns the part; nullopt where the step has none, with the reason in `why_not`.
+// Looks for a moment t at which a simulated step is in the state in which it is at t + T, but for a round of
+// micro-batches: every lane of every rank is at an operation whose twin it is at a period later, or waits for both, and
+// whatever is active became ready exactly T apart. Work left of it follows from the operations that were active since
+// the first of it began; all of those have twins with all four times exactly T later, and so have all that end in a
+// quarter of a period after t. The host issues the operations of the round exactly T later, or at most T later and
+// before they can begin. Neither the step before nor the next is active. So a step with a round more has the part
+// [t, t + T) once more, and takes T longer. Returns the part; nullopt where the step has none, with the reason in
+// `why_not`.
 //
 // With stragglers (Costs::of_rank) ranks that communicate within a micro-batch make a component, and each component has
 // a round of its own. The longest counts: when the slowest component comes to the first communication that it shares

@@ -175,7 +175,7 @@ std::optional<StepGradient> gradient_of(const SimInputs& inputs, const Timeline&
   walk.add({end, 1}, -1);
   if (rounds > 0) {
     if (!round || !round->is_of_all) return give_up("it has no round of all ranks");
-    const std::optional<std::uint32_t> first = causes.last_row_before(round->begin + round->period);
+    const std::optional<std::uint32_t> first = causes.last_row_before(round->begin);
     const std::optional<std::uint32_t> twin = first ? causes.twin_of(*first, round->period) : std::nullopt;
     if (!twin) return give_up("the last operation of its round has no twin");
     const auto times = static_cast<double>(rounds);

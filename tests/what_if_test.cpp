@@ -287,7 +287,11 @@ TEST_CASE("random what-ifs: the same twice, parts add up, better is not slower",
 }
 
 // Seed 20091: a tensor that is smaller in the framework than in the schedule, where all are too small to be followed.
-TEST_CASE("what-ifs that broke once", "[serial]") { check_many(20'091, 1); }
+// Seed 34721: pairs of neighbours exchange in a group over nodes that has messages of every distance.
+TEST_CASE("what-ifs that broke once", "[serial]") {
+  check_many(20'091, 1);
+  check_many(34'721, 1);
+}
 
 TEST_CASE("many random what-ifs in low precision", "[.][soak]") {
   check_many(from_environment("STRETTO_WHAT_IF_SEED", 20'000), from_environment("STRETTO_WHAT_IFS", 1000), true);

@@ -28,12 +28,12 @@ class AbstractRun {
         issued_(issued),
         clocks_(clocks),
         programs_(clocks.programs),
-        width_(clocks.lanes + 1),
-        components_(programs_.size() * clocks.lanes) {
+        width_(clocks.lanes + 1) {
     clocks_.rows.assign(width_, 0);         // row 0: nothing is known
-    clocks_.others.assign(components_, 0);  // row 0 of `others` too: nothing is known
-    lanes_.resize(components_);
-    heads_.resize(components_, kDone);
+    others_.assign(programs_.size(), 0);  // row 0 of `others_` too: nothing is known
+    known_.assign(clocks_.lanes, 0);
+    lanes_.resize(programs_.size() * clocks.lanes);
+    heads_.resize(lanes_.size(), kDone);
     arrived_.resize(issued.groups.size());
     std::size_t instances = 0;
     for (std::size_t p = 0; p < programs_.size(); ++p) {
@@ -279,8 +279,8 @@ class AbstractRun {
 
   void finish_after_rendezvous(std::size_t p, LaneId lane, UnrolledOp i, std::uint32_t met) {
     const std::uint32_t row = copy_of(0);
-    for (LaneId l = 0; l < clocks_.lanes; ++l)
-      clocks_.rows[row * width_ + l] = clocks_.others[met * components_ + p * clocks_.lanes + l];
+    std::copy_n(&known_[others_[met * programs_.size() + p] * clocks_.lanes], clocks_.lanes,
+                &clocks_.rows[row * width_]);
     clocks_.rows[row * width_ + clocks_.lanes] = met;
     after_[p][index(p, i)] = row;
     finish(p, lane, i, row);
@@ -331,7 +331,7 @@ class AbstractRun {
 
   void complete(const CollectiveGroup& group, UnrolledOp which) {
     const std::uint32_t met = copy_of_others(0);
-    std::uint32_t joined = 0;  // row of `others`: what all members have known since they met last
+    std::uint32_t joined = 0;  // row of `others_`: what all members have known since they met last
     for (std::size_t m = 0; m < group.members.size(); ++m) {
       const std::uint32_t p = group.members[m];
       const UnrolledOp i{group.sequence[m][which.op], which.step};
@@ -345,7 +345,7 @@ class AbstractRun {
   }
 
   std::uint32_t copy_of(std::uint32_t row) { return append_copy(clocks_.rows, row, width_); }
-  std::uint32_t copy_of_others(std::uint32_t row) { return append_copy(clocks_.others, row, components_); }
+  std::uint32_t copy_of_others(std::uint32_t row) { return append_copy(others_, row, programs_.size()); }
   static std::uint32_t append_copy(std::vector<std::uint32_t>& table, std::size_t row, std::size_t width) {
     const std::size_t to = table.size();
     table.resize(to + width);
@@ -363,38 +363,63 @@ class AbstractRun {
     to[clocks_.lanes] = joined_others(to[clocks_.lanes], row[clocks_.lanes]);
   }
 
-  // Returns a row of `others` that knows all that both rows know.
+  // Returns a row of `others_` that knows all that both rows know.
   std::uint32_t joined_others(std::uint32_t a, std::uint32_t b) {
     if (a == b || b == 0) return a;
-    const auto covers = [&](std::uint32_t x, std::uint32_t y) {
-      for (std::size_t c = 0; c < components_; ++c)
-        if (clocks_.others[x * components_ + c] < clocks_.others[y * components_ + c]) return false;
-      return true;
-    };
-    if (covers(a, b)) return a;
-    if (covers(b, a)) return b;
-    const std::uint32_t both = copy_of_others(a);
-    for (std::size_t c = 0; c < components_; ++c) {
-      std::uint32_t& to = clocks_.others[both * components_ + c];
-      to = std::max(to, clocks_.others[b * components_ + c]);
+    const std::size_t programs = programs_.size();
+    bool is_a = true, is_b = true;
+    known_of_.resize(programs);
+    for (std::size_t q = 0; q < programs; ++q) {
+      const std::uint32_t of_a = others_[a * programs + q], of_b = others_[b * programs + q];
+      known_of_[q] = joined_known(of_a, of_b);
+      is_a = is_a && known_of_[q] == of_a;
+      is_b = is_b && known_of_[q] == of_b;
+    }
+    if (is_a) return a;
+    if (is_b) return b;
+    others_.insert(others_.end(), known_of_.begin(), known_of_.end());
+    return static_cast<std::uint32_t>(others_.size() / programs - 1);
+  }
+
+  // Returns a row of `known_` that knows all that both rows know.
+  std::uint32_t joined_known(std::uint32_t a, std::uint32_t b) {
+    if (a == b || b == 0) return a;
+    if (a == 0) return b;
+    const std::uint32_t *of_a = &known_[a * clocks_.lanes], *of_b = &known_[b * clocks_.lanes];
+    bool is_a = true, is_b = true;
+    for (std::size_t l = 0; l < clocks_.lanes; ++l) {
+      is_a = is_a && of_a[l] >= of_b[l];
+      is_b = is_b && of_b[l] >= of_a[l];
+    }
+    if (is_a) return a;
+    if (is_b) return b;
+    const std::uint32_t both = append_copy(known_, a, clocks_.lanes);
+    for (std::size_t l = 0; l < clocks_.lanes; ++l) {
+      std::uint32_t& to = known_[both * clocks_.lanes + l];
+      to = std::max(to, known_[b * clocks_.lanes + l]);
     }
     return both;
   }
 
-  // Adds to a row of `others` all knowledge of a row of program p, which belongs to an operation of a lane of which
-  // `finished` operations have finished. The knowledge of the row `joined` of `others` is in it already. Returns the
+  // Adds to a row of `others_` all knowledge of a row of program p, which belongs to an operation of a lane of which
+  // `finished` operations have finished. The knowledge of the row `joined` of `others_` is in it already. Returns the
   // row that was added.
   std::uint32_t join_everything(std::uint32_t into, std::size_t p, std::uint32_t from, LaneId lane,
                                 std::uint32_t finished, std::uint32_t joined = 0) {
-    std::uint32_t* to = &clocks_.others[into * components_];
-    const std::uint32_t* row = &clocks_.rows[from * width_];
-    const std::uint32_t* others = &clocks_.others[row[clocks_.lanes] * components_];
-    if (row[clocks_.lanes] != joined)
-      for (std::size_t c = 0; c < components_; ++c) to[c] = std::max(to[c], others[c]);
-    for (std::size_t l = 0; l < clocks_.lanes; ++l)
-      to[p * clocks_.lanes + l] = std::max(to[p * clocks_.lanes + l], row[l]);
-    to[p * clocks_.lanes + lane] = std::max(to[p * clocks_.lanes + lane], finished);
-    return row[clocks_.lanes];
+    const std::size_t programs = programs_.size();
+    const std::uint32_t row = clocks_.rows[from * width_ + clocks_.lanes];
+    if (row != joined)
+      for (std::size_t q = 0; q < programs; ++q)
+        others_[into * programs + q] = joined_known(others_[into * programs + q], others_[row * programs + q]);
+    const std::uint32_t own = append_copy(known_, others_[into * programs + p], clocks_.lanes);
+    for (std::size_t l = 0; l < clocks_.lanes; ++l) {
+      std::uint32_t& to = known_[own * clocks_.lanes + l];
+      to = std::max(to, clocks_.rows[from * width_ + l]);
+    }
+    std::uint32_t& to = known_[own * clocks_.lanes + lane];
+    to = std::max(to, finished);
+    others_[into * programs + p] = own;
+    return row;
   }
 
   // Members of a group that are known to have arrived at the group's current operation, counted from the first on.
@@ -484,7 +509,7 @@ class AbstractRun {
   const IssueOrder& issued_;
   HappensBefore& clocks_;
   std::span<const BoundProgram> programs_;
-  const std::size_t width_, components_;                        // widths of a row, and of a row of `others`
+  const std::size_t width_;                                     // of a row
   std::vector<LaneState> lanes_;                                // [program · lanes + lane]
   std::vector<std::uint32_t> heads_;                            // [program · lanes + lane]
   std::vector<SoloCalls> solos_;                                // [program]
@@ -493,6 +518,10 @@ class AbstractRun {
   // [program][step · ops + op] → row of what is known when the operation has finished; 0: what was known when it
   // started.
   std::vector<std::vector<std::uint32_t>> after_;
+  // What is known of all programs: [row · programs + program] → row of `known_`; row 0: nothing.
+  std::vector<std::uint32_t> others_;
+  std::vector<std::uint32_t> known_;     // [row · lanes + lane] finished operations of a program; row 0: none
+  std::vector<std::uint32_t> known_of_;  // [program] a row of `others_` in the making
 };
 
 }  // namespace

@@ -58,12 +58,12 @@ struct HappensBefore {
   // Clocks are shared to save memory: an operation that learns nothing new has the clock of its predecessor in the
   // lane, and the component of its own lane is not stored because it equals the operation's position. Components of the
   // own program change all the time; components of other programs change only with messages and with collectives of
-  // several representatives. So a clock is a row of [lanes] own components, followed by the index of a row of `others`.
+  // several representatives. So a clock is a row of [lanes] own components, followed by the index of what is known of
+  // all programs, which only the making of the relation needs.
   std::span<const BoundProgram> programs;
   std::size_t lanes = 0;
   std::vector<std::vector<std::uint32_t>> before;  // [program][step · ops + op] → row
   std::vector<std::uint32_t> rows;                 // [row · (lanes + 1) + lane]
-  std::vector<std::uint32_t> others;  // [row · programs · lanes + program · lanes + lane]; row 0: nothing
 };
 
 // Executes the steps abstractly. Lanes run in order; waits hold as stated, and waits that reach before the first step

@@ -109,7 +109,7 @@ CollectiveCost group_cost(const Accelerator& accelerator, const Framework& frame
     const auto& message = std::get<PointToPoint>(operation.work);
     if (message.is_send) return cost;  // the receiver moves the message
     card_bytes = double(message.elements) * double(bytes_of(dtype));
-    if (crossing.empty()) {
+    if (crossing.empty() || !message.offset.is_constant()) {  // neighbours in pairs have no one distance
       time = message_time(accelerator, card_bytes, span);
     } else {
       const auto distance =
