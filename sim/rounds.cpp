@@ -197,25 +197,23 @@ class EqualMoments {
            then.end - now.end == by && then.waited == now.waited;
   }
 
-  // Returns whether the host issues the operations of the next round a period later than those of this one, or earlier
-  // and in time: an operation that is ready because it is issued must be issued exactly a period later.
+  // Returns whether the host of a step with more rounds issues all that follows `now` a period later for each of them,
+  // or earlier and in time: an operation that is ready because it is issued must be issued exactly so much later.
   bool is_host_equal(const RankRows& part, Picoseconds now, Picoseconds period) const {
     constexpr std::uint32_t kNone = ~std::uint32_t{0};
     const IssueTimes& host = part.host;
-    std::uint32_t first = kNone, first_twin = kNone, last_segment = 0;  // `first`: of the round, in the host's order
+    std::uint32_t first = kNone, first_twin = kNone;  // `first`: of the round, in the host's order
     each_lane(part, [&](const LaneRows& lane) {
       const std::size_t at = lane.ended_by(now);
-      for (std::size_t i = at; i < at + lane.apart; ++i)
-        last_segment = std::max(last_segment, host.segment_of[lane.ops[i]]);
       if (lane.apart > 0 && lane.ops[at] < first) first = lane.ops[at], first_twin = lane.ops[at + lane.apart];
       return true;
     });
     if (first == kNone) return true;
     const Picoseconds later = host.issued[first_twin] - host.issued[first];
     if (later > period) return false;
-    // [segment of the round] whether it begins exactly a period later, and not before that
+    // [segment from that of `first` on] whether it begins exactly a period later, and not before that
     std::vector<bool> is_exact = {later == period};
-    for (std::uint32_t s = host.segment_of[first]; s < last_segment; ++s) {
+    for (std::uint32_t s = host.segment_of[first]; s + 1 < host.segments.size(); ++s) {
       const std::uint32_t awaited = host.awaited.at(s);
       const Picoseconds end = part.rows[awaited].end;
       const std::uint32_t twin = part.twins->twin[awaited];
@@ -226,8 +224,7 @@ class EqualMoments {
       is_exact.push_back(binds ? moves == period : bool(is_exact.back()));
     }
     return each_lane(part, [&](const LaneRows& lane) {
-      const std::size_t at = lane.ended_by(now);
-      for (std::size_t i = at; i < at + lane.apart; ++i) {
+      for (std::size_t i = lane.ended_by(now); i < lane.ops.size(); ++i) {
         const std::uint32_t op = lane.ops[i];
         if (host.segment_of[op] < host.segment_of[first]) return false;
         if (host.issued[op] >= part.rows[op].ready && !is_exact[host.segment_of[op] - host.segment_of[first]])
