@@ -19,11 +19,14 @@ std::int64_t like_all(const Scenario& scenario, std::int64_t least) {
   return least >= all ? all : least + (all - least) % round;
 }
 
-// Returns numbers of micro-batches, ascending, that fill the pipeline and leave time for rounds that repeat. One
-// published step in 80 needs more than the first, one in 4 with virtual stages (scenarios/published.csv).
-std::vector<std::int64_t> filling(const Scenario& scenario) {
+// Returns numbers of micro-batches, ascending, that fill the pipeline and leave time for a round that repeats. One
+// published step in 40 with virtual stages needs more than the first, and one without in 30 (scenarios/published.csv).
+std::vector<std::int64_t> filling(const Scenario& scenario, bool has_straggler) {
   const std::int64_t round = round_of(scenario), stages = scenario.parallel.pipeline_model_parallel_size;
-  if (round > 1) return {kTellingRounds * round, (kTellingRounds + 1) * round, 2 * (kTellingRounds + 1) * round};
+  if (round > 1) {
+    const std::int64_t rounds = has_straggler ? kTellingRounds + 1 : kTellingRounds;
+    return {rounds * round, 2 * rounds * round};
+  }
   return {stages + 2, stages + 4, 2 * (stages + 4)};
 }
 
@@ -45,13 +48,13 @@ std::int64_t round_of(const Scenario& scenario) {
                                                          : parallel.pipeline_model_parallel_size;
 }
 
-std::vector<std::int64_t> telling_micro_batches(const Scenario& scenario) {
+std::vector<std::int64_t> telling_micro_batches(const Scenario& scenario, bool has_straggler) {
   const std::int64_t all = scenario.num_microbatches();
   // Chunks in a V have orders that are no repetition of rounds for every number of micro-batches.
   if (lies_in_v(scenario.parallel.pipeline_schedule)) return {all};
   const std::int64_t deferred = deferred_head_gradients(scenario);
   std::vector<std::int64_t> counts;
-  for (const std::int64_t few : filling(scenario)) {
+  for (const std::int64_t few : filling(scenario, has_straggler)) {
     // A further try must be worth it, as it may fail like the one before.
     const std::int64_t count = like_all(scenario, deferred + few), most = counts.empty() ? all - 1 : all / 2;
     if (count <= most) counts.push_back(count);

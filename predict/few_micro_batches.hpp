@@ -26,8 +26,9 @@ std::int64_t round_of(const Scenario& scenario);
 // Returns numbers of micro-batches, ascending, whose steps may tell the time of the scenario's; the last is the
 // scenario's own. All leave the remainder of a round that the scenario's number leaves. Each of these steps fills the
 // pipeline and uses every buffer again, so the first one's plan has the buffers of all, which may be placed otherwise:
-// peaks differ by less than 1 %.
-std::vector<std::int64_t> telling_micro_batches(const Scenario& scenario);
+// peaks differ by less than 1 %. Ranks of a straggler settle later than others, so where there is one a number that
+// leaves too little time for that is left out.
+std::vector<std::int64_t> telling_micro_batches(const Scenario& scenario, bool has_straggler = false);
 // Returns why only the whole step tells the time, where telling_micro_batches() has no other; else "".
 std::string why_only_whole(const Scenario& scenario);
 

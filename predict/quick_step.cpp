@@ -50,11 +50,15 @@ ToldStep QuickStep::tell(const sim::Platform& platform, const Framework& framewo
     set_apart(costs, schedule, stragglers);
     return costs;
   };
-  return tell(costs_apart, options, why_more);
+  return tell_by(telling_micro_batches(scenario_, stragglers.any()), costs_apart, options, why_more);
 }
 
 ToldStep QuickStep::tell(const CostsOf& costs_of, const sim::SimOptions& options, std::string* why_more) const {
-  std::vector<std::int64_t> counts = telling_micro_batches(scenario_);
+  return tell_by(telling_micro_batches(scenario_), costs_of, options, why_more);
+}
+
+ToldStep QuickStep::tell_by(std::vector<std::int64_t> counts, const CostsOf& costs_of, const sim::SimOptions& options,
+                            std::string* why_more) const {
   const auto told_by = [&](std::int64_t count, std::string* why_not) {
     const auto& [few, simulation] = built(count);
     return told_step(scenario_, few.schedule, few, simulation, count, costs_of(few.schedule), options, why_not);

@@ -59,6 +59,8 @@ class QuickStep {
     const sim::RepeatedSimulation simulation;
   };
   const Built& built(std::int64_t micro_batches) const;
+  ToldStep tell_by(std::vector<std::int64_t> counts, const CostsOf& costs_of, const sim::SimOptions& options,
+                   std::string* why_more) const;
   const VerifiedSchedule& first() const;  // its plan counts for all
   sim::Costs costs_of(const Schedule& schedule, const sim::Platform& platform, const Framework& framework) const;
   sim::Costs costs_of(const Schedule& schedule, const sim::Platform& platform, const Framework& framework,
