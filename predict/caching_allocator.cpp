@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <functional>
 
 namespace stretto::predict {
 namespace {
@@ -25,25 +26,35 @@ auto CachingAllocator::FreeBlocks::at(std::int64_t bytes) -> std::vector<Size>::
 
 void CachingAllocator::FreeBlocks::insert(std::int64_t bytes, std::int64_t begin, Handle handle) {
   auto size = at(bytes);
-  if (size == sizes_.end() || size->bytes != bytes) size = sizes_.insert(size, Size{bytes, {}});
+  if (size == sizes_.end() || size->bytes != bytes) {
+    size = sizes_.insert(size, Size{bytes, {}});
+    if (!empty_.empty()) {
+      size->blocks = std::move(empty_.back());
+      empty_.pop_back();
+    }
+  }
   const std::pair block(begin, handle);
-  size->blocks.insert(std::lower_bound(size->blocks.begin(), size->blocks.end(), block), block);
+  size->blocks.insert(std::lower_bound(size->blocks.begin(), size->blocks.end(), block, std::greater<>()), block);
 }
 
 void CachingAllocator::FreeBlocks::erase(std::int64_t bytes, std::int64_t begin, Handle handle) {
   const auto size = at(bytes);
   const std::pair block(begin, handle);
-  const auto found = std::lower_bound(size->blocks.begin(), size->blocks.end(), block);
+  const auto found = size->blocks.back() == block
+                         ? std::prev(size->blocks.end())
+                         : std::lower_bound(size->blocks.begin(), size->blocks.end(), block, std::greater<>());
   assert(found != size->blocks.end() && *found == block);
   size->blocks.erase(found);
-  if (size->blocks.empty()) sizes_.erase(size);
+  if (!size->blocks.empty()) return;
+  empty_.push_back(std::move(size->blocks));
+  sizes_.erase(size);
 }
 
 std::optional<CachingAllocator::Handle> CachingAllocator::FreeBlocks::find(std::int64_t bytes) const {
   const auto size = std::lower_bound(sizes_.begin(), sizes_.end(), bytes,
                                      [](const Size& of, std::int64_t wanted) { return of.bytes < wanted; });
   if (size == sizes_.end()) return std::nullopt;
-  return size->blocks.front().second;
+  return size->blocks.back().second;
 }
 
 CachingAllocator::Handle CachingAllocator::new_block(const Block& block) {

@@ -38,7 +38,7 @@ class CachingAllocator {
     void erase(std::int64_t bytes, std::int64_t begin, Handle handle);  // it must be there
     // Returns the first of the smallest blocks of at least so many bytes.
     std::optional<Handle> find(std::int64_t bytes) const;
-    // Erases the blocks for which erases(handle) returns true, in order.
+    // Erases the blocks for which erases(handle) returns true.
     template <class Erases>
     void erase_if(const Erases& erases) {
       for (Size& size : sizes_) std::erase_if(size.blocks, [&](const auto& block) { return erases(block.second); });
@@ -46,12 +46,14 @@ class CachingAllocator {
     }
 
    private:
+    using Blocks = std::vector<std::pair<std::int64_t, Handle>>;  // begin and handle
     struct Size {
       std::int64_t bytes = 0;
-      std::vector<std::pair<std::int64_t, Handle>> blocks;  // begin and handle, ascending; not empty
+      Blocks blocks;  // descending, because the first is taken the most; not empty
     };
     std::vector<Size>::iterator at(std::int64_t bytes);
-    std::vector<Size> sizes_;  // ascending
+    std::vector<Size> sizes_;    // ascending
+    std::vector<Blocks> empty_;  // which had blocks, and keep their memory
   };
 
   Handle new_block(const Block& block);
