@@ -24,12 +24,8 @@ struct LaneState {
 class AbstractRun {
  public:
   AbstractRun(const Schedule& schedule, const IssueOrder& issued, HappensBefore& clocks)
-      : schedule_(schedule),
-        issued_(issued),
-        clocks_(clocks),
-        programs_(clocks.programs),
-        width_(clocks.lanes + 1) {
-    clocks_.rows.assign(width_, 0);         // row 0: nothing is known
+      : schedule_(schedule), issued_(issued), clocks_(clocks), programs_(clocks.programs), width_(clocks.lanes + 1) {
+    clocks_.rows.assign(width_, 0);       // row 0: nothing is known
     others_.assign(programs_.size(), 0);  // row 0 of `others_` too: nothing is known
     known_.assign(clocks_.lanes, 0);
     lanes_.resize(programs_.size() * clocks.lanes);
@@ -518,7 +514,7 @@ class AbstractRun {
   // [program][step · ops + op] → row of what is known when the operation has finished; 0: what was known when it
   // started.
   std::vector<std::vector<std::uint32_t>> after_;
-  // What is known of all programs: [row · programs + program] → row of `known_`; row 0: nothing.
+  // Knowledge about all programs: [row · programs + program] → row of `known_`; row 0: nothing.
   std::vector<std::uint32_t> others_;
   std::vector<std::uint32_t> known_;     // [row · lanes + lane] finished operations of a program; row 0: none
   std::vector<std::uint32_t> known_of_;  // [program] a row of `others_` in the making
