@@ -273,6 +273,11 @@ TEST_CASE("few micro-batches tell the whole step to the picosecond", "[serial]")
   CHECK(told > 0);
 }
 
+// A host that is ahead by more in a longer step issues earlier what ends the step.
+TEST_CASE("few micro-batches do not tell a step whose end waits for a host that is ahead", "[serial]") {
+  for (const std::uint64_t seed : {33'186, 35'747, 36'041}) check_few(seed);
+}
+
 TEST_CASE("few micro-batches tell many whole steps", "[.][soak]") {
   const std::uint64_t first = from_environment("STRETTO_WHAT_IF_SEED", 30'000);
   const std::uint64_t count = from_environment("STRETTO_WHAT_IFS", 1000);
