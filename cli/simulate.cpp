@@ -191,6 +191,9 @@ void simulate_command(const SimulateOptions& options) {
   const predict::Fusions fusions = predict::open_fusions(scenario, options.scenario, options.set, platform);
   fusions.apply(scenario);
   const auto [sim_options, simulated] = predict::engine_of(options.engine, options.backbone_GBps, platform, scenario);
+  if (options.limits && sim_options.network != sim::NetworkKind::fluid)
+    throw input_error(
+        "--limits: expected the fluid network, on which it changes numbers and settings, got --engine simgrid");
   keep_within_free_memory();
   const Patience patience(scenario);
   const auto keys = predict::read_run_input(options.scenario, options.set, scenario, simulated);

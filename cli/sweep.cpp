@@ -262,7 +262,7 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
     if (!p.memory.fits()) notes.push_back(fmt::format("{} does not fit as a whole", layout_text(p.parallel)));
   }
   progress.clear();
-  if (order.empty()) std::cout << "\nno point fits\n";
+  if (order.empty() && shards > 1) std::cout << "\n" << sweep::why_none(result) << "\n";
   nlohmann::json json = {{"scenario", scenario.name},         {"platform", platform.name},
                          {"combinations", combinations},      {"indivisible", result.indivisible},
                          {"complete", result.complete},       {"seconds", seconds},
@@ -307,9 +307,14 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
   const Table gains = changes.empty() ? Table({}) : sweep::changes_table(changes, result.points[order.front()].step_ms);
   constexpr const char* kGains = "of the keys that were not searched, these gain most on the fastest";
   const Table pareto = front.empty() ? Table({}) : sweep::points_table(space, result, front);
+  // A point that is slower by its bound may need less memory than all that were simulated.
+  const bool leaves_out = std::any_of(result.points.begin(), result.points.end(),
+                                      [](const sweep::Point& p) { return p.status == sweep::Status::slower; });
+  const std::string front_name =
+      leaves_out ? "Pareto front of the points that were simulated; --all simulates the others too" : "Pareto front";
   if (!order.empty()) {
     std::cout << "\n" << best.text() << "\n" << limits_table(full).text();
-    if (front.size() > 1) std::cout << "\nless memory, slower (Pareto front):\n" << pareto.text();
+    if (front.size() > 1) std::cout << fmt::format("\nless memory, slower ({}):\n", front_name) << pareto.text();
     if (!recipe.empty()) std::cout << "\n" << recipe;
     if (gains.rows() > 0) std::cout << "\n" << kGains << ":\n" << gains.text();
     if (scaling.rows() > 0)
@@ -338,7 +343,7 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
     report.tables.push_back(
         {"limits", "Where the time goes", "The best points, simulated in full.", limits_table(full)});
     if (front.size() > 1)
-      report.tables.push_back({"pareto", "The Pareto front", "No other point is faster with less memory.", pareto});
+      report.tables.push_back({"pareto", "The " + front_name, "No other point is faster with less memory.", pareto});
     if (gains.rows() > 0)
       report.tables.push_back({"changes", "One further change", std::string("Simulated: ") + kGains + ".", gains});
     if (!recipe.empty()) report.remarks.push_back(recipe);
@@ -350,6 +355,13 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
     for (const FullStep& one : full) report.steps.push_back(html_step(one, &one == &full.front()));
     report.device_bytes = platform.memory_bytes;
     write_text(options.html, render_html(report));
+  }
+  if (interrupted()) throw runtime_failure("interrupted; shown is what was finished");
+  // A part of a sweep may have no point that fits.
+  if (order.empty() && shards == 1) {
+    const bool is_wrong = std::all_of(result.points.begin(), result.points.end(),
+                                      [](const sweep::Point& point) { return point.status == sweep::Status::refused; });
+    throw is_wrong ? input_error(sweep::why_none(result)) : runtime_failure(sweep::why_none(result));
   }
   if (!order.empty() && swept.text_of) write_text(options.winner, swept.text_of(result.points[order.front()].set));
 }
@@ -433,7 +445,7 @@ void plan_command(SweepOptions& options) {
     return reader.read(all);
   };
   swept.axes = [&] { return parse_toml("", "plan").section("sweep"); };
-  swept.command = "stretto simulate " + (options.winner.empty() ? "SCENARIO" : options.winner.name());
+  swept.command = "stretto simulate " + (options.winner.empty() ? "SCENARIO" : sweep::in_shell(options.winner.name()));
   if (std::none_of(options.over.begin(), options.over.end(),
                    [](const std::string& o) { return o.rfind("gpus=", 0) == 0; }))
     options.over.push_back("gpus=" + std::to_string(options.gpus));
@@ -463,7 +475,7 @@ void add_sweep(CLI::App& app) {
       return input.read(std::move(all), platform);
     };
     swept.axes = [&] { return read_toml(options->scenario, options->set).section("sweep"); };
-    swept.command = "stretto simulate " + options->scenario;
+    swept.command = "stretto simulate " + sweep::in_shell(options->scenario);
     sweep_command(*options, swept);
   });
 }

@@ -230,6 +230,10 @@ Diagnosis explain(const Schedule& schedule, const std::vector<MeasuredRank>& ran
         "no step repeats in the trace: kernels are compared, and neither the step nor what it waits for. Trace two "
         "steps "
         "or more, or call profiler.step()");
+  if (const auto expected = static_cast<std::int64_t>(schedule.mesh.ranks());
+      rank.trace->ranks > 0 && rank.trace->ranks != expected)
+    diagnosis.notes.push_back(
+        fmt::format("the trace is of a run of {} ranks, and the scenario has {}", rank.trace->ranks, expected));
   if (!rank.trace->says_rank)
     diagnosis.notes.push_back(fmt::format("the trace does not say its rank: taken as rank {} (--rank)", rank.rank()));
   return diagnosis;

@@ -212,6 +212,11 @@ Run predict_run(const RunKeys& keys, const QuickStep& step, const Prediction& p,
     failures_per_hour += std::ceil(double(p.devices) / double(platform.accelerator->domain)) / *keys.node_mtbf_hours;
   if (failures_per_hour > 0) run.mtbf_s = kHour_s / failures_per_hour;
   add_checkpoints(keys, run);
+  constexpr double kLeastShare = 1e-6;  // below it a year's work takes a million years
+  if (run.productive_share < kLeastShare)
+    throw input_error(
+        fmt::format("[run]: expected failures that leave time to work: with one every {} the run makes no progress",
+                    duration_text(*run.mtbf_s)));
 
   const double tokens_of_step = double(scenario.training.global_batch_size * scenario.model.seq_length);
   run.watts_per_gpu = keys.watts_per_gpu;

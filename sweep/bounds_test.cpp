@@ -18,7 +18,8 @@
 namespace stretto::sweep {
 
 TEST_CASE("closed forms are below step and memory of random layouts, and near them", "[sweep]") {
-  const auto cases = static_cast<int>(testing::from_environment("STRETTO_BOUNDS", testing::share_of(160 / int{testing::kCaseStride})));
+  const auto cases =
+      static_cast<int>(testing::from_environment("STRETTO_BOUNDS", testing::share_of(160 / int{testing::kCaseStride})));
   const auto first = testing::from_environment("STRETTO_BOUNDS_SEED", 1);
   const bool prints = std::getenv("STRETTO_BOUNDS_PRINT") != nullptr;
   std::vector<double> of_steps, of_bytes;

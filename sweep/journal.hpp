@@ -12,8 +12,9 @@ namespace stretto::sweep {
 class Journal {
  public:
   // Without a path it keeps nothing. With `resumes`, reads the points that the file has; a file that does not exist has
-  // none. A line that a kill has cut short is no point, and is counted in cut(). Without `resumes` the file must not
-  // exist or be empty. Throws Error(input) for a line that is something else, Error(runtime) with the system's reason.
+  // none. A line that a kill has cut short is no point, and is counted in cut(); at the end of the file it is removed.
+  // Without `resumes` the file must not exist or be empty. Throws Error(input) for a line that is something else,
+  // Error(runtime) with the system's reason.
   Journal(std::string path, bool resumes);
   ~Journal();
   Journal(const Journal&) = delete;

@@ -39,7 +39,7 @@ std::string full_key(const std::string& given, const std::string& place) {
     if (given == known.name) return known.key;
     all.emplace_back(known.name);
   }
-  for (const char* section : kSectionsOfKeys)
+  for (const char* section : {"model", "parallel", "overlap", "training"})
     for (const ScenarioKey& key : scenario_keys_of(section)) {
       all.push_back(key.full_name());
       all.emplace_back(key.name);

@@ -67,10 +67,12 @@ class Values {
     const std::string* own = value_of(key);
     return own != nullptr && *own == value;
   }
-  // Returns the data-parallel size: what the GPUs leave, unless it is an axis; 0 where they do not divide.
+  // Returns the data-parallel size: what the GPUs leave, unless it is an axis; 0 where they do not divide, or where the
+  // axis has another.
   std::int64_t data_parallel_size() const {
-    if ((*this)[kDp] > 0) return (*this)[kDp];
     const std::int64_t of_model = (*this)[kTp] * (*this)[kPp] * (*this)[kCp];
+    if (const std::int64_t given = (*this)[kDp]; given > 0)
+      return searches(kGpus) && given * of_model != (*this)[kGpus] ? 0 : given;
     return (*this)[kGpus] % of_model == 0 ? (*this)[kGpus] / of_model : 0;
   }
   // Returns the layout, without what no axis can change.

@@ -21,6 +21,7 @@ const std::vector<std::string> kLegal = {"legal"};
 struct Given {
   std::string key, place;
   std::vector<std::string> values;
+  bool is_implied = false;  // by "layout" or "overlap"
 };
 
 Given given_by(const std::string& over) {
@@ -99,7 +100,7 @@ void add_legal(std::vector<Given>& given, const std::vector<std::string>& keys, 
   for (const std::string& key : keys) {
     if ((key == kEp || key == kEtp) && !scenario.model.experts.any()) continue;
     if (std::none_of(given.begin(), given.end(), [&](const Given& one) { return one.key == key; }))
-      given.push_back({key, short_name(key), kLegal});
+      given.push_back({key, short_name(key), kLegal, true});
   }
 }
 
@@ -140,6 +141,7 @@ Space read_space(TomlTable table, const std::vector<std::string>& over, const Sc
     for (Given& one : given) {
       if (one.values == kLegal) {
         one.values = legal_values(one.key, scenario, platform, gpus);
+        if (one.values.empty() && one.is_implied) continue;
         if (one.values.empty())
           throw input_error(one.place + ": expected a list of values, got \"legal\": " + one.key +
                             " has no list of its own");

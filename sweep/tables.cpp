@@ -25,7 +25,8 @@ std::vector<std::string> keys_of(const Space& space) {
   std::vector<std::string> keys;
   for (const Axis& axis : space.axes)
     if (axis.values.size() > 1) keys.push_back(axis.key);
-  keys.emplace_back("parallel.data_parallel_size");
+  constexpr const char* kDataParallel = "parallel.data_parallel_size";
+  if (std::find(keys.begin(), keys.end(), kDataParallel) == keys.end()) keys.emplace_back(kDataParallel);
   return keys;
 }
 
@@ -111,10 +112,29 @@ std::string csv_of(const Space& space, const SearchResult& result) {
   return text;
 }
 
+std::string in_shell(const std::string& word) {
+  constexpr const char* kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
 std::string set_options(const Point& point) {
-  std::string text = point.platform.empty() ? "" : "--platform " + point.platform;
-  for (const std::string& set : point.set) text += (text.empty() ? "--set " : " --set ") + set;
+  std::string text = point.platform.empty() ? "" : "--platform " + in_shell(point.platform);
+  for (const std::string& set : point.set) text += (text.empty() ? "--set " : " --set ") + in_shell(set);
   return text;
+}
+
+std::string why_none(const SearchResult& result) {
+  if (result.points.empty() && !result.complete) return "interrupted before the first point";
+  if (result.points.empty()) return "no point: no combination has sizes that divide";
+  const Point* refused = nullptr;
+  for (const Point& point : result.points) {
+    if (point.status != Status::refused) return "no point fits";
+    refused = &point;
+  }
+  return "no point: all are refused, for instance: " + refused->reason;
 }
 
 }  // namespace stretto::sweep

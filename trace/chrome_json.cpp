@@ -88,6 +88,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   }
   bool end_object() override {
     if (event_depth_ > 0 && depth_ == event_depth_) {
+      require_length();
       use_(event_);
       event_depth_ = 0;
     }
@@ -136,6 +137,13 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
     if (depth_ == event_depth_ + 1) kept_ = {};
     --depth_;
   }
+  // Events of a device and operations of Stretto's own have lengths. Other events are allowed to lack one.
+  void require_length() const {
+    const bool has_length = event_.phase == "X" && (event_.category == "kernel" || !event_[Argument::op].empty());
+    if (!has_length || (event_.length.is_there && event_.length.us >= 0)) return;
+    throw input_error(name_ + ": event " + in_quotes(printable(event_.name.substr(0, 80))) +
+                      ": expected a \"dur\" from 0 to 1e15 microseconds");
+  }
   // An array directly in the array of "Input Dims".
   bool is_shape() const { return event_depth_ > 0 && depth_ == event_depth_ + 3 && kept_.kept == Kept::shapes; }
 
@@ -155,6 +163,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   void value(const std::string& text) {
     if (event_depth_ == 0) {
       if (depth_ == 2 && top_key_ == "distributedInfo" && inner_key_ == "rank") header.rank = text;
+      if (depth_ == 2 && top_key_ == "distributedInfo" && inner_key_ == "world_size") header.ranks = text;
       if (depth_ == 3 && top_key_ == "deviceProperties" && inner_key_ == "name" && header.device.empty())
         header.device = text;
       return;

@@ -65,6 +65,7 @@ struct ChromeEvent {
 
 struct ChromeHeader {
   std::string rank;    // distributedInfo.rank
+  std::string ranks;   // distributedInfo.world_size
   std::string device;  // deviceProperties[0].name
 };
 

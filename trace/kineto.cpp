@@ -234,6 +234,7 @@ TraceFile ChromeTrace::take(const ChromeHeader& header) {
     const std::optional<std::int64_t> named = rank_in_name(s.name);
     s.trace.says_rank = !header.rank.empty() || named;
     s.trace.rank = header.rank.empty() ? named.value_or(0) : number_of(header.rank);
+    s.trace.ranks = header.ranks.empty() ? 0 : number_of(header.ranks);
     file.sections.push_back({"", {}});
     file.sections.back().ranks.push_back(std::move(s.trace));
   }

@@ -51,6 +51,7 @@ void check(const TraceFile& file) {
   const RankTrace& trace = file.sections[0].ranks[0];
   CHECK(trace.rank == 5);
   CHECK(trace.says_rank);
+  CHECK(trace.ranks == 8);
   CHECK(trace.device == "NVIDIA H100");
   REQUIRE(trace.kernels.size() == 2);
   const Kernel &gemm = trace.kernels[0], &gather = trace.kernels[1];
@@ -122,6 +123,11 @@ TEST_CASE("bad traces are one clear error", "[trace]") {
     return message;
   };
   CHECK_THAT(error(""), Contains("is empty"));
+  for (const std::string length : {"-30.5", "\"long\"", "1e300"}) {
+    std::string text = kTrace;
+    text.replace(text.find("30.5"), 4, length);
+    CHECK_THAT(error(text), Contains("ampere_sgemm_128x128_tn") && Contains("\"dur\""));
+  }
   for (const std::size_t size : {kTrace.size() / 4, kTrace.size() / 2, kTrace.size() - 1})
     CHECK_THAT(error(kTrace.substr(0, size)), Contains("JSON ends in the middle"));
   CHECK_THAT(error("not JSON"), Contains("expected JSON"));

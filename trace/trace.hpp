@@ -64,6 +64,7 @@ struct StepMark {
 struct RankTrace {
   std::int64_t rank = 0;
   bool says_rank = false;  // false: `rank` is a guess
+  std::int64_t ranks = 0;  // of the run; 0: not known
   std::string file;        // the file it comes from, for messages
   std::string device;      // "NVIDIA H100 80GB HBM3"; "": not known
   std::vector<std::string> names;

@@ -175,7 +175,7 @@ class Docs(ProgramTest):
         measure, figures = script("measure"), script("figures")
         measure.STRETTO, measure.TIMED_RUNS = STRETTO, 1
         measure.TIMES = {**{name: measure.TIMES[name] for name in ("simulate gpt3-175b-1024", "simulate gpt3-175b-1024, a slow rank")},
-                         "plan llama3-8b": ["plan", "llama3-8b", "--gpus", "1", "--global-batch", "1"],
+                         "plan llama3-8b": ["plan", "llama3-8b", "--gpus", "8", "--global-batch", "8", "--over", "tp=4"],
                          "validate": ["validate", "--help"]}
         rows = measure.times()["times"]
         # A help text takes less than the ten milliseconds that the kernel counts a process's time in.

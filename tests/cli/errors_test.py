@@ -34,6 +34,7 @@ class Usage(ProgramTest):
         self.fails(2, "simulate", self.tiny, "--platform", PLATFORM, "--engine", "simgrit", says=["simgrit", "simgrid"])
         self.fails(2, "simulate", self.tiny, "--platform", PLATFORM, "--backbone-GBps", "1", says=["--engine simgrid"])
         self.fails(2, "simulate", self.tiny, "--platform", PLATFORM, "--backbone-GBps", "-1", says=["--backbone-GBps"])
+        self.fails(2, "simulate", self.tiny, "--platform", PLATFORM, "--engine", "simgrid", "--limits", says=["--limits", "fluid"])
 
 
     def test_nothing_of_the_environment_reaches_the_terminal(self):

@@ -114,6 +114,12 @@ class Sweep(ProgramTest):
         self.ok(*arguments, "--out", out, "--resume")
         self.ok(*arguments, "--out", "whole.jsonl")
         self.assertEqual(self.steps(out), self.steps(self.folder / "whole.jsonl"))
+        # A line that is cut short, and zeros of a disk that lost power, are removed.
+        for cut in (b'{"key": "1', bytes(100)):
+            with out.open("ab") as file:
+                file.write(cut)
+            self.assertIn("cut short", self.ok(*arguments, "--out", out, "--resume").out)
+            self.assertEqual(self.steps(out), self.steps(self.folder / "whole.jsonl"))
 
     def test_a_changed_scenario_has_new_points(self):
         arguments = ("--over", "micro_batch_size=1", "--over", "recompute_granularity=none", "--best", "1", "--out", "points.jsonl")
@@ -165,6 +171,19 @@ class Sweep(ProgramTest):
         self.assertEqual(sorted(point["status"] for point in points), ["predicted"] * 6 + ["refused"] * 2)
         slowest = max((point for point in points if point["status"] == "predicted"), key=lambda point: point["step_ms"])
         self.assertIn("overlap.tp_comm_overlap=false", slowest["set"])
+
+    def test_gpus_decide_beside_replicas(self):
+        value = self.json("sweep", self.small, "--over", "tp=2", "--over", "dp=1,2,4", "--over", "gpus=4,8", "--over", "pp=1", "--over", "mbs=1",
+                          "--over", "recompute=none", "--best", "1")
+        self.assertEqual([point["gpus"] for point in value["points"]], [4, 8])
+        self.assertEqual(value["indivisible"], 4)
+
+    def test_no_point(self):
+        one = ("--over", "mbs=1", "--over", "recompute=none", "--best", "1")
+        self.fails(2, "sweep", self.small, *one, "--over", "gpus=7", says=["no combination has sizes that divide"])
+        self.fails(2, "sweep", self.small, *one, "--over", "schedule=1f1c", says=["all are refused", "1f1b"])
+        self.fails(1, "plan", "llama3-70b", "--gpus", "1", "--global-batch", "1", *one, "-o", "best.toml", says=["no point fits"])
+        self.assertFalse((self.folder / "best.toml").exists())
 
     def test_errors(self):
         self.fails(2, "sweep", self.small, "--over", "tensor_model_parallel_siz=2", says=['did you mean "'])
