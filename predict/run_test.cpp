@@ -128,7 +128,7 @@ TEST_CASE("a run adds up") {
       "gpu_mtbf_hours = 100\nrestart_s = 60\nstorage_GBps = 10\ncheckpoint_async = true\ncheckpoint_stall_s = 0.1\n");
   CHECK(async.productive_share > full.productive_share);
   const std::string hopeless = "gpu_mtbf_hours = 1e-9\nrestart_s = 600\nstorage_GBps = 1\ntokens = 1e12\n";
-  CHECK_THAT(message_of([&] { p.run(hopeless); }), Catch::Matchers::Contains("makes no progress"));
+  CHECK_THAT(testing::message_of([&] { p.run(hopeless); }), Catch::Matchers::Contains("makes no progress"));
   CHECK(*async.checkpoint_interval_s < *full.checkpoint_interval_s);
   const Run jitter = p.run("jitter_pct = 2\n");
   CHECK(jitter.jitter_ms == Approx(0.02 * expected_largest(16) * p.step.prediction.breakdown.compute));
