@@ -63,7 +63,8 @@ const MemoryFamily* Families::memory(const Member& member) {
 }
 
 ModelElements Families::elements(const Member& member) {
-  std::string key;
+  // The vocabulary's padding depends on tensor parallelism.
+  std::string key = fmt::format("tp {}\n", member.scenario.parallel.tensor_model_parallel_size);
   for (const std::string& setting : member.set)
     if (setting.starts_with("model.")) key += setting + "\n";
   const ModelElements* known = elements_.get(key, [&] { return elements_of(member.scenario.model); });
