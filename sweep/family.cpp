@@ -11,6 +11,7 @@
 #include "model/acting_overlap.hpp"
 #include "model/build_schedule.hpp"
 #include "model/schedule/bound_step.hpp"
+#include "model/verify/verify.hpp"
 #include "predict/predict_step.hpp"
 #include "report/live_memory.hpp"
 #include "report/memory.hpp"
@@ -76,7 +77,9 @@ Simulated built(const Scenario& scenario, const sim::Platform& platform) {
 }
 Simulated simulated(const Scenario& scenario, const sim::Platform& platform) {
   Simulated s = built(scenario, platform);
-  s.result = sim::simulate(s.schedule, bind_step(s.schedule), s.costs);
+  VerifiedSchedule verified = plan_and_verify(std::move(s.schedule));
+  s.schedule = std::move(verified.schedule);
+  s.result = sim::simulate(s.schedule, static_cast<BoundStep&&>(verified), s.costs);
   return s;
 }
 
@@ -293,10 +296,10 @@ MemoryFamily memory_family(const Scenario& scenario, const sim::Platform& platfo
       const Scenario small =
           small_pipeline(lighter, kind, kLayers - 1 + more, scenario.parallel.data_parallel_size, micro_batches);
       Simulated s = built(small, platform);
-      BoundStep bound = bind_step(s.schedule);
-      const MemoryPlan plan = plan_memory(s.schedule, bound);
+      VerifiedSchedule verified = plan_and_verify(std::move(s.schedule));
+      s.schedule = std::move(verified.schedule);
       const DeviceMemory memory =
-          predict::memory_of(s.schedule, plan, platform, small.training, small.framework, bound.programs);
+          predict::memory_of(s.schedule, verified.plan, platform, small.training, small.framework, verified.programs);
       const std::int64_t reserved = reserved_by_all(memory);
       family.reserved = is_first_kind && more == 0 ? reserved : std::min(family.reserved, reserved);
       for (std::size_t role = 0; role < memory.roles.size(); ++role) {
@@ -305,7 +308,7 @@ MemoryFamily memory_family(const Scenario& scenario, const sim::Platform& platfo
       }
       if (!small.framework.memory.is_known) {
         // A plan may leave gaps that another plan does not have: what is alive at once is the bound.
-        s.result = sim::simulate(s.schedule, std::move(bound), s.costs);
+        s.result = sim::simulate(s.schedule, static_cast<BoundStep&&>(verified), s.costs);
         for (std::size_t role = 0; role < memory.roles.size(); ++role) bytes[more][role] = double(most_alive(s, role));
       }
       if (memory.roles.size() == 1) bytes[more][1] = bytes[more][0], state[more][1] = state[more][0];
