@@ -28,6 +28,10 @@ bool lies_well(const exec::Codes& codes) {
          reinterpret_cast<std::uintptr_t>(codes.data) % kCodeRow_bytes == 0;
 }
 
+bool lies_well(const exec::Operand& factor) {
+  return reinterpret_cast<std::uintptr_t>(factor.data) % kFactor_bytes == 0;
+}
+
 std::int64_t apart_bytes(const exec::Codes& codes) {
   return scales_bytes(codes) + (lies_well(codes) ? 0 : in_parts(codes.rows * apart_ld(codes)));
 }
@@ -55,14 +59,17 @@ std::string problem_of_codes(const Schedule& schedule, double compute_capability
 
 std::int64_t code_scratch_bytes(const Work& work, Dtype a, Dtype b) {
   const auto along = [](bool is_along_rows) { return is_along_rows ? ScaledAlong::rows : ScaledAlong::columns; };
-  if (const auto* gemm = std::get_if<Gemm>(&work); gemm != nullptr && has_block_scales(*gemm))
+  const auto* gemm = std::get_if<Gemm>(&work);
+  if (gemm != nullptr && has_block_scales(*gemm))
     return kFactors_bytes +
            apart_bytes(stored(a, gemm->scaling_a, along(!gemm->trans_a), gemm->trans_a ? gemm->k : gemm->m,
                               gemm->trans_a ? gemm->m : gemm->k)) +
            apart_bytes(stored(b, gemm->scaling_b, along(gemm->trans_b), gemm->trans_b ? gemm->n : gemm->k,
                               gemm->trans_b ? gemm->k : gemm->n));
+  if (gemm != nullptr) return gemm->has_factors() ? kFactors_bytes : 0;
   const auto* grouped = std::get_if<GroupedGemm>(&work);
-  if (grouped == nullptr || rule_of(grouped->scaling_b).block == 0) return 0;
+  if (grouped == nullptr) return 0;
+  if (rule_of(grouped->scaling_b).block == 0) return grouped->has_factors() ? kFactors_bytes : 0;
   // One group may have all rows, and the rows of its transposed codes are of any length.
   const std::int64_t rows = GroupedRows::rounded(grouped->matrix_rows(), group_rows_of(grouped->scaling_a));
   const auto most = [&](Dtype format, Scaling scaling, std::int64_t of_rows, std::int64_t of_cols) {

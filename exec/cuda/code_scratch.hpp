@@ -3,13 +3,17 @@
 #include <string>
 
 #include "exec/codes.hpp"
+#include "exec/operand.hpp"
 #include "model/schedule/schedule.hpp"
 
 namespace stretto::cuda {
 
 // cuBLASLt takes codes apart from the scales of their blocks (exec/cuda/kernels/code_operands.hpp), whose buffers have
 // both, and rows of codes that begin at multiples of 16 bytes. A product therefore has its scales, and where its codes
-// do not lie so, codes too, in the scratch of its lane.
+// do not lie so, codes too, in the scratch of its lane. A tensor's factor must be at a multiple of 16 bytes, too (seen
+// on an H200 with cuBLAS 13.0, which ran no algorithm otherwise; TransformerEngine's pull request 1925 says so
+// for 12.9.1); factors of several tensors lie side by side, so those of a product are copied to the scratch where they
+// do not fit.
 
 constexpr std::int64_t kCodeRow_bytes = 16, kApart_bytes = 256;  // alignments of rows and of each part of the scratch
 constexpr std::int64_t kFactors_bytes = kApart_bytes;            // of the tensors' factors
@@ -20,6 +24,8 @@ inline std::int64_t apart_ld(const exec::Codes& codes) {
 }
 // Returns whether cuBLASLt reads the codes where they lie. An address of null is one that fits.
 bool lies_well(const exec::Codes& codes);
+// Returns whether cuBLASLt reads a tensor's factor where it lies.
+bool lies_well(const exec::Operand& factor);
 // Returns the bytes of a factor's part of the scratch.
 std::int64_t apart_bytes(const exec::Codes& codes);
 // Returns why a device of this compute capability (0: not known) has no products of codes that the schedule has, as an

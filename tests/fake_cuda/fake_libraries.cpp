@@ -1,9 +1,15 @@
 // Libraries of the fake device: the host computes GEMMs, and attention has plans where a test asks for them.
 #include "tests/fake_cuda/fake_libraries.hpp"
 
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "exec/cuda/code_scratch.hpp"
 #include "exec/cuda/groups.hpp"
 #include "exec/cuda/kernels/attention_seed.hpp"
 #include "exec/cuda/module/attention.hpp"
+#include "exec/cuda/module/codes_apart.hpp"
 #include "exec/cuda/module/gemm.hpp"
 #include "exec/cuda/module/grouped_gemm.hpp"
 #include "exec/host/kernels/kernels.hpp"
@@ -26,12 +32,17 @@ bool GemmRunner::tune(const Gemm&, std::span<const exec::Operand> operands, cons
   return true;
 }
 void GemmRunner::run(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
-  emulate::submit(stream.stream, [work, operands] { host::run_work(work, operands); });
+  run_untuned(work, operands, stream);
 }
-
+// cuBLASLt refuses factors of tensors that are not aligned, so this runner does too.
 void GemmRunner::run_untuned(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
-  emulate::submit(stream.stream,
-                  [work, all = std::vector(operands.begin(), operands.end())] { host::run_work(work, all); });
+  std::vector<exec::Operand> all(operands.begin(), operands.end());
+  if (work.has_factors() && !has_block_scales(work)) {
+    all = codes_apart(work, operands, stream, true).operands;
+    for (std::size_t i : {work.inverse_index(), work.inverse_index() + 1})
+      if (!lies_well(all[i])) throw runtime_failure("a factor of " + describe(Work(work)) + " is not aligned");
+  }
+  emulate::submit(stream.stream, [work, all = std::move(all)] { host::run_work(work, all); });
 }
 
 GroupedGemmRunner::GroupedGemmRunner(int) {}

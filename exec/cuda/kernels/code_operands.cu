@@ -46,6 +46,12 @@ __global__ void multiply_factors_kernel(const float* inverse_a, const float* inv
   to[1] = beta;
 }
 
+__global__ void align_factors_kernel(const float* inverse_a, const float* inverse_b, float* to) {
+  if (threadIdx.x != 0) return;
+  to[0] = *inverse_a;
+  to[kFactor_bytes / sizeof(float)] = *inverse_b;
+}
+
 template <class... Parameters>
 dim3 blocks_of(const Stream& stream, std::int64_t threads, void (*kernel)(Parameters...)) {
   return {static_cast<unsigned>(std::min(ceil_div(threads, kThreads), resident_blocks(stream, kernel, kThreads))), 1,
@@ -80,6 +86,9 @@ void copy_codes(const exec::Codes& codes, void* to, std::int64_t ld, const Strea
     start(std::integral_constant<int, 1>{});
 }
 
+void align_factors(const float* inverse_a, const float* inverse_b, float* to, const Stream& stream) {
+  launch(stream, {1, 1, 1}, {kWarp, 1, 1}, align_factors_kernel, inverse_a, inverse_b, to);
+}
 void multiply_factors(const float* inverse_a, const float* inverse_b, float beta, float* to, const Stream& stream) {
   launch(stream, {1, 1, 1}, {kWarp, 1, 1}, multiply_factors_kernel, inverse_a, inverse_b, beta, to);
 }

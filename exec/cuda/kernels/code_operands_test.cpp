@@ -105,6 +105,14 @@ TEST_CASE("codes are copied without their scales where cuBLASLt cannot read them
   CHECK(lies_well({nullptr, 528, Dtype::e4m3, Scaling::mx, ScaledAlong::rows, 64, 512}));
 }
 
+TEST_CASE("factors of tensors get addresses that are multiples of 16 bytes", "[cuda]") {
+  const float inverses[] = {0.5f, 3.0f};
+  float to[8] = {};
+  align_factors(inverses, inverses + 1, to, {nullptr, nullptr, 0, 3});
+  CHECK(to[0] == 0.5f);
+  CHECK(to[4] == 3.0f);
+}
+
 // A lane's scratch has room for what codes_apart() takes of it.
 TEST_CASE("a product's codes and scales fit into the scratch of its lane", "[cuda]") {
   Gemm work{.m = 96, .n = 64, .k = 160, .trans_b = true};
@@ -114,7 +122,9 @@ TEST_CASE("a product's codes and scales fit into the scratch of its lane", "[cud
   work.k = 512;
   CHECK(code_scratch_bytes(work, Dtype::e4m3, Dtype::e4m3) == 256 + 2 * 2048);
   work.scaling_a = work.scaling_b = Scaling::tensor;
-  CHECK(code_scratch_bytes(work, Dtype::e4m3, Dtype::e4m3) == 0);
+  CHECK(code_scratch_bytes(work, Dtype::e4m3, Dtype::e4m3) == 256);  // the tensors' factors
+  work.scaling_a = work.scaling_b = Scaling::none;
+  CHECK(code_scratch_bytes(work, Dtype::bf16, Dtype::bf16) == 0);
 }
 
 TEST_CASE("a GPU whose tensor cores lack the products of a recipe is refused by name", "[cuda]") {

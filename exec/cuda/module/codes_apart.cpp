@@ -16,6 +16,10 @@ class Apart {
   }
 
   CodesApart run() {
+    if (!has_block_scales(work_)) {
+      if (work_.has_factors()) align();
+      return std::move(apart_);
+    }
     const exec::Operand c = apart_.operands.back();
     apart_.operands.pop_back();
     const exec::Operand scales_a = take(0, exec::codes_of_a(work_, operands_[0])),
@@ -50,6 +54,16 @@ class Apart {
     scales.data = part(scales.cols);
     if (starts_) arrange_scales(codes, scales.data, on_);
     return scales;
+  }
+  // The place in the scratch is taken in any case, because a plan that was chosen with some addresses serves others.
+  void align() {
+    auto* place = static_cast<float*>(part(2 * kFactor_bytes));
+    const std::size_t first = work_.inverse_index();
+    if (lies_well(operands_[first]) && lies_well(operands_[first + 1])) return;
+    if (starts_)
+      align_factors(static_cast<const float*>(operands_[first].data),
+                    static_cast<const float*>(operands_[first + 1].data), place, on_);
+    for (std::size_t i = 0; i < 2; ++i) apart_.operands[first + i].data = place + i * kFactor_bytes / sizeof(float);
   }
   exec::Operand factors(const exec::Operand& c) {
     exec::Operand factors{part(2 * sizeof(float)), Dtype::f32, 1, 2, 2, AccessMode::read};

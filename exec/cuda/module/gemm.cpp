@@ -396,8 +396,8 @@ std::vector<std::string> GemmRunner::notes() const {
 }
 
 bool GemmRunner::tune(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
-  if (!has_block_scales(work)) return tune(key_of(work, operands), work, operands, stream);
-  require_block_scales();
+  if (!work.has_codes()) return tune(key_of(work, operands), work, operands, stream);
+  if (has_block_scales(work)) require_block_scales();
   const CodesApart apart = codes_apart(work, operands, stream, true);
   return tune(key_of(work, apart.operands), work, apart.operands, apart.stream);
 }
@@ -508,7 +508,7 @@ void GemmRunner::run(const Gemm& work, std::span<const exec::Operand> operands, 
     assert(found != plans_.end() && "tuned before");
     run(*found->second, work, all, on);
   };
-  if (!has_block_scales(work)) return run_one(operands, stream);
+  if (!work.has_codes()) return run_one(operands, stream);
   const CodesApart apart = codes_apart(work, operands, stream, true);
   run_one(apart.operands, apart.stream);
 }
@@ -520,8 +520,8 @@ void GemmRunner::run_untuned(const Gemm& work, std::span<const exec::Operand> op
     if (!plan) plan = proposed(work, all, on);
     run(*plan, work, all, on);
   };
-  if (!has_block_scales(work)) return run_one(operands, stream);
-  require_block_scales();
+  if (!work.has_codes()) return run_one(operands, stream);
+  if (has_block_scales(work)) require_block_scales();
   const CodesApart apart = codes_apart(work, operands, stream, true);
   run_one(apart.operands, apart.stream);
 }
