@@ -409,6 +409,22 @@ TEST_CASE("what a platform lacks beyond its data sheet is assumed or derived", "
         }).find("value: expected a number from 1e-06 to 1e+05, got nothing") != std::string::npos);
 }
 
+TEST_CASE("narrow heads of attention wait for the softmax, wide ones have the rate that was measured", "[sim]") {
+  Case c;
+  Attention attention;
+  attention.batch = 64, attention.heads = attention.kv_heads = 2, attention.seq = 1280, attention.head_dim = 64;
+  Accelerator a = plain();
+  c.operation.work = attention;
+  const double all = c.us(a);
+  a.attention.front().half_rate_head_dim = 64;
+  CHECK(c.us(a) == Approx(all * (2.0 / 3) / (1.0 / 2)));  // heads of 128 have two thirds of the full rate, of 64 a half
+  attention.head_dim = 256;
+  c.operation.work = attention;
+  const double wide = c.us(a);
+  a.attention.front().half_rate_head_dim = 0;
+  CHECK(c.us(a) == Approx(wide));
+}
+
 TEST_CASE("attention reaches half its rate with the keys that say so", "[sim]") {
   Case c;
   Attention attention;
