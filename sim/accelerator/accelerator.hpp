@@ -21,8 +21,9 @@ struct AttentionKernel {
   // the full one.
   double half_rate_keys = 0;
   // The softmax of a score costs as much as this many elements of a head, whose products are 4 FLOPs each forward: with
-  // heads of d elements, fewer than `head_dim`, the rate is d / (d + this) over head_dim / (head_dim + this) of the rate
-  // that was measured. Wider heads have the rate of head_dim, because they need more registers than they save time.
+  // heads of d elements, fewer than `head_dim`, the rate is d / (d + this) over head_dim / (head_dim + this) of the
+  // rate that was measured. Wider heads have the rate of head_dim, because they need more registers than they save
+  // time.
   double half_rate_head_dim = 0;
   // Conditions of the measurement: elements of a head, and the largest number of keys.
   std::int64_t head_dim = 128, most_keys = 16384;

@@ -38,8 +38,8 @@ inline ScaleGrid scale_grid_of(Scaling scaling, ScaledAlong along, std::int64_t 
 void arrange_scales(const exec::Codes& codes, void* to, const Stream& stream);
 // Writes the codes of `codes` without scales to `to`, in rows of `ld` bytes.
 void copy_codes(const exec::Codes& codes, void* to, std::int64_t ld, const Stream& stream);
+constexpr std::int64_t kFactor_bytes = 16;  // alignment of a tensor's factor
 // Writes the tensors' factors to `to` and to kFactor_bytes behind it.
-constexpr std::int64_t kFactor_bytes = 16;  // a factor's alignment
 void align_factors(const float* inverse_a, const float* inverse_b, float* to, const Stream& stream);
 // to[2] = {*inverse_a · *inverse_b, beta}: the numbers by which cuBLASLt multiplies a product and what it is added to.
 void multiply_factors(const float* inverse_a, const float* inverse_b, float beta, float* to, const Stream& stream);
