@@ -19,10 +19,10 @@
 #include "base/bf16.hpp"
 #include "base/rng.hpp"
 #include "exec/cuda/kernels/launch_work.hpp"
+#include "exec/cuda/module/gemm.hpp"
 #if defined(STRETTO_ON_GPU)
 #include "exec/cuda/module/attention.hpp"
 #include "exec/cuda/module/cudnn_api.hpp"
-#include "exec/cuda/module/gemm.hpp"
 #include "exec/cuda/module/grouped_gemm.hpp"
 #else
 #include "tests/emulated_device/emulated_device.hpp"
@@ -361,6 +361,13 @@ class OnDevice {
     launch_work(work, operands_, {nullptr, scratch_, scratch_bytes, sms});
     take();
   }
+  void run_by_cublas(GemmRunner& runner, const Gemm& work) {
+    const Stream stream{nullptr, scratch_, kScratch_bytes, 3};
+    runner.tune(work, operands_, stream);
+    give();  // tuning has written to the operands
+    runner.run(work, operands_, stream);
+    take();
+  }
 #if defined(STRETTO_ON_GPU)
   // Returns whether the installed cuDNN may be used for it.
   static bool runs_by_cudnn(const Attention& work) { return fault_of_cudnn(cudnn().GetVersion(), work).empty(); }
@@ -375,13 +382,6 @@ class OnDevice {
     runner.run(work, operands_, static_cast<std::byte*>(workspace), {});
     take();
     release(workspace);
-  }
-  void run_by_cublas(GemmRunner& runner, const Gemm& work) {
-    const Stream stream{nullptr, scratch_, kScratch_bytes, 3};
-    runner.tune(work, operands_, stream);
-    give();  // tuning has written to the operands
-    runner.run(work, operands_, stream);
-    take();
   }
   void run_by_cublas(GroupedGemmRunner& runner, const GroupedGemm& work) {
     const void* const offsets = work.equal ? nullptr : buffers_[2].bytes.data();

@@ -59,10 +59,15 @@ std::string problem_of_codes(const Schedule& schedule, double compute_capability
 
 std::int64_t code_scratch_bytes(const Work& work, Dtype a, Dtype b) {
   const auto along = [](bool is_along_rows) { return is_along_rows ? ScaledAlong::rows : ScaledAlong::columns; };
+  const auto last_rows_bytes = [](std::int64_t k, std::int64_t n) {
+    return last_rows_of_a_bytes(code_shape(Dtype::e4m3, Scaling::block_128, ScaledAlong::rows, 1, k).cols) +
+           last_rows_of_c_bytes(n);
+  };
   const auto* gemm = std::get_if<Gemm>(&work);
   if (gemm != nullptr && has_block_scales(*gemm))
-    return kFactors_bytes +
-           apart_bytes(stored(a, gemm->scaling_a, along(!gemm->trans_a), gemm->trans_a ? gemm->k : gemm->m,
+    return kFactors_bytes + (has_last_rows(*gemm) ? last_rows_bytes(gemm->k, gemm->n) : 0) +
+           apart_bytes(stored(a, gemm->scaling_a, along(!gemm->trans_a),
+                              gemm->trans_a ? gemm->k : std::max(gemm->m, kProductRows),
                               gemm->trans_a ? gemm->m : gemm->k)) +
            apart_bytes(stored(b, gemm->scaling_b, along(gemm->trans_b), gemm->trans_b ? gemm->n : gemm->k,
                               gemm->trans_b ? gemm->k : gemm->n));
@@ -83,7 +88,10 @@ std::int64_t code_scratch_bytes(const Work& work, Dtype a, Dtype b) {
   };
   const bool is_wgrad = grouped->pass == Pass::wgrad;
   const std::int64_t of_a = grouped->pass == Pass::forward ? grouped->k : grouped->n;
-  return kFactors_bytes + most(a, grouped->scaling_a, rows, of_a) +
+  const std::int64_t last_rows = is_wgrad || grouped->scaling_a != Scaling::block_128
+                                     ? 0
+                                     : last_rows_bytes(of_a, std::max(grouped->n, grouped->k));
+  return kFactors_bytes + last_rows + most(a, grouped->scaling_a, rows, of_a) +
          most(b, grouped->scaling_b, is_wgrad ? rows : grouped->n, grouped->k);
 }
 

@@ -18,6 +18,19 @@ namespace stretto::cuda {
 constexpr std::int64_t kCodeRow_bytes = 16, kApart_bytes = 256;  // alignments of rows and of each part of the scratch
 constexpr std::int64_t kFactors_bytes = kApart_bytes;            // of the tensors' factors
 inline bool has_block_scales(const Gemm& work) { return rule_of(work.scaling_b).block > 0; }
+// With scales of 128 codes cuBLASLt multiplies rows of A in multiples of this (exec/cuda/module/code_products.hpp).
+constexpr std::int64_t kProductRows = 8;
+// Returns whether the last rows of a product are a product of their own, in the scratch.
+inline bool has_last_rows(const Gemm& work) {
+  return work.scaling_a == Scaling::block_128 && work.m % kProductRows != 0;
+}
+// Return the bytes of the scratch that such rows take: of A, whose stored rows have `stored_cols` bytes, and of C.
+inline std::int64_t last_rows_of_a_bytes(std::int64_t stored_cols) {
+  return GroupedRows::rounded(kProductRows * GroupedRows::rounded(stored_cols, kCodeRow_bytes), kApart_bytes);
+}
+inline std::int64_t last_rows_of_c_bytes(std::int64_t n) {
+  return GroupedRows::rounded(kProductRows * n * bytes_of(Dtype::f32), kApart_bytes);
+}
 // Returns the bytes from one row of codes to the next in the scratch.
 inline std::int64_t apart_ld(const exec::Codes& codes) {
   return GroupedRows::rounded(codes.cols / codes.per_byte(), kCodeRow_bytes);

@@ -21,8 +21,10 @@ TINY_DEEPSEEK = ["model.q_lora_rank=8", "model.kv_lora_rank=8", "model.qk_head_d
 PADDED = ["parallel.moe_pad_expert_input_to_capacity=true", "parallel.moe_expert_capacity_factor=4"]
 SHARED = ["parallel.data_parallel_size=2", "parallel.expert_model_parallel_size=2"]
 FOUR = ["parallel.data_parallel_size=4", "parallel.expert_model_parallel_size=4"]
-MODES = ("overlap_moe_expert_parallel_comm", "delay_wgrad_compute", "ep_overlap_early_attn_memory_release",
-         "overlap_dispatch_backward_with_experts_wgrad")
+# Modes of the exchange, and the settings that each needs besides.
+MODES = {"overlap_moe_expert_parallel_comm": [], "delay_wgrad_compute": [], "ep_overlap_early_attn_memory_release": [],
+         "overlap_dispatch_backward_with_experts_wgrad": [], "ep_flash_overlap": PADDED,
+         "moe_shared_expert_overlap": ["model.moe_shared_expert_intermediate_size=64"]}
 
 
 def mixture(check, *more):
@@ -78,10 +80,13 @@ def experts_by_nccl(check):
 
 def modes_of_experts(check):
     """Rounds of an exchange on one GPU say nothing of speed between GPUs; the modes must leave the loss alone."""
-    scenario, settings = mixture(check, *SHARED)
-    plain, why = run(check, scenario, settings, "--mode", "plain", limit_s=40)
-    passed = 0
-    for mode in MODES:
+    scenario, all_settings = mixture(check, *SHARED)
+    passed, plain_of = 0, {}
+    for mode, more in MODES.items():
+        settings = [*all_settings, *more]
+        if str(more) not in plain_of:
+            plain_of[str(more)] = run(check, scenario, settings, "--mode", "plain", limit_s=40)
+        plain, why = plain_of[str(more)]
         hidden, why_hidden = run(check, scenario, settings, "--mode", mode, limit_s=40)
         passed += bool(agree(check, f"experts, {mode}", plain, hidden, why or why_hidden, 1e-3))
     if passed == len(MODES):

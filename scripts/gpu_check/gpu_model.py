@@ -64,7 +64,8 @@ def calibration(check):
     done = check.run(check.stretto, "calibrate", "--backend", "cuda", "-o", check.folder / "gpu.toml")
     check.log("calibrate", done.out + done.err)
     kept = [line for line in done.out.splitlines() if line.startswith("goes on from")]
-    notes = [line for line in done.out.splitlines() if line.startswith("note: ")]
+    # Steps of experts with as many rows as data says are among those that are measured, and they are no graphs.
+    notes = [line for line in done.out.splitlines() if line.startswith("note: ") and "data says how many rows" not in line]
     if check.note("calibrate", done.code == 0, seconds=round(done.seconds, 1), kept=kept, notes=notes, **({} if done.code == 0 else {"why": done.why()})):
         check.headline("calibrate_s", round(done.seconds, 1))
 

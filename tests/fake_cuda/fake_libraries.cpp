@@ -9,6 +9,7 @@
 #include "exec/cuda/groups.hpp"
 #include "exec/cuda/kernels/attention_seed.hpp"
 #include "exec/cuda/module/attention.hpp"
+#include "exec/cuda/module/code_products.hpp"
 #include "exec/cuda/module/codes_apart.hpp"
 #include "exec/cuda/module/gemm.hpp"
 #include "exec/cuda/module/grouped_gemm.hpp"
@@ -34,15 +35,21 @@ bool GemmRunner::tune(const Gemm&, std::span<const exec::Operand> operands, cons
 void GemmRunner::run(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
   run_untuned(work, operands, stream);
 }
-// cuBLASLt refuses factors of tensors that are not aligned, so this runner does too.
-void GemmRunner::run_untuned(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
-  std::vector<exec::Operand> all(operands.begin(), operands.end());
-  if (work.has_factors() && !has_block_scales(work)) {
-    all = codes_apart(work, operands, stream, true).operands;
-    for (std::size_t i : {work.inverse_index(), work.inverse_index() + 1})
-      if (!lies_well(all[i])) throw runtime_failure("a factor of " + describe(Work(work)) + " is not aligned");
-  }
-  emulate::submit(stream.stream, [work, all = std::move(all)] { host::run_work(work, all); });
+// This runner refuses products of codes that cuBLASLt refuses.
+void GemmRunner::run_untuned(const Gemm& whole, std::span<const exec::Operand> of_whole, const Stream& stream) {
+  for_each_product(
+      whole, of_whole, stream, [](const Gemm& work, std::span<const exec::Operand> operands, const Stream& on) {
+        const auto refuse = [&](const char* why) { throw runtime_failure(describe(Work(work)) + ": " + why); };
+        std::vector<exec::Operand> all(operands.begin(), operands.end());
+        if (work.has_factors() && !has_block_scales(work)) {
+          all = codes_apart(work, operands, on, true).operands;
+          for (std::size_t i : {work.inverse_index(), work.inverse_index() + 1})
+            if (!lies_well(all[i])) refuse("a factor is not aligned");
+        }
+        if (work.has_codes() && work.bias && operands[2].dtype != Dtype::bf16) refuse("a bias in f32");
+        if (work.scaling_a == Scaling::block_128 && work.m % 8 != 0) refuse("rows are no multiple of 8");
+        emulate::submit(on.stream, [work, all = std::move(all)] { host::run_work(work, all); });
+      });
 }
 
 GroupedGemmRunner::GroupedGemmRunner(int) {}

@@ -3,6 +3,7 @@
 
 #include "exec/cuda/kernels/code_operands.hpp"
 #include "exec/cuda/kernels/launch.hpp"
+#include "exec/cuda/kernels/map.hpp"
 
 namespace stretto::cuda {
 namespace {
@@ -52,6 +53,13 @@ __global__ void align_factors_kernel(const float* inverse_a, const float* invers
   to[kFactor_bytes / sizeof(float)] = *inverse_b;
 }
 
+struct First {
+  __device__ void operator()(const float (&in)[1], float (&out)[1]) const { out[0] = in[0]; }
+};
+struct Sum {
+  __device__ void operator()(const float (&in)[2], float (&out)[1]) const { out[0] = in[0] + in[1]; }
+};
+
 template <class... Parameters>
 dim3 blocks_of(const Stream& stream, std::int64_t threads, void (*kernel)(Parameters...)) {
   return {static_cast<unsigned>(std::min(ceil_div(threads, kThreads), resident_blocks(stream, kernel, kThreads))), 1,
@@ -89,6 +97,25 @@ void copy_codes(const exec::Codes& codes, void* to, std::int64_t ld, const Strea
 void align_factors(const float* inverse_a, const float* inverse_b, float* to, const Stream& stream) {
   launch(stream, {1, 1, 1}, {kWarp, 1, 1}, align_factors_kernel, inverse_a, inverse_b, to);
 }
+void add_bias(const exec::Operand& bias, const exec::Operand& c, const Stream& stream) {
+  assert(bias.dtype == Dtype::f32 && c.dtype == Dtype::f32);
+  map<2, 1, float, float>(stream, c.rows, c.cols, {{rows_of<const float>(c), shared_row<float>(bias)}},
+                          {{rows_of<float>(c)}}, Sum{});
+}
+
+void put_rows(const exec::Operand& from, const exec::Operand& c, const Stream& stream) {
+  assert(from.dtype == c.dtype && from.cols == c.cols && from.rows >= c.rows);
+  with_device_type(c.dtype, [&](auto type) {
+    using T = decltype(type);
+    const Rows<T> to = rows_of<T>(c);
+    const Rows<const T> rows{static_cast<const T*>(from.data), from.ld};
+    if (c.mode == AccessMode::accumulate)
+      map<2, 1, T, T>(stream, c.rows, c.cols, {{{to.data, to.ld}, rows}}, {{to}}, Sum{});
+    else
+      map<1, 1, T, T>(stream, c.rows, c.cols, {{rows}}, {{to}}, First{});
+  });
+}
+
 void multiply_factors(const float* inverse_a, const float* inverse_b, float beta, float* to, const Stream& stream) {
   launch(stream, {1, 1, 1}, {kWarp, 1, 1}, multiply_factors_kernel, inverse_a, inverse_b, beta, to);
 }

@@ -41,6 +41,10 @@ void copy_codes(const exec::Codes& codes, void* to, std::int64_t ld, const Strea
 constexpr std::int64_t kFactor_bytes = 16;  // alignment of a tensor's factor
 // Writes the tensors' factors to `to` and to kFactor_bytes behind it.
 void align_factors(const float* inverse_a, const float* inverse_b, float* to, const Stream& stream);
+// c[rows,cols] += bias[1,cols]; both f32.
+void add_bias(const exec::Operand& bias, const exec::Operand& c, const Stream& stream);
+// Writes the first rows of `from` to c, or adds them where c accumulates. Both have c's type, f32 or bf16.
+void put_rows(const exec::Operand& from, const exec::Operand& c, const Stream& stream);
 // to[2] = {*inverse_a · *inverse_b, beta}: the numbers by which cuBLASLt multiplies a product and what it is added to.
 void multiply_factors(const float* inverse_a, const float* inverse_b, float beta, float* to, const Stream& stream);
 

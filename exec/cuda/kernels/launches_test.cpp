@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -76,6 +77,53 @@ TEST_CASE("products of experts by cuBLAS agree with the host's", "[cuda]") {
         }
 }
 #endif
+
+// Returns the operands of a product of codes: numbers that the host has cast.
+std::vector<Buffer> operands_of_codes(const Gemm& work, Dtype dtype, std::optional<Dtype> bias, bool accumulates) {
+  std::vector<Buffer> operands = buffers_of(work, dtype, 0, {accumulates});
+  for (std::size_t i = 0; i < 2; ++i) {
+    Quantise cast{
+        .rows = i == 0 ? work.m : work.n, .cols = work.k, .scaling = i == 0 ? work.scaling_a : work.scaling_b};
+    std::vector<Buffer> of_cast = buffers_of(cast, Dtype::f32, 0, {false});
+    host::run_work(cast, bound(of_cast));
+    for (const Buffer& buffer : of_cast) {
+      if (buffer.name == "codes") operands[i].bytes = buffer.bytes;
+      if (buffer.name == "inverse") operands[work.inverse_index() + i].bytes = buffer.bytes;
+    }
+  }
+  if (bias) {
+    Buffer& row = operands[2];
+    row.operand.dtype = *bias;
+    row.bytes.resize(static_cast<std::size_t>(work.n * bytes_of(*bias)));
+    for (std::int64_t col = 0; col < work.n; ++col) row.set(0, col, double(col % 7) / 8 - 0.25);
+  }
+  return operands;
+}
+
+TEST_CASE("products of codes have any number of rows, and biases of both types", "[cuda]") {
+  GemmRunner runner(0, GemmRunner::Epilogues::always);
+  using Scalings = std::pair<Scaling, Scaling>;
+  for (const auto& [scaling_a, scaling_b] :
+       {Scalings{Scaling::tensor, Scaling::tensor}, Scalings{Scaling::block_128, Scaling::block_128x128},
+        Scalings{Scaling::block_128, Scaling::block_128}})
+    for (const std::int64_t m : {1, 8, 26, 131})
+      for (const Dtype dtype : {Dtype::bf16, Dtype::f32})
+        for (const bool has_bias : {false, true})
+          for (const bool accumulates : {false, true}) {
+            if (has_bias && accumulates) continue;
+            Gemm work{m, 256, 272, false, true, has_bias};
+            work.scaling_a = scaling_a;
+            work.scaling_b = scaling_b;
+            work.split_accumulation = true;  // tensor cores keep too few bits of long sums otherwise
+            INFO(describe(Work(work)) << ", " << name_of(dtype) << (accumulates ? ", added" : ""));
+            const std::vector<Buffer> before =
+                operands_of_codes(work, dtype, has_bias ? std::optional(dtype) : std::nullopt, accumulates);
+            std::vector<Buffer> device = before, host = before;
+            host::run_work(work, bound(host));
+            OnDevice(device).run_by_cublas(runner, work);
+            check_same(device, host, before, dtype == Dtype::bf16 ? 1.0 / 128 : 1e-3);
+          }
+}
 
 #if !defined(STRETTO_ON_GPU)  // the executor's tests on a GPU cover these
 TEST_CASE("shares of collectives on the device are those of the host", "[cuda]") {

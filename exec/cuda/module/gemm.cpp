@@ -14,6 +14,7 @@
 #include "exec/cuda/code_scratch.hpp"
 #include "exec/cuda/kernels/launch_work.hpp"
 #include "exec/cuda/module/check.hpp"
+#include "exec/cuda/module/code_products.hpp"
 #include "exec/cuda/module/codes_apart.hpp"
 #include "exec/cuda/module/fastest.hpp"
 #include "exec/cuda/module/handles.hpp"
@@ -347,6 +348,17 @@ std::vector<cublasLtMatmulHeuristicResult_t> candidates_of(const GemmRunner::Pla
   return found;
 }
 
+// Calls start() for each product that cuBLASLt has, codes and scales apart.
+void for_each_apart(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream,
+                    const StartProduct& start) {
+  if (!work.has_codes()) return start(work, operands, stream);
+  if (has_block_scales(work)) require_block_scales();
+  for_each_product(work, operands, stream, [&](const Gemm& one, std::span<const exec::Operand> all, const Stream& on) {
+    const CodesApart apart = codes_apart(one, all, on, true);
+    start(one, apart.operands, apart.stream);
+  });
+}
+
 }  // namespace
 
 GemmRunner::GemmRunner(int sms, Epilogues epilogues)
@@ -396,10 +408,11 @@ std::vector<std::string> GemmRunner::notes() const {
 }
 
 bool GemmRunner::tune(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
-  if (!work.has_codes()) return tune(key_of(work, operands), work, operands, stream);
-  if (has_block_scales(work)) require_block_scales();
-  const CodesApart apart = codes_apart(work, operands, stream, true);
-  return tune(key_of(work, apart.operands), work, apart.operands, apart.stream);
+  bool has_epilogue = true;
+  for_each_apart(work, operands, stream, [&](const Gemm& one, std::span<const exec::Operand> all, const Stream& on) {
+    has_epilogue = tune(key_of(one, all), one, all, on) && has_epilogue;
+  });
+  return has_epilogue;
 }
 
 bool GemmRunner::tune(const Key& key, const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
@@ -503,27 +516,20 @@ std::unique_ptr<GemmRunner::Plan> GemmRunner::fastest(const Gemm& work, std::spa
 }
 
 void GemmRunner::run(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
-  const auto run_one = [&](std::span<const exec::Operand> all, const Stream& on) {
-    const auto found = plans_.find(key_of(work, all));
+  for_each_apart(work, operands, stream, [&](const Gemm& one, std::span<const exec::Operand> all, const Stream& on) {
+    const auto found = plans_.find(key_of(one, all));
     assert(found != plans_.end() && "tuned before");
-    run(*found->second, work, all, on);
-  };
-  if (!work.has_codes()) return run_one(operands, stream);
-  const CodesApart apart = codes_apart(work, operands, stream, true);
-  run_one(apart.operands, apart.stream);
+    run(*found->second, one, all, on);
+  });
 }
 
 void GemmRunner::run_untuned(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
-  const auto run_one = [&](std::span<const exec::Operand> all, const Stream& on) {
+  for_each_apart(work, operands, stream, [&](const Gemm& one, std::span<const exec::Operand> all, const Stream& on) {
     if (untuned_.size() > kMostUntuned) untuned_.clear();
-    auto& plan = untuned_[key_of(work, all)];
-    if (!plan) plan = proposed(work, all, on);
-    run(*plan, work, all, on);
-  };
-  if (!work.has_codes()) return run_one(operands, stream);
-  if (has_block_scales(work)) require_block_scales();
-  const CodesApart apart = codes_apart(work, operands, stream, true);
-  run_one(apart.operands, apart.stream);
+    auto& plan = untuned_[key_of(one, all)];
+    if (!plan) plan = proposed(one, all, on);
+    run(*plan, one, all, on);
+  });
 }
 
 void GemmRunner::run(Plan& plan, const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
