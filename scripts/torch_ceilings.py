@@ -3,9 +3,10 @@
 of zeros, which take less power), a copy within its memory, the cost of the next kernel on a stream and in a graph, a
 wait for another stream's event, and how long a small kernel of another stream waits for room while a GEMM runs. Prints
 a line of JSON with all results so far as soon as a further result is known; times are medians. With --gemms MxNxK,… it
-measures only these GEMMs, one by one.
+measures only these GEMMs, one by one. With --fp8-seconds it measures only products and casts of e4m3 codes, and a large
+product for so long that the GPU is warm.
 
-    scripts/torch_ceilings.py [--tiny] [--gemms 65536x3072x768,...]
+    scripts/torch_ceilings.py [--tiny] [--gemms 65536x3072x768,...] [--fp8-seconds 30]
 """
 import argparse
 import json
@@ -45,6 +46,32 @@ def matrix(rows, cols, make=torch.randn):
 def gemm_us(m, n, k, make=torch.randn):
     a, b, out = matrix(m, k, make), matrix(n, k, make), torch.empty(m, n, device=DEVICE, dtype=torch.bfloat16)
     return median_us(lambda: torch.matmul(a, b.t(), out=out))
+
+
+def fp8(size, seconds):
+    """Yields the rate of a product of random codes with a scale for each tensor, its rate in the first second and in the
+    last third of `seconds`, and the bandwidth of a cast that finds no scale of its own."""
+    numbers, one = matrix(size, size), torch.ones((), device=DEVICE)
+    a, b = numbers.to(torch.float8_e4m3fn), matrix(size, size).to(torch.float8_e4m3fn)
+    codes = torch.empty_like(a)
+    yield "cast_to_e4m3_GBps", 3e-3 * size**2 / median_us(lambda: codes.copy_(numbers))  # two bytes read, one written
+
+    def product():
+        if CUDA:
+            torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True)
+        else:
+            torch.matmul(a.float(), b.float().t())
+
+    yield "fp8_gemm_TFLOPs", 2e-6 * size**3 / median_us(product)
+    rates, begin = [], time.perf_counter()
+    while (now := time.perf_counter()) < begin + seconds:
+        for _ in range(50 if CUDA else 1):
+            product()
+        if CUDA:
+            torch.cuda.synchronize()
+        rates.append((now - begin, (50 if CUDA else 1) * 2e-12 * size**3 / (time.perf_counter() - now)))
+    yield "fp8_first_second_TFLOPs", statistics.median(rate for at, rate in rates if at < 1)
+    yield "fp8_sustained_TFLOPs", statistics.median(rate for at, rate in rates if at > seconds * 2 / 3 or at == rates[-1][0])
 
 
 def launches(count):
@@ -148,6 +175,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tiny", action="store_true", help="sizes for a processor")
     parser.add_argument("--gemms", default="", help="MxNxK,…")
+    parser.add_argument("--fp8-seconds", type=float, default=0)
     options = parser.parse_args()
     torch.manual_seed(1)
 
@@ -162,6 +190,11 @@ def main():
             say()
         return
     size, elements = (128, 1 << 16) if options.tiny else (8192, 1 << 30)
+    if options.fp8_seconds:
+        for name, value in fp8(size, options.fp8_seconds):
+            result[name] = value
+            say()
+        return
     for name, make in (("gemm_TFLOPs", torch.randn), ("gemm_of_zeros_TFLOPs", torch.zeros)):
         result[name] = 2e-6 * size**3 / gemm_us(size, size, size, make)
         say()

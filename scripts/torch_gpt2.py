@@ -75,6 +75,7 @@ def main():
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--eager", action="store_true", help="without torch.compile")
     parser.add_argument("--cudnn-attention", action="store_true", help="cuDNN's attention, not the one that PyTorch chooses")
+    parser.add_argument("--trace", help="file for the profiler's trace of two further steps; .gz is compressed")
     options = parser.parse_args()
     torch.manual_seed(1)
     torch.set_float32_matmul_precision("high")
@@ -115,6 +116,13 @@ def main():
     for _ in range(3):
         timed()
     times_ms = [timed()[0] for _ in range(options.steps)]
+    if options.trace:
+        from torch.profiler import ProfilerActivity, profile
+        with profile(activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]) as profiler:
+            for i in range(2):
+                with torch.profiler.record_function(f"ProfilerStep#{i}"):
+                    timed()
+        profiler.export_chrome_trace(options.trace)
     median = statistics.median(times_ms)
     print(json.dumps({"size": options.size, "micro_batch": options.micro_batch, "compiled": not options.eager, "cudnn_attention": options.cudnn_attention,
                       "step_ms": median,

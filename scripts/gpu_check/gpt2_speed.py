@@ -75,20 +75,29 @@ def torch_eager(check):
     torch_speed(check, "eager", "--eager")
 
 
-def profile(check):
-    """Records by how much a step exceeds its critical path's operations, and which operations are furthest from their
-    lower bounds."""
-    scenario, settings = gpt2(check, "124m", 64)
-    name = "profile gpt2-124m, 64 x 1024, all fused"
+def profile_of(check, size, batch):
+    """Records by how much a step exceeds its critical path's operations, the rate of its GEMMs, and which operations are
+    furthest from their lower bounds. Returns the profile."""
+    scenario, settings = gpt2(check, size, batch)
+    name = f"profile gpt2-{size}, {batch} x 1024, all fused"
     result, done = check.json_of("profile", scenario, "--backend", "cuda", "--set", f"compare.repeats={2 if check.tiny else 5}",
                                  *settings_as_words(settings))
     if not result:
-        return check.note(name, False, why=done.why())
+        return check.note(name, False, why=done.why()) or None
     check.detail("profiles", name, result)
     gaps = [f"{o['name']} {o['total_ms']:.2f} of {o['calls'] * (o['floor_us'] or 0) * 1e-3:.2f} ms" for o in result["operations"][:8]]
+    gemms = [o for o in result["operations"] if o["work"].startswith("gemm ")]
+    result["gemm_TFLOPs"] = 1e-9 * sum(o["flops"] * o["calls"] for o in gemms) / sum(o["total_ms"] for o in gemms)
     check.note(name, done.code == 0, step_ms=round(result["median_step_ms"], 3), overhead_pct=round(result["overhead_pct"], 2),
-               furthest_from_floor=gaps, notes=[line for line in done.out.splitlines() if line.startswith("note: ")])
-    check.headline("step_over_critical_path", round(result["step_over_critical_path"], 4))
+               gemm_TFLOPs=round(result["gemm_TFLOPs"], 1), furthest_from_floor=gaps,
+               notes=[line for line in done.out.splitlines() if line.startswith("note: ")])
+    return result
+
+
+def profile(check):
+    result = profile_of(check, "124m", 64)
+    if result:
+        check.headline("step_over_critical_path", round(result["step_over_critical_path"], 4))
 
 
 STEPS = [

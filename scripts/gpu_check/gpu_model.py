@@ -42,10 +42,13 @@ COMPARED = {
 }
 # Layouts in which modes should gain, and link speeds among which the best for each is predicted.
 LINKS_GBps = [2, 4, 8, 16, 32, 64, 128]
+# Products so long that their chunks fill the GPU.
+WIDE = ["model.hidden_size=4096", "model.num_attention_heads=32", "model.seq_length=2048", "model.num_layers=2", "training.micro_batch_size=4",
+        "training.global_batch_size=8"]
 GAINS = {
     "dp": ["parallel.data_parallel_size=2"],
-    "tp": TP_SP,
-    "tp without sequence parallelism": TP_SP[:1],
+    "tp": [*TP_SP, *WIDE],
+    "tp without sequence parallelism": [*TP_SP[:1], *WIDE],
     "pp": ["parallel.pipeline_model_parallel_size=2", "parallel.virtual_pipeline_model_parallel_size=2", "overlap.overlap_p2p_comm=true",
            "training.micro_batch_size=2"],
     "cp": ["parallel.context_parallel_size=2"],
@@ -194,7 +197,7 @@ def gains(check):
         best = {}  # mode → (speed relative to plain, GB/s)
         for link in LINKS_GBps[::6] if check.tiny else LINKS_GBps:
             found, done = check.json_of("simulate", scenario, "--platform", platform, "--modes",
-                                        *settings_as_words([*base, *settings, f"cluster.link_GBps={link}"]), limit_s=20)
+                                        *settings_as_words([*settings, *base, f"cluster.link_GBps={link}"]), limit_s=20)
             if not found:
                 check.note(f"gains, {layout}", False, why=done.why())
                 break
@@ -202,7 +205,7 @@ def gains(check):
             for mode in open_modes(found)[1:]:
                 best[mode] = max(best.get(mode, (0, 0)), (predicted["plain"] / predicted[mode], link))
         for link in sorted({link for _, link in best.values()}):
-            measure_gains(check, scenario, platform, layout, [*base, *settings], sorted(m for m in best if best[m][1] == link), link)
+            measure_gains(check, scenario, platform, layout, [*settings, *base], sorted(m for m in best if best[m][1] == link), link)
 
 
 def measure_gains(check, scenario, platform, layout, settings, modes, link):
@@ -221,6 +224,21 @@ def measure_gains(check, scenario, platform, layout, settings, modes, link):
                    compute_slower_by_ms=round(compute[1] - compute[0], 3))
 
 
+def diagnosis(check):
+    """Explains a trace of PyTorch's profiler on this GPU by the predicted step of the GPU's published platform."""
+    scenario, settings = gpt2(check, "124m", 64)
+    trace = check.folder / "torch-trace.json.gz"
+    size = ["--micro-batch", 2, "--size", "tiny"] if check.tiny else ["--micro-batch", 64]
+    measured = torch_json(check, "PyTorch, eager, traced", "torch_gpt2.py", "--eager", "--cudnn-attention", "--trace", trace, *size)
+    if not measured:
+        return
+    result, done = check.json_of("diagnose", trace, scenario, "--platform", base_platform(check), *settings_as_words(settings), limit_s=30)
+    check.log("diagnose", done.out + done.err)
+    if result:
+        check.detail("diagnose", "PyTorch, eager, of the published platform", result)
+    check.note("diagnose", bool(result) and done.code == 0, step_ms=measured.get("step_ms"), **({} if done.code == 0 else {"why": done.why()}))
+
+
 STEPS = [
     Step(calibration, 330, ("calibrate_s",)),
     Step(interference, 10, ("gemm_beside_moving",)),
@@ -228,4 +246,5 @@ STEPS = [
     Step(sustained, 60, ("sustained_gemm_TFLOPs",)),
     Step(layer_mix, 60),
     Step(gains, 120),
+    Step(diagnosis, 90),
 ]

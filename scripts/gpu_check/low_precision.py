@@ -4,6 +4,7 @@ import statistics
 
 from gpu_check.check import Step
 from gpu_check.experts import MIXTURE
+from gpu_check.gpt2_speed import torch_json
 from gpu_check.training import small, train, worst_difference
 
 LIMIT_S = 240
@@ -66,7 +67,16 @@ def speed_of_recipes(check):
     check.headline("recipes against bf16", faster or None)
 
 
+def sustained_fp8(check):
+    """Measures a large product of codes until the GPU is warm, and a cast, by PyTorch's kernels."""
+    seconds = 0.1 if check.tiny else 30
+    result = torch_json(check, "products of codes, sustained", "torch_ceilings.py", "--fp8-seconds", seconds, *(["--tiny"] if check.tiny else []))
+    for key in ("fp8_gemm_TFLOPs", "fp8_sustained_TFLOPs", "cast_to_e4m3_GBps") if result else ():
+        check.headline(key, result.get(key))
+
+
 STEPS = [
     Step(losses_of_recipes, 140, ("recipes that agree with the host",)),
     Step(speed_of_recipes, 100, ("bf16 step_ms", "recipes against bf16")),
+    Step(sustained_fp8, 60, ("fp8_gemm_TFLOPs", "fp8_sustained_TFLOPs", "cast_to_e4m3_GBps")),
 ]

@@ -13,6 +13,7 @@ import struct
 
 from gpu_check import experts
 from gpu_check.check import ROOT, Step, kill_group
+from gpu_check.gpt2_speed import profile_of
 from gpu_check.machine import env_of_python, find_tool, llmc as find_llmc
 from gpu_check.training import FUSIONS, TINY_SMALL, gpt2, losses, open_modes, settings_as_words, small, speed, train, worst_difference
 
@@ -57,6 +58,12 @@ def gpt2_1558m(check):
         fast = speed(check, "1558m", 16, micro_batches=batches)
         for key, value in (fast or {}).items():
             check.headline(f"gpt2-1558m {batches} x 16 {key}", value)
+
+
+def profile_1558m(check):
+    result = profile_of(check, "1558m", 16)
+    if result:
+        check.headline("gpt2-1558m gemm_TFLOPs", round(result["gemm_TFLOPs"], 1))
 
 
 def fusions(check):
@@ -269,6 +276,7 @@ STEPS = [
     Step(llmc, 100),
     Step(gpt2_1558m, 110, ("gpt2-1558m 1 x 16 tokens_per_s", "gpt2-1558m 4 x 16 tokens_per_s", "gpt2-1558m 4 x 16 mfu")),
     Step(modes, 220, ("modes",)),
+    Step(profile_1558m, 60, ("gpt2-1558m gemm_TFLOPs",)),
     Step(nsight_compute, 70),
     Step(sanitizer, 130),
     Step(losses_of_torch, 50),

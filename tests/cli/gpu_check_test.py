@@ -29,13 +29,20 @@ STAND_INS = {
 *) echo "Emulated GPU, 1.0, 100 MiB, 700.00 W, 1980 MHz";;
 esac
 """,
-    "python3": PYTHON + """import json, sys
+    "python3": PYTHON + """import gzip, json, sys
+if "--trace" in sys.argv:
+    kernels = [{"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": 100 * at, "dur": 40, "args": {"stream": 7, "device": 0}}
+               for at, name in enumerate(["gemm", "flash_fwd", "flash_bwd", "multi_tensor_apply_kernel adam"])]
+    with gzip.open(sys.argv[sys.argv.index("--trace") + 1], "wt") as trace:
+        json.dump({"traceEvents": kernels}, trace)
 if "-c" in sys.argv:
     print(json.dumps({"torch": "2.0", "torch's GPU": True}))
 elif any("torch_gpt2" in word for word in sys.argv):
     print(json.dumps({"step_ms": 10.0, "tokens_per_s": 1000.0}))
 elif "--gemms" in sys.argv:
     print(json.dumps({"gemms": {shape: 10.0 for shape in sys.argv[-1].split(",")}}))
+elif "--fp8-seconds" in sys.argv:
+    print(json.dumps({"fp8_gemm_TFLOPs": 1400.0, "fp8_sustained_TFLOPs": 1200.0, "cast_to_e4m3_GBps": 3000.0}))
 elif any("torch_ceilings" in word for word in sys.argv):
     print(json.dumps({"gemm_TFLOPs": 700.0, "copy_GBps": 3000.0, "launch_us": 2.0, "event_us": 1.0}))
 """,
