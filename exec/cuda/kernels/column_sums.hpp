@@ -8,6 +8,7 @@
 namespace stretto::cuda {
 
 constexpr int kSumRows = 8;        // rows that a block takes at a time
+constexpr int kRowsAhead = 4;      // such rows whose loads are in flight together: those of one do not fill the memory
 constexpr unsigned kAddRows = 32;  // the most threads that add chunks of a column
 
 // partial[chunk][sum][cols], f32. Blocks are kWarp x kSumRows threads: columns along x, rows along y, chunks along
@@ -20,15 +21,27 @@ __global__ void partial_sums_kernel(std::int64_t rows, std::int64_t cols, std::i
   const std::int64_t begin = blockIdx.y * rows_of_chunk;
   const std::int64_t end = begin + rows_of_chunk < rows ? begin + rows_of_chunk : rows;
   float sum[Sums][N] = {};
-  if (col < cols)
-    for (std::int64_t row = begin + threadIdx.y; row < end; row += kSumRows) {
+  const auto add = [&](const float(&x)[Sums][N]) {
+#pragma unroll
+    for (int s = 0; s < Sums; ++s)
+#pragma unroll
+      for (int n = 0; n < N; ++n) sum[s][n] += x[s][n];
+  };
+  if (col < cols) {
+    std::int64_t row = begin + threadIdx.y;
+    for (; row + (kRowsAhead - 1) * kSumRows < end; row += kRowsAhead * kSumRows) {
+      float x[kRowsAhead][Sums][N];
+#pragma unroll
+      for (int ahead = 0; ahead < kRowsAhead; ++ahead) addends(row + ahead * kSumRows, col, x[ahead]);
+#pragma unroll
+      for (int ahead = 0; ahead < kRowsAhead; ++ahead) add(x[ahead]);
+    }
+    for (; row < end; row += kSumRows) {
       float x[Sums][N];
       addends(row, col, x);
-#pragma unroll
-      for (int s = 0; s < Sums; ++s)
-#pragma unroll
-        for (int n = 0; n < N; ++n) sum[s][n] += x[s][n];
+      add(x);
     }
+  }
 #pragma unroll
   for (int s = 0; s < Sums; ++s)
 #pragma unroll
