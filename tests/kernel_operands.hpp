@@ -24,6 +24,7 @@
 #include "exec/cuda/module/attention.hpp"
 #include "exec/cuda/module/cudnn_api.hpp"
 #include "exec/cuda/module/grouped_gemm.hpp"
+#include "exec/cuda/module/product_groups.hpp"
 #else
 #include "tests/emulated_device/emulated_device.hpp"
 #endif
@@ -383,9 +384,13 @@ class OnDevice {
     take();
     release(workspace);
   }
-  void run_by_cublas(GroupedGemmRunner& runner, const GroupedGemm& work) {
+  void run_by_cublas(GemmRunner& gemms, GroupedGemmRunner& equal, const GroupedGemm& work) {
+    const Stream stream{nullptr, scratch_, kScratch_bytes, 3};
     const void* const offsets = work.equal ? nullptr : buffers_[2].bytes.data();
-    runner.run(work, operands_, static_cast<const std::int32_t*>(offsets), {nullptr, scratch_, kScratch_bytes, 3});
+    if (runs_at_once(work))
+      equal.run(work, operands_, stream);
+    else
+      run_product_groups(gemms, work, operands_, static_cast<const std::int32_t*>(offsets), stream);
     take();
   }
 #endif

@@ -6,7 +6,6 @@
 
 #include "base/error.hpp"
 #include "exec/cuda/code_scratch.hpp"
-#include "exec/cuda/groups.hpp"
 #include "exec/cuda/kernels/attention_seed.hpp"
 #include "exec/cuda/module/attention.hpp"
 #include "exec/cuda/module/code_products.hpp"
@@ -54,38 +53,10 @@ void GemmRunner::run_untuned(const Gemm& whole, std::span<const exec::Operand> o
 
 GroupedGemmRunner::GroupedGemmRunner(int) {}
 GroupedGemmRunner::~GroupedGemmRunner() = default;
-void GroupedGemmRunner::bind(const Stream&) {}
-void GroupedGemmRunner::start(const GroupedGemm&, std::span<const exec::Operand>, std::int64_t, std::int64_t,
-                              std::int64_t, std::int64_t) {}
-// As with cuBLAS, the sizes are those that the host knows at the time of the call.
-void GroupedGemmRunner::run(const GroupedGemm& work, std::span<const exec::Operand> operands,
-                            const std::int32_t* offsets, const Stream& stream) {
-  if (offsets != nullptr) require_groups(work, offsets);
-  const std::int64_t each = work.rows / work.groups;
-  const auto rows_of = [](exec::Operand operand, std::int64_t first, std::int64_t rows) {
-    operand.data = static_cast<std::byte*>(operand.data) + first * operand.ld * bytes_of(operand.dtype);
-    operand.rows = rows;
-    return operand;
-  };
-  for (std::int64_t group = 0; group < work.groups; ++group) {
-    const std::int64_t first = offsets == nullptr ? group * each : offsets[group],
-                       rows = offsets == nullptr ? each : offsets[group + 1] - first;
-    if (rows == 0) continue;
-    const bool is_wgrad = work.pass == Pass::wgrad;
-    const exec::Operand a = rows_of(operands[0], first, rows),
-                        b = is_wgrad ? rows_of(operands[1], first, rows) : rows_of(operands[1], group * work.n, work.n),
-                        c = is_wgrad ? rows_of(operands.back(), group * work.n, work.n)
-                                     : rows_of(operands.back(), first, rows);
-    const Gemm one = is_wgrad                     ? Gemm{work.n, work.k, rows, true, false}
-                     : work.pass == Pass::forward ? Gemm{rows, work.n, work.k, false, true}
-                                                  : Gemm{rows, work.k, work.n, false, false};
-    emulate::submit(stream.stream, [one, all = std::vector{a, b, c}] { host::run_work(one, all); });
-  }
-}
-void GroupedGemmRunner::load(const GroupedGemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
-  std::vector<std::int32_t> offsets(static_cast<std::size_t>(work.groups) + 1, 0);
-  offsets.back() = static_cast<std::int32_t>(work.matrix_rows());
-  run(work, operands, work.equal ? nullptr : offsets.data(), stream);
+void GroupedGemmRunner::run(const GroupedGemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
+  emulate::submit(stream.stream, [work, all = std::vector<exec::Operand>(operands.begin(), operands.end())] {
+    host::run_work(work, all);
+  });
 }
 
 struct AttentionRunner::Plan {};

@@ -20,13 +20,13 @@
 #include "exec/cuda/launch_plan.hpp"
 #include "exec/cuda/module/attention.hpp"
 #include "exec/cuda/module/check.hpp"
-#include "exec/cuda/module/code_groups.hpp"
 #include "exec/cuda/module/communication.hpp"
 #include "exec/cuda/module/gemm.hpp"
 #include "exec/cuda/module/gpu_device.hpp"
 #include "exec/cuda/module/grouped_gemm.hpp"
 #include "exec/cuda/module/handles.hpp"
 #include "exec/cuda/module/host_counts.hpp"
+#include "exec/cuda/module/product_groups.hpp"
 #include "exec/cuda/module/rank.hpp"
 #include "exec/cuda/module/step_graph.hpp"
 #include "exec/cuda/module/step_times.hpp"
@@ -371,10 +371,8 @@ class CudaExecutor final : public exec::Executor {
         const Work& work = programs_[r].work_of(op);
         if (is_communication(work) || !loaded.insert(id).second) continue;
         const Stream stream = stream_of(stream_of_op(r, op));
-        if (const auto* grouped = std::get_if<GroupedGemm>(&work); grouped && grouped->has_codes())
-          load_code_groups(*gemms_, *grouped, ranks_[r]->operands_of(op), stream);
-        else if (grouped)
-          grouped_gemms_->load(*grouped, ranks_[r]->operands_of(op), stream);
+        if (const auto* grouped = std::get_if<GroupedGemm>(&work); grouped && !runs_at_once(*grouped))
+          load_product_groups(*gemms_, *grouped, ranks_[r]->operands_of(op), stream);
         else
           compute(r, op);
       }
@@ -456,9 +454,9 @@ class CudaExecutor final : public exec::Executor {
     const std::span<const exec::Operand> operands = ranks_[rank]->operands_of(op);
     if (const auto* gemm = std::get_if<Gemm>(&work)) return gemms_->run(*gemm, operands, stream);
     if (const auto* grouped = std::get_if<GroupedGemm>(&work)) {
+      if (runs_at_once(*grouped)) return grouped_gemms_->run(*grouped, operands, stream);
       const std::int32_t* offsets = grouped->equal ? nullptr : counts_->of(operands[*counts_of(work)]);
-      return grouped->has_codes() ? run_code_groups(*gemms_, *grouped, operands, offsets, stream)
-                                  : grouped_gemms_->run(*grouped, operands, offsets, stream);
+      return run_product_groups(*gemms_, *grouped, operands, offsets, stream);
     }
     if (const auto* attention = std::get_if<Attention>(&work); attention && runs_by_cudnn(*attention, operands))
       return attention_->run(*attention, operands, attention_workspaces_[on]->data, stream);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cstring>
 #include <iterator>
@@ -33,7 +34,7 @@ constexpr int kCandidates = 16, kRounds = 2, kRepeats = 5;  // algorithms tried,
 // An algorithm whose single run takes kHopeless times as long as the best is not run again. Below kLeast_ms, events are
 // not precise enough to tell.
 constexpr float kHopeless = 1.5f, kLeast_ms = 0.05f;
-constexpr std::size_t kMostUntuned = 4096;  // plans that are kept
+constexpr std::size_t kMostUntuned = 4096;  // algorithms of run_untuned() that are kept
 constexpr std::uint32_t kAlignment = 16;    // alignment that cuBLAS's fast kernels require
 
 cudaDataType_t type_of(Dtype dtype) {
@@ -348,6 +349,13 @@ std::vector<cublasLtMatmulHeuristicResult_t> candidates_of(const GemmRunner::Pla
   return found;
 }
 
+// Rounds a size up to three significant bits: at most by a quarter.
+std::int64_t rounded(std::int64_t size) {
+  const std::int64_t unit =
+      std::max<std::int64_t>(1, static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(size))) / 4);
+  return GroupedRows::rounded(size, unit);
+}
+
 // Calls start() for each product that cuBLASLt has, codes and scales apart.
 void for_each_apart(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream,
                     const StartProduct& start) {
@@ -455,14 +463,10 @@ std::unique_ptr<GemmRunner::Plan> GemmRunner::kept(const PlanFile::Numbers& key,
   return takes(std::get<Gemm>(product.work), exec::operands_of(product, operands)) ? std::move(plan) : nullptr;
 }
 
-std::unique_ptr<GemmRunner::Plan> GemmRunner::proposed(const Gemm& work, std::span<const exec::Operand> operands,
-                                                       const Stream& stream) {
-  auto plan = std::make_unique<Plan>(work, operands, sms_, Dtype::f32);
-  plan->point_to(work, operands, stream);
-  const std::vector<cublasLtMatmulHeuristicResult_t> found = candidates_of(*plan, handle_, work, operands, stream, 1);
+void GemmRunner::propose(Plan& plan, const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
+  const std::vector<cublasLtMatmulHeuristicResult_t> found = candidates_of(plan, handle_, work, operands, stream, 1);
   if (found.empty()) throw no_algorithm(work);
-  plan->algorithm = found.front().algo;
-  return plan;
+  plan.algorithm = found.front().algo;
 }
 
 std::unique_ptr<GemmRunner::Plan> GemmRunner::measured(const Gemm& work, std::span<const exec::Operand> operands,
@@ -525,10 +529,22 @@ void GemmRunner::run(const Gemm& work, std::span<const exec::Operand> operands, 
 
 void GemmRunner::run_untuned(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
   for_each_apart(work, operands, stream, [&](const Gemm& one, std::span<const exec::Operand> all, const Stream& on) {
+    assert(one.epilogue == GemmEpilogue::none);
+    Plan plan(one, all, sms_, Dtype::f32);
+    plan.point_to(one, all, on);
+    Gemm about = one;
+    about.m = rounded(one.m);
+    about.k = rounded(one.k);
+    const Key key = key_of(about, all);
+    if (const auto known = untuned_.find(key); known != untuned_.end()) {
+      plan.algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(known->second);
+      if (plan.start(one, handle_, all, plan.algorithm, on) == CUBLAS_STATUS_SUCCESS) return;
+      cudaGetLastError();  // clears an error that the next launch would report as its own
+    }
+    propose(plan, one, all, on);
     if (untuned_.size() > kMostUntuned) untuned_.clear();
-    auto& plan = untuned_[key_of(one, all)];
-    if (!plan) plan = proposed(one, all, on);
-    run(*plan, one, all, on);
+    untuned_[key] = std::bit_cast<Algorithm>(plan.algorithm);
+    check(plan.start(one, handle_, all, plan.algorithm, on), "starting a GEMM");
   });
 }
 

@@ -42,7 +42,9 @@ class GemmRunner {
   // Starts it; tune() must have been called for operands like these.
   void run(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream);
 
-  // Starts it by the algorithm that cuBLAS thinks is fastest: for products whose sizes depend on data.
+  // Starts it by the algorithm that cuBLAS proposed for the first product of about these sizes: for products whose
+  // sizes depend on data and differ in every step. A proposal takes cuBLAS tens of microseconds (measured on an H200),
+  // in which a GPU ends the product of an expert several times.
   void run_untuned(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream);
 
   struct Plan;  // plan of one shape
@@ -54,8 +56,8 @@ class GemmRunner {
   static Key key_of(const Gemm& work, std::span<const exec::Operand> operands);
   bool tune(const Key& key, const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream);
   void run(Plan& plan, const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream);
-  // The plan that cuBLAS proposes first.
-  std::unique_ptr<Plan> proposed(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream);
+  // Takes the algorithm that cuBLAS proposes first.
+  void propose(Plan& plan, const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream);
   // Returns nullptr when cuBLAS has no algorithm that runs.
   std::unique_ptr<Plan> fastest(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream,
                                 Dtype sums);
@@ -68,7 +70,9 @@ class GemmRunner {
   cublasLtContext* handle_ = nullptr;
   int sms_ = 0;
   Epilogues epilogues_ = Epilogues::where_faster;
-  std::map<Key, std::unique_ptr<Plan>> plans_, untuned_;
+  std::map<Key, std::unique_ptr<Plan>> plans_;
+  using Algorithm = std::array<std::uint64_t, 8>;  // of cublasLtMatmulAlgo_t
+  std::map<Key, Algorithm> untuned_;               // by rounded sizes
   PlanFile file_;
   int from_file_ = 0;  // number of plans that came from the file
 };

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "exec/cuda/groups.hpp"
 
 namespace stretto::cuda {
 namespace {
@@ -22,18 +21,17 @@ cudaDataType_t type_of(const exec::Operand& operand) {
   return operand.dtype == Dtype::bf16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-// A matrix of one group, which cuBLAS sees transposed; and how far the next group's is.
+// A matrix of the first group, which cuBLAS sees transposed; and how far the next group's is.
 struct OfGroup {
   void* data;
   cudaDataType_t type;
   int ld;
   long long stride;
-  OfGroup(const exec::Operand& operand, std::int64_t first_row, std::int64_t rows)
-      : type(type_of(operand)),
+  OfGroup(const exec::Operand& operand, std::int64_t rows)
+      : data(operand.data),
+        type(type_of(operand)),
         ld(static_cast<int>(std::max(operand.ld, operand.cols))),
-        stride(static_cast<long long>(rows) * ld) {
-    data = static_cast<std::byte*>(operand.data) + first_row * ld * bytes_of(operand.dtype);
-  }
+        stride(static_cast<long long>(rows) * ld) {}
 };
 
 }  // namespace
@@ -44,20 +42,16 @@ GroupedGemmRunner::GroupedGemmRunner(int sms) {
 }
 GroupedGemmRunner::~GroupedGemmRunner() { cublasDestroy(handle_); }
 
-void GroupedGemmRunner::bind(const Stream& stream) {
+// Row-major y = x · Wᵀ is column-major yᵀ = W · xᵀ, and so on.
+void GroupedGemmRunner::run(const GroupedGemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
+  assert(runs_at_once(work));
   check(cublasSetStream(handle_, static_cast<cudaStream_t>(stream.stream)), "giving it a stream");
   // It has a workspace of its own otherwise, which concurrent lanes would share.
   check(cublasSetWorkspace(handle_, stream.scratch, stream.scratch_bytes), "giving it a workspace");
-}
-
-// Row-major y = x · Wᵀ is column-major yᵀ = W · xᵀ, and so on.
-void GroupedGemmRunner::start(const GroupedGemm& work, std::span<const exec::Operand> operands, std::int64_t group,
-                              std::int64_t first, std::int64_t rows, std::int64_t count) {
   const bool is_wgrad = work.pass == Pass::wgrad;
-  // Rows, or a weight for each group.
-  const OfGroup a(operands[0], first, rows),
-      b(operands[1], is_wgrad ? first : group * work.n, is_wgrad ? rows : work.n),
-      c(operands.back(), is_wgrad ? group * work.n : first, is_wgrad ? work.n : rows);
+  const std::int64_t rows = work.rows / work.groups;
+  const OfGroup a(operands[0], rows), b(operands[1], is_wgrad ? rows : work.n),
+      c(operands.back(), is_wgrad ? work.n : rows);
   const auto m = static_cast<int>(work.pass == Pass::forward ? work.n : work.k),
              n = static_cast<int>(is_wgrad ? work.n : rows),
              k = static_cast<int>(is_wgrad                     ? rows
@@ -67,26 +61,8 @@ void GroupedGemmRunner::start(const GroupedGemm& work, std::span<const exec::Ope
   check(cublasGemmStridedBatchedEx(handle_, work.pass == Pass::forward ? CUBLAS_OP_T : CUBLAS_OP_N,
                                    is_wgrad ? CUBLAS_OP_T : CUBLAS_OP_N, m, n, k, &alpha, b.data, b.type, b.ld,
                                    b.stride, a.data, a.type, a.ld, a.stride, &beta, c.data, c.type, c.ld, c.stride,
-                                   static_cast<int>(count), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
-        "starting a product of experts");
-}
-
-void GroupedGemmRunner::run(const GroupedGemm& work, std::span<const exec::Operand> operands,
-                            const std::int32_t* offsets, const Stream& stream) {
-  bind(stream);
-  if (offsets == nullptr) return start(work, operands, 0, 0, work.rows / work.groups, work.groups);
-  require_groups(work, offsets);
-  for (std::int64_t group = 0; group < work.groups; ++group)
-    if (const std::int64_t rows = offsets[group + 1] - offsets[group]; rows > 0)
-      start(work, operands, group, offsets[group], rows, 1);
-}
-
-void GroupedGemmRunner::load(const GroupedGemm& work, std::span<const exec::Operand> operands, const Stream& stream) {
-  if (work.equal) return run(work, operands, nullptr, stream);
-  bind(stream);
-  // cuBLAS's choice depends on the size in steps.
-  for (std::int64_t rows = 1; rows < work.matrix_rows(); rows *= 2) start(work, operands, 0, 0, rows, 1);
-  start(work, operands, 0, 0, work.matrix_rows(), 1);
+                                   static_cast<int>(work.groups), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+        "starting the products of experts");
 }
 
 }  // namespace stretto::cuda
