@@ -5,8 +5,10 @@ wait for another stream's event, and how long a small kernel of another stream w
 a line of JSON with all results so far as soon as a further result is known; times are medians. With --gemms MxNxK,… it
 measures only these GEMMs, one by one. With --fp8-seconds it measures only products and casts of e4m3 codes, and a large
 product for so long that the GPU is warm.
+ With --attention it measures only causal attention,
+forward and its gradient, by cuDNN and by FlashAttention 2, whose calls fill the GPU several times.
 
-    scripts/torch_ceilings.py [--tiny] [--gemms 65536x3072x768,...] [--fp8-seconds 30]
+    scripts/torch_ceilings.py [--tiny] [--gemms 65536x3072x768,...] [--fp8-seconds 30] [--attention]
 """
 import argparse
 import json
@@ -72,6 +74,38 @@ def fp8(size, seconds):
         rates.append((now - begin, (50 if CUDA else 1) * 2e-12 * size**3 / (time.perf_counter() - now)))
     yield "fp8_first_second_TFLOPs", statistics.median(rate for at, rate in rates if at < 1)
     yield "fp8_sustained_TFLOPs", statistics.median(rate for at, rate in rates if at > seconds * 2 / 3 or at == rates[-1][0])
+
+
+# Sequence length; heads of queries, of keys and values; width of a head.
+ATTENTIONS = [*((seq, 32, 32, width) for width in (128, 64) for seq in (512, 1024, 2048, 4096, 8192, 16384, 32768)),
+              *((seq, 32, 4, 128) for seq in (4096, 8192)), (4096, 32, 32, 96)]
+
+
+def attentions(tokens, shapes):
+    """Yields the times of attention of `tokens` tokens, of one sequence at least, by each kernel that takes the shape."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    backends = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash2": SDPBackend.FLASH_ATTENTION} if CUDA else {"math": SDPBackend.MATH}
+    for seq, heads, kv_heads, width in shapes:
+        batch = max(1, tokens // seq)
+
+        def tensor(of_heads):  # rows of a sequence lie as frameworks have them
+            return torch.randn(batch, seq, of_heads, width, device=DEVICE, dtype=torch.bfloat16).transpose(1, 2).requires_grad_()
+
+        q, k, v = tensor(heads), tensor(kv_heads), tensor(kv_heads)
+        for name, backend in backends.items():
+            row = {"kernel": name, "batch": batch, "seq": seq, "heads": heads, "kv_heads": kv_heads, "head_dim": width}
+            try:
+                with sdpa_kernel(backend):
+                    def forward():
+                        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=kv_heads < heads)
+
+                    row["forward_us"] = median_us(forward, times=10, warm_up=3)
+                    out = forward()
+                    gradient = torch.randn_like(out)
+                    row["dgrad_us"] = median_us(lambda: torch.autograd.grad(out, (q, k, v), gradient, retain_graph=True), times=10, warm_up=3)
+            except RuntimeError as error:
+                row["why"] = str(error).splitlines()[0][:100]
+            yield row
 
 
 def launches(count):
@@ -176,6 +210,7 @@ def main():
     parser.add_argument("--tiny", action="store_true", help="sizes for a processor")
     parser.add_argument("--gemms", default="", help="MxNxK,…")
     parser.add_argument("--fp8-seconds", type=float, default=0)
+    parser.add_argument("--attention", action="store_true")
     options = parser.parse_args()
     torch.manual_seed(1)
 
@@ -190,6 +225,12 @@ def main():
             say()
         return
     size, elements = (128, 1 << 16) if options.tiny else (8192, 1 << 30)
+    if options.attention:
+        result["attention"] = []
+        for row in attentions(*((64, [(32, 2, 2, 16)]) if options.tiny else (32768, ATTENTIONS))):
+            result["attention"].append({key: round(value, 2) if isinstance(value, float) else value for key, value in row.items()})
+        say()
+        return
     if options.fp8_seconds:
         for name, value in fp8(size, options.fp8_seconds):
             result[name] = value

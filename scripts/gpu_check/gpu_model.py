@@ -239,6 +239,14 @@ def diagnosis(check):
     check.note("diagnose", bool(result) and done.code == 0, step_ms=measured.get("step_ms"), **({} if done.code == 0 else {"why": done.why()}))
 
 
+def attention(check):
+    """Measures fused attention of many heads over lengths and widths by PyTorch's kernels: the rates of a published
+    platform depend on both."""
+    result = torch_json(check, "attention by PyTorch's kernels", "torch_ceilings.py", "--attention", *(["--tiny"] if check.tiny else []))
+    if result:
+        check.detail("attention", "us", result["attention"])
+
+
 STEPS = [
     Step(calibration, 330, ("calibrate_s",)),
     Step(interference, 10, ("gemm_beside_moving",)),
@@ -247,4 +255,5 @@ STEPS = [
     Step(layer_mix, 60),
     Step(gains, 120),
     Step(diagnosis, 90),
+    Step(attention, 60),
 ]

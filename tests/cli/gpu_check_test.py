@@ -41,6 +41,8 @@ elif any("torch_gpt2" in word for word in sys.argv):
     print(json.dumps({"step_ms": 10.0, "tokens_per_s": 1000.0}))
 elif "--gemms" in sys.argv:
     print(json.dumps({"gemms": {shape: 10.0 for shape in sys.argv[-1].split(",")}}))
+elif "--attention" in sys.argv:
+    print(json.dumps({"attention": [{"kernel": "cudnn", "forward_us": 10.0, "dgrad_us": 25.0}]}))
 elif "--fp8-seconds" in sys.argv:
     print(json.dumps({"fp8_gemm_TFLOPs": 1400.0, "fp8_sustained_TFLOPs": 1200.0, "cast_to_e4m3_GBps": 3000.0}))
 elif any("torch_ceilings" in word for word in sys.argv):
