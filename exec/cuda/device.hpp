@@ -4,6 +4,7 @@
 // without a GPU. Kernels may use only what both provide: threadIdx and the like, __shared__, __syncthreads,
 // __shfl_xor_sync, atomicAdd. A warp has kWarp threads. Functions are for the threads of one kernel; they report no
 // errors.
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -93,7 +94,25 @@ __device__ inline double warp_sum(double value) {
   return value;
 }
 // Returns the maximum, NaN if either is NaN.
-__device__ inline float max_or_nan(float a, float b) { return a > b || a != a ? a : b; }
+__device__ inline float max_or_nan(float a, float b) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  float most;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(a), "f"(b));
+  return most;
+#else
+  return a > b || a != a ? a : b;
+#endif
+}
+// Returns 2^x within 2^-22 of it, and 0 below the least normal number: one instruction, where exp2f() takes four.
+__device__ inline float fast_exp2(float x) {
+#if defined(__CUDA_ARCH__)
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+#else
+  return x < -126 ? 0 : std::exp2(x);
+#endif
+}
 __device__ inline float warp_max(float value) {
 #pragma unroll
   for (int mask = kWarp / 2; mask > 0; mask /= 2) value = max_or_nan(value, __shfl_xor_sync(0xffffffffu, value, mask));

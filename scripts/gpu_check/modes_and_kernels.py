@@ -168,7 +168,7 @@ def modes(check):
 
 ONE_STEP = ["training.train_iters=1", "training.lr_warmup_iters=0"]
 # Kernels that a step waits for, other than GEMMs and attention; exec/cuda/kernels has them.
-KERNELS = ("backward_kernel", "dgrad_kernel", "partial_sums_kernel", "add_partial_sums_kernel", "cross_entropy_kernel", "adamw_kernel")
+KERNELS = ("backward_of_warp_kernel", "dgrad_kernel", "partial_sums_kernel", "add_partial_sums_kernel", "cross_entropy_kernel", "adamw_kernel")
 METRICS = {"us": "gpu__time_duration.sum", "read_bytes": "dram__bytes_read.sum", "written_bytes": "dram__bytes_write.sum",
            "memory_pct": "dram__throughput.avg.pct_of_peak_sustained_elapsed", "sm_pct": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
            "warps_pct": "sm__warps_active.avg.pct_of_peak_sustained_active", "registers": "launch__registers_per_thread",

@@ -34,6 +34,8 @@ AttentionKernel read_attention(TomlTable table, const std::string& name) {
   kernel.forward_rows = static_cast<int>(value_or<std::int64_t>(table, "forward_rows", 128, rows));
   kernel.backward_rows = static_cast<int>(value_or<std::int64_t>(table, "backward_rows", 128, rows));
   kernel.half_rate_keys = value_or<double>(table, "half_rate_keys", 0, {.min = 0, .max = 1 << 16});
+  kernel.backward_half_rate_keys =
+      value_or<double>(table, "backward_half_rate_keys", kernel.half_rate_keys, {.min = 0, .max = 1 << 16});
   kernel.half_rate_head_dim = value_or<double>(table, "half_rate_head_dim", 0, {.min = 0, .max = 1 << 12});
   kernel.head_dim = value_or<std::int64_t>(table, "head_dim", kernel.head_dim, {.min = 1, .max = 1 << 12});
   kernel.most_keys = value_or<std::int64_t>(table, "most_keys", kernel.most_keys, {.min = 1, .max = 1 << 30});

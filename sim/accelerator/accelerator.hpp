@@ -18,8 +18,8 @@ struct AttentionKernel {
   // its time is the shortest time of attention.
   int forward_rows = 128, backward_rows = 128;
   // Number of keys of a row at which half of the rate is reached: with s keys the rate is s / (s + half_rate_keys) of
-  // the full one.
-  double half_rate_keys = 0;
+  // the full one. A gradient has a number of its own.
+  double half_rate_keys = 0, backward_half_rate_keys = 0;
   // The softmax of a score costs as much as this many elements of a head, whose products are 4 FLOPs each forward: with
   // heads of d elements, fewer than `head_dim`, the rate is d / (d + this) over head_dim / (head_dim + this) of the
   // rate that was measured. Wider heads have the rate of head_dim, because they need more registers than they save

@@ -96,7 +96,8 @@ class KernelClock {
     const double queries = double(at.query_tokens()), keys = double(at.key_tokens()) * share;
     const auto of_width = [&](double width) { return width / (width + kernel.half_rate_head_dim); };
     const double narrow = std::min(1.0, of_width(d) / of_width(double(kernel.head_dim)));
-    const double reached = keys / (keys + kernel.half_rate_keys) * narrow;
+    const double reached =
+        keys / (keys + (is_forward ? kernel.half_rate_keys : kernel.backward_half_rate_keys)) * narrow;
     // Rates are counted without halving, so the arithmetic that is really executed runs at `rate / 2`.
     const double rate = (is_forward ? kernel.forward_TFLOPs : kernel.backward_TFLOPs).value * 1e6 * reached;  // FLOP/µs
     // Forward multiplies QKᵀ and PV, backward QKᵀ, dQ and dK, and dV and dP.

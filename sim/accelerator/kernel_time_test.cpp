@@ -437,6 +437,12 @@ TEST_CASE("attention reaches half its rate with the keys that say so", "[sim]") 
   Framework f;
   f.element_bytes["repeat_kv_forward"] = {10, {}};  // of each element of 64 * 1280 queries
   CHECK(c.us(a, f) == Approx(2 * all));             // as many keys as queries: nothing is repeated
+  attention.pass = Pass::dgrad;
+  c.operation.work = attention;
+  const double gradient = c.us(a);
+  a.attention.front().backward_half_rate_keys = 2560;
+  CHECK(c.us(a) == Approx(3 * gradient));
+  attention.pass = Pass::forward;
   attention.heads = 2;
   c.operation.work = attention;
   CHECK(c.us(a, f) == Approx(c.us(a) + 10.0 * 64 * 2 * 1280 * 100 / 1e6));

@@ -172,10 +172,11 @@ std::string accelerator_text(const Accelerator& accelerator, const std::string& 
   for (const AttentionKernel& kernel : a.attention)
     text += fmt::format(
         "\n[accelerator.attention.{}]\nforward_TFLOPs = {}backward_TFLOPs = {}forward_rows = "
-        "{}\nbackward_rows = {}\nhalf_rate_keys = {}\nhalf_rate_head_dim = {}\nhead_dim = {}\nmost_keys = {}\n",
+        "{}\nbackward_rows = {}\nhalf_rate_keys = {}\nbackward_half_rate_keys = {}\nhalf_rate_head_dim = {}\nhead_dim "
+        "= {}\nmost_keys = {}\n",
         toml_key(kernel.name), number_text(kernel.forward_TFLOPs), number_text(kernel.backward_TFLOPs),
-        kernel.forward_rows, kernel.backward_rows, kernel.half_rate_keys, kernel.half_rate_head_dim, kernel.head_dim,
-        kernel.most_keys);
+        kernel.forward_rows, kernel.backward_rows, kernel.half_rate_keys, kernel.backward_half_rate_keys,
+        kernel.half_rate_head_dim, kernel.head_dim, kernel.most_keys);
   return text;
 }
 

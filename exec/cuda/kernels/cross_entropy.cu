@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "exec/cuda/kernels/families.hpp"
 #include "exec/cuda/kernels/map.hpp"
 #include "exec/cuda/kernels/sums.hpp"
@@ -23,41 +25,48 @@ struct Slice {
   __device__ bool holds(std::int64_t target) const { return target >= begin && target < begin + classes; }
 };
 
-// Maximum, and Σ exp(x − maximum), of the elements so far.
+constexpr float kLog2OfE = 1.44269504088896f;
+
+// Maximum, and Σ exp(x − maximum), of the elements so far. exp(x − maximum) is 2^(x·log2(e) − shift): a multiplication
+// with an addition, and a power of two.
 struct Softmax {
-  float top = -INFINITY, sum = 0;
+  float top = -INFINITY, shift = -INFINITY, sum = 0;
+  __device__ float exponential(float x) const { return fast_exp2(fmaf(x, kLog2OfE, -shift)); }
   template <int N>
   __device__ void see(const float (&x)[N]) {
     float highest = x[0];
 #pragma unroll
     for (int n = 1; n < N; ++n) highest = max_or_nan(highest, x[n]);
     if (!(highest <= top)) {  // true for a NaN too
-      sum *= __expf(top - highest);
       top = highest;
+      const float before = shift;
+      shift = top * kLog2OfE;
+      sum *= fast_exp2(before - shift);
     }
 #pragma unroll
-    for (int n = 0; n < N; ++n) sum += __expf(x[n] - top);
+    for (int n = 0; n < N; ++n) sum += exponential(x[n]);
   }
 };
 
 // Reduces one row over the block; every thread gets the result. Reads N elements at once.
 template <int N, class T>
-__device__ Softmax softmax_of(const T* x, std::int64_t classes) {
+__device__ Softmax softmax_of(const T* x, int classes) {
   Softmax own;
-  for (std::int64_t i = std::int64_t{threadIdx.x} * N; i < classes; i += std::int64_t{blockDim.x} * N) {
+  const int whole = classes / N * N, stride = static_cast<int>(blockDim.x) * N;
+  for (int i = static_cast<int>(threadIdx.x) * N; i < whole; i += stride) {
     float v[N];
     load(v, x + i);
-    if (i + N > classes) {
-#pragma unroll
-      for (int n = 0; n < N; ++n)
-        if (i + n >= classes) v[n] = -INFINITY;  // exp of it adds nothing
-    }
+    own.see(v);
+  }
+  if (const int rest = whole + static_cast<int>(threadIdx.x); rest < classes) {  // less than N
+    const float v[1] = {widened(x[rest])};
     own.see(v);
   }
   Softmax all;
   all.top = block_max(own.top);
+  all.shift = all.top * kLog2OfE;
   // A thread without elements adds 0; where no thread has any the sum stays 0.
-  all.sum = block_sum(own.sum == 0.0f ? 0.0f : own.sum * __expf(own.top - all.top));
+  all.sum = block_sum(own.sum == 0.0f ? 0.0f : own.sum * fast_exp2(own.shift - all.shift));
   return all;
 }
 
@@ -66,10 +75,11 @@ __device__ inline Softmax combined(const float* stats, std::int64_t shards, std:
                                    float& target) {
   Softmax all;
   for (std::int64_t s = 0; s < shards; ++s) all.top = max_or_nan(all.top, stats[s * 3 * rows + row]);
+  all.shift = all.top * kLog2OfE;
   target = 0;
   for (std::int64_t s = 0; s < shards; ++s) {
     const float* of_shard = stats + s * 3 * rows + row;
-    if (of_shard[rows] != 0.0f) all.sum += of_shard[rows] * __expf(of_shard[0] - all.top);
+    if (of_shard[rows] != 0.0f) all.sum += of_shard[rows] * all.exponential(of_shard[0]);
     target += of_shard[2 * rows];
   }
   return all;
@@ -78,33 +88,40 @@ __device__ inline Softmax combined(const float* stats, std::int64_t shards, std:
 // `stats` null: this is the whole vocabulary. nll[row] is the row's term of the loss.
 template <int N, class T>
 __global__ void __launch_bounds__(kMostThreads, kThreadsOfSm / kMostThreads)
-    cross_entropy_kernel(std::int64_t rows, std::int64_t cols, Slice slice, float scale, Rows<T> logits,
+    cross_entropy_kernel(std::int64_t rows, int cols, Slice slice, float scale, Rows<T> logits,
                          const std::int32_t* targets, const float* stats, std::int64_t shards, float* nll) {
   const std::int64_t row = blockIdx.x;
   T* x = logits.row(row);
   const std::int64_t target = targets[row];
   const bool is_class = target >= 0 && target < slice.all;
-  float of_target = 0;
-  Softmax all;
-  if (stats != nullptr) {
-    all = combined(stats, shards, rows, row, of_target);
-  } else {
-    all = softmax_of<N>(x, slice.classes);
-    if (is_class) of_target = widened(x[target]);
-  }
+  const int classes = static_cast<int>(slice.classes);
+  const int at = slice.holds(target) ? static_cast<int>(target - slice.begin) : -1;  // the target's column, if any
+  const float logit = at >= 0 ? widened(x[at]) : 0.0f;
+  float of_target = logit;
+  const Softmax all = stats != nullptr ? combined(stats, shards, rows, row, of_target) : softmax_of<N>(x, classes);
   __syncthreads();  // all threads have read the logit of the target before it is overwritten
   if (threadIdx.x == 0) nll[row] = is_class ? logf(all.sum) - (of_target - all.top) : nanf("");
   const float factor = scale / all.sum;
-  for (std::int64_t i = std::int64_t{threadIdx.x} * N; i < cols; i += std::int64_t{blockDim.x} * N) {
+  // Packs of classes alone, without comparisons, then those with padding.
+  const int whole = classes / N * N, stride = static_cast<int>(blockDim.x) * N;
+  for (int i = static_cast<int>(threadIdx.x) * N; i < whole; i += stride) {
     float v[N];
     load(v, x + i);
 #pragma unroll
-    for (int n = 0; n < N; ++n) {
-      v[n] = i + n < slice.classes ? factor * __expf(v[n] - all.top) : 0.0f;
-      if (slice.begin + i + n == target && i + n < slice.classes) v[n] -= scale;
-    }
+    for (int n = 0; n < N; ++n) v[n] = factor * all.exponential(v[n]);
     store(x + i, v);
   }
+  for (int i = whole + static_cast<int>(threadIdx.x) * N; i < cols; i += stride) {
+    float v[N];
+    load(v, x + i);
+#pragma unroll
+    for (int n = 0; n < N; ++n) v[n] = i + n < classes ? factor * all.exponential(v[n]) : 0.0f;
+    store(x + i, v);
+  }
+  // The thread that has written the target's pack writes the target again.
+  const int from = at < whole ? 0 : whole;
+  if (at >= 0 && (at - from) / N % static_cast<int>(blockDim.x) == static_cast<int>(threadIdx.x))
+    x[at] = rounded<T>(factor * all.exponential(logit) - scale);
 }
 
 template <int N, class T>
@@ -112,7 +129,7 @@ __global__ void vocab_stats_kernel(std::int64_t rows, Slice slice, Rows<const T>
                                    float* stats) {
   const std::int64_t row = blockIdx.x;
   const T* x = logits.row(row);
-  const Softmax own = softmax_of<N>(x, slice.classes);
+  const Softmax own = softmax_of<N>(x, static_cast<int>(slice.classes));
   if (threadIdx.x != 0) return;
   stats[row] = own.top;
   stats[rows + row] = own.sum;
@@ -125,6 +142,7 @@ __global__ void vocab_stats_kernel(std::int64_t rows, Slice slice, Rows<const T>
 }  // namespace
 
 void run_kernel(const CrossEntropy& work, std::span<const exec::Operand> operands, const Stream& stream) {
+  assert(work.cols < std::numeric_limits<int>::max() / 2 && "32 bits count the columns and a stride beyond");
   const Slice slice(work.first_class, work.cols, work.classes);
   const auto* targets = static_cast<const std::int32_t*>(operands[1].data);
   const auto* stats = work.shards > 1 ? static_cast<const float*>(operands[2].data) : nullptr;
@@ -137,8 +155,8 @@ void run_kernel(const CrossEntropy& work, std::span<const exec::Operand> operand
     constexpr int N = 16 / static_cast<int>(sizeof(T));
     const bool packs = work.cols % N == 0 && is_packable(rows_of<const T>(operands[0]), N);
     launch(stream, {static_cast<unsigned>(work.rows), 1, 1}, {threads_of_row(work.cols / (packs ? N : 1)), 1, 1},
-           packs ? cross_entropy_kernel<N, T> : cross_entropy_kernel<1, T>, work.rows, work.cols, slice,
-           static_cast<float>(work.scale), rows_of<T>(operands[0]), targets, stats, work.shards, nll);
+           packs ? cross_entropy_kernel<N, T> : cross_entropy_kernel<1, T>, work.rows, static_cast<int>(work.cols),
+           slice, static_cast<float>(work.scale), rows_of<T>(operands[0]), targets, stats, work.shards, nll);
   });
   launch(stream, {1, 1, 1}, {1024, 1, 1}, add_sum_kernel<float>, nll, work.rows,
          work.scale / static_cast<double>(work.shards), loss);

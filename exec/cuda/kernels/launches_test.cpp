@@ -287,9 +287,9 @@ TEST_CASE("kernels that go round their work launch as many blocks as the device 
     std::vector<Buffer> buffers = buffers_of(work, dtype, 0, {true});
     return blocks_of_first([&] { OnDevice(buffers).run(work, kScratch_bytes, sms); });
   };
-  // A block has 96 threads at 768 columns of bf16 and 320 at 5,120: a pack of eight columns, or two packs, for each
-  // thread.
-  CHECK(blocks_of(LayerNorm{Pass::backward, 100, 768}, Dtype::bf16) == sms * (512 / 96));
+  // A block has eight warps at 768 columns of bf16, each with a row, and 320 threads at 5,120, each with two packs of
+  // eight columns.
+  CHECK(blocks_of(LayerNorm{Pass::backward, 200, 768}, Dtype::bf16) == sms * (512 / 256));
   CHECK(blocks_of(RmsNorm{Pass::backward, 20, 5120}, Dtype::bf16) == sms * (512 / 320));
   // Two tiles of columns share four blocks.
   CHECK(blocks_of(LayerNorm{Pass::wgrad, 300, 256}, Dtype::bf16) == 4);
