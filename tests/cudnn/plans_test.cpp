@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "exec/cuda/module/attention.hpp"
+#include "tests/attention_parts.hpp"
 #include "tests/cases.hpp"
 #include "tests/temp_dir.hpp"
 
@@ -43,30 +44,6 @@ std::vector<exec::Operand> operands_of(const Attention& a, Dtype dtype = Dtype::
   if (a.pass == Pass::dgrad && a.kv_apart) all.push_back(kv);
   if (a.dropout > 0) all.push_back({nullptr, Dtype::i32, 1, kDropoutKeyWords, kDropoutKeyWords});
   return all;
-}
-
-// Parts of a sequence as context parallelism over four ranks has them.
-struct Parts {
-  SequenceParts queries, keys;
-  bool kv_apart = true;
-};
-std::vector<Parts> all_parts() {
-  std::vector<Parts> all;
-  for (std::int64_t rank = 0; rank < 4; ++rank) {
-    for (std::int64_t other = 0; other < 4; ++other) all.push_back({{4, rank, 1}, {4, other, 1}});  // a ring
-    all.push_back({{4, rank, 1}, {4, 0, 4}});  // all keys gathered, or queries cut
-  }
-  // Two ranks exchange heads and two are a ring; all exchange heads.
-  for (const std::int64_t group : {0, 2})
-    for (const std::int64_t other : {0, 2}) all.push_back({{4, group, 2}, {4, other, 2}});
-  all.push_back({{4, 0, 4}, {4, 0, 4}, false});
-  return all;
-}
-Attention of_parts(Attention work, const Parts& parts) {
-  work.queries = parts.queries;
-  work.keys = parts.keys;
-  work.kv_apart = parts.kv_apart;
-  return work;
 }
 
 // Returns from the only file in a folder of plans what it was made for, and the key of its only plan.
@@ -117,9 +94,9 @@ TEST_CASE("cuDNN has plans for parts of sequences") {
   for (const Pass pass : {Pass::forward, Pass::dgrad})
     for (const auto& [batch, heads, kv_heads, seq, head_dim] :
          {std::tuple{8, 14, 14, 1536, 64}, std::tuple{1, 8, 2, 8192, 128}})
-      for (const Parts& parts : all_parts()) {
+      for (const testing::AttentionParts& parts : testing::attention_parts(4)) {
         if (!cases.takes_next()) continue;
-        const Attention work = of_parts({pass, batch, heads, kv_heads, seq, head_dim, true, 0}, parts);
+        const Attention work = testing::of_parts({pass, batch, heads, kv_heads, seq, head_dim, true, 0}, parts);
         const auto operands = operands_of(work);
         INFO(describe(Work(work)));
         const bool has_plan = runner.prepare(work, operands);
@@ -132,7 +109,7 @@ TEST_CASE("cuDNN has plans for parts of sequences") {
 
 TEST_CASE("cuDNN has no plans for parts of sequences that are short, drop, or have documents") {
   AttentionRunner runner(kH100);
-  const Attention plain = of_parts({Pass::forward, 2, 4, 4, 1024, 64, true, 0}, {{4, 1, 1}, {4, 0, 1}});
+  const Attention plain = testing::of_parts({Pass::forward, 2, 4, 4, 1024, 64, true, 0}, {{4, 1, 1}, {4, 0, 1}});
   const auto why_not = [&](const Attention& work) {
     return runner.prepare(work, operands_of(work)) ? "" : runner.why_not();
   };
@@ -306,10 +283,10 @@ TEST_CASE("versions of cuDNN that are known to be wrong are not asked") {
     CHECK(fault_of_cudnn(version, odd).empty() == (version > 91500));
   }
   // Queries and keys of each part count: 128 queries see 192 keys.
-  const Attention apart = of_parts({Pass::dgrad, 2, 4, 4, 384, 64, true, 0}, {{3, 1, 1}, {3, 2, 1}});
+  const Attention apart = testing::of_parts({Pass::dgrad, 2, 4, 4, 384, 64, true, 0}, {{3, 1, 1}, {3, 2, 1}});
   CHECK_FALSE(fault_of_cudnn(91500, apart).empty());
   CHECK(fault_of_cudnn(91501, apart).empty());
-  const Attention gathered = of_parts({Pass::forward, 2, 4, 4, 320, 64, true, 0}, {{2, 0, 1}, {2, 0, 2}});
+  const Attention gathered = testing::of_parts({Pass::forward, 2, 4, 4, 320, 64, true, 0}, {{2, 0, 1}, {2, 0, 2}});
   CHECK_FALSE(fault_of_cudnn(90500, gathered).empty());
   CHECK(fault_of_cudnn(90600, gathered).empty());
 }

@@ -6,7 +6,7 @@
 #include "exec/cuda/attention_region.hpp"
 #include "exec/cuda/kernels/attention_rows.hpp"
 #include "exec/cuda/kernels/stream.hpp"
-#include "exec/cuda/module/attention_graph.hpp"
+#include "exec/cuda/module/attention_shape.hpp"
 #include "exec/operand.hpp"
 
 namespace stretto::cuda {
