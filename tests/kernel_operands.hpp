@@ -364,9 +364,11 @@ class OnDevice {
 #if defined(STRETTO_ON_GPU)
   // Returns whether the installed cuDNN may be used for it.
   static bool runs_by_cudnn(const Attention& work) { return fault_of_cudnn(cudnn().GetVersion(), work).empty(); }
-  void run_by_cudnn(const Attention& work) {
+  // `timed`: takes the fastest engine, otherwise the first.
+  void run_by_cudnn(const Attention& work, bool timed = false) {
     AttentionRunner runner;
-    const bool has_plan = runner.prepare(work, operands_);
+    const Stream stream;
+    const bool has_plan = runner.prepare(work, operands_, timed ? &stream : nullptr);
     INFO(runner.why_not());
     REQUIRE(has_plan);
     const auto bytes = static_cast<std::size_t>(runner.workspace_bytes(work, operands_));
