@@ -320,7 +320,7 @@ inline void check_same(const std::vector<Buffer>& device, const std::vector<Buff
         const double a = device[i].at(row, col), b = host[i].at(row, col);
         if (std::isinf(b) && a == b) continue;
         if (std::isnan(a) && std::isnan(b)) continue;  // neither has written there
-        largest = std::max(largest, std::abs(b));
+        if (std::isfinite(b)) largest = std::max(largest, std::abs(b));
         if (!(std::abs(a - b) <= worst)) worst = std::isnan(a - b) ? INFINITY : std::abs(a - b);
       }
       const std::size_t gap = static_cast<std::size_t>(row * o.ld + o.cols) * width,
