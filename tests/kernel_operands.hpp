@@ -21,6 +21,7 @@
 #include "exec/cuda/kernels/launch_work.hpp"
 #if defined(STRETTO_ON_GPU)
 #include "exec/cuda/module/attention.hpp"
+#include "exec/cuda/module/attention_support.hpp"
 #include "exec/cuda/module/cudnn_api.hpp"
 #include "exec/cuda/module/gemm.hpp"
 #include "exec/cuda/module/grouped_gemm.hpp"

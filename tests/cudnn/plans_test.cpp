@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "exec/cuda/module/attention.hpp"
+#include "exec/cuda/module/attention_support.hpp"
 #include "tests/attention_parts.hpp"
 #include "tests/cases.hpp"
 #include "tests/temp_dir.hpp"

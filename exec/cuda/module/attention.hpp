@@ -105,8 +105,4 @@ class AttentionRunner {
   int from_file_ = 0;  // number of plans that came from the file
 };
 
-// Returns why this version of cuDNN (91500 is 9.15.0) must not be used for this attention although it makes plans; ""
-// where no fault is known. cudnn-frontend refuses, or masks, these cases too (its sdpa nodes).
-std::string fault_of_cudnn(std::size_t version, const Attention& work);
-
 }  // namespace stretto::cuda
