@@ -3,6 +3,7 @@
 // (gpu_tests).
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -30,14 +31,16 @@ const DescribedDevice kH100{
     R"("pciDeviceId":0,"regsPerBlock":65536,"reservedSharedMemoryPerBlock":1024,"smClockRateKHz":1980000,)"
     R"("supportCoopLaunch":1,"totalGlobalMem":84929347584,"warpSize":32})"};
 
+// Nothing runs, so operands have no memory; but addresses in them are computed.
+std::byte no_memory;
 std::vector<exec::Operand> operands_of(const Attention& a, Dtype dtype = Dtype::bf16) {
   const std::int64_t tokens = a.batch * a.query_tokens(), hidden = a.heads * a.head_dim;
   const auto matrix = [&](std::int64_t rows, std::int64_t cols) {
-    return exec::Operand{nullptr, dtype, rows, cols, cols};
+    return exec::Operand{&no_memory, dtype, rows, cols, cols};
   };
   const exec::Operand wide = matrix(tokens, a.qkv_cols()), out = matrix(tokens, hidden),
                       kv = matrix(a.batch * a.key_tokens(), a.kv_cols()),
-                      lse{nullptr, Dtype::f32, a.batch * a.heads, a.query_tokens(), a.query_tokens()};
+                      lse{&no_memory, Dtype::f32, a.batch * a.heads, a.query_tokens(), a.query_tokens()};
   std::vector<exec::Operand> all = {wide};
   if (a.kv_apart) all.push_back(kv);
   all.insert(all.end(), {out, lse});

@@ -79,7 +79,7 @@ class AttentionRunner {
   // Everything that the plan of a graph depends on.
   using Key = std::array<std::int64_t, 19>;
   static Key key_of(const AttentionShape& shape, bool is_forward);
-  // What take_fastest() runs: a region of attention, with its operands.
+  // A region of attention with its operands, for take_fastest() to run.
   struct Trial {
     const Attention& work;
     std::span<const exec::Operand> operands;

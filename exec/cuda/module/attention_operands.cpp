@@ -64,10 +64,9 @@ AttentionOperands::Matrix AttentionOperands::matrix_of(const exec::Operand& oper
   return matrix;
 }
 
-AttentionOperands::Matrix AttentionOperands::dkv_of(std::size_t region, std::byte* scratch) const {
-  if (is_last(region)) return dkv_;
-  const std::int64_t cols = work_.kv_cols();
-  return {{scratch + sum_at_, cols, order_by_position(work_.batch, regions_[region].keys)}, cols};
+TokenRows AttentionOperands::dkv_of(std::size_t region, std::byte* scratch) const {
+  if (is_last(region)) return dkv_.used(scratch);
+  return {scratch + sum_at_, work_.kv_cols(), order_by_position(work_.batch, regions_[region].keys)};
 }
 
 AttentionShape AttentionOperands::shape_of(std::size_t region) const {
@@ -77,7 +76,7 @@ AttentionShape AttentionOperands::shape_of(std::size_t region) const {
                        work_.dropout};
   if (work_.pass == Pass::forward) return shape;
   shape.dq = dq_.strides();
-  shape.dkv = dkv_of(region, nullptr).strides();
+  shape.dkv = is_last(region) ? dkv_.strides() : AttentionStrides{work_.kv_cols(), of.keys * work_.kv_cols()};
   return shape;
 }
 
@@ -88,7 +87,7 @@ AttentionPlaces AttentionOperands::places_of(std::size_t region, std::byte* scra
                          at(out_.used(scratch), first, 0),
                          stats_at_ < 0 ? static_cast<void*>(lse_.data) : scratch + stats_at_};
   if (work_.pass == Pass::forward) return places;
-  const TokenRows dkv = dkv_of(region, scratch).used(scratch);
+  const TokenRows dkv = dkv_of(region, scratch);
   places.d_o = at(dout_.used(scratch), first, 0);
   places.dq = at(dq_.used(scratch), first, 0);
   places.dk = at(dkv, 0, 0);
@@ -119,8 +118,7 @@ void AttentionOperands::after(std::size_t region, std::byte* scratch, const Stre
       unpack_statistics(reinterpret_cast<const float*>(scratch + stats_at_), lse_, queries_of(region), stream);
   } else if (!is_last(region)) {
     // The last region has written all keys that this one has.
-    add_tokens(dkv_of(region, scratch).operand, dkv_.used(scratch), {0, regions_[region].keys}, work_.kv_cols(),
-               stream);
+    add_tokens(dkv_of(region, scratch), dkv_.used(scratch), {0, regions_[region].keys}, work_.kv_cols(), stream);
   }
 }
 

@@ -52,7 +52,7 @@ class AttentionOperands {
   bool is_last(std::size_t region) const { return region + 1 == regions_.size(); }
   TokenRange queries_of(std::size_t region) const { return {regions_[region].first_query, regions_[region].queries}; }
   // The gradient of keys and values that a region writes.
-  Matrix dkv_of(std::size_t region, std::byte* scratch) const;
+  TokenRows dkv_of(std::size_t region, std::byte* scratch) const;
 
   Attention work_;
   std::vector<AttentionRegion> regions_;
