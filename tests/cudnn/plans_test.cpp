@@ -164,6 +164,25 @@ TEST_CASE("cuDNN has plans for the A100 and the B200, but for gradients of wide 
   }
 }
 
+TEST_CASE("cuDNN has plans for parts of sequences on the A100 and the B200") {
+  const testing::AttentionParts forms[] = {
+      {{4, 1, 1}, {4, 1, 1}}, {{4, 1, 1}, {4, 0, 1}}, {{4, 1, 1}, {4, 2, 1}}, {{4, 1, 1}, {4, 0, 4}}};
+  testing::Cases cases;
+  for (const DescribedDevice& device : {another("800", "108", "166912"), another("1000", "148", "232448")}) {
+    AttentionRunner runner(device);
+    INFO(device.json);
+    for (const Pass pass : {Pass::forward, Pass::dgrad})
+      for (const testing::AttentionParts& parts : forms) {
+        if (!cases.takes_next()) continue;
+        const Attention work = testing::of_parts({pass, 2, 8, 2, 2048, 128, true, 0}, parts);
+        INFO(describe(Work(work)));
+        const bool has_plan = runner.prepare(work, operands_of(work));
+        INFO(runner.why_not());
+        CHECK(has_plan);
+      }
+  }
+}
+
 TEST_CASE("cuDNN has plans where every query sees every key") {
   AttentionRunner runner(kH100);
   for (const Pass pass : {Pass::forward, Pass::dgrad}) {
