@@ -22,6 +22,7 @@
 #include "exec/cuda/module/gemm.hpp"
 #if defined(STRETTO_ON_GPU)
 #include "exec/cuda/module/attention.hpp"
+#include "exec/cuda/module/attention_support.hpp"
 #include "exec/cuda/module/cudnn_api.hpp"
 #include "exec/cuda/module/grouped_gemm.hpp"
 #include "exec/cuda/module/product_groups.hpp"
@@ -321,7 +322,7 @@ inline void check_same(const std::vector<Buffer>& device, const std::vector<Buff
         const double a = device[i].at(row, col), b = host[i].at(row, col);
         if (std::isinf(b) && a == b) continue;
         if (std::isnan(a) && std::isnan(b)) continue;  // neither has written there
-        largest = std::max(largest, std::abs(b));
+        if (std::isfinite(b)) largest = std::max(largest, std::abs(b));
         if (!(std::abs(a - b) <= worst)) worst = std::isnan(a - b) ? INFINITY : std::abs(a - b);
       }
       const std::size_t gap = static_cast<std::size_t>(row * o.ld + o.cols) * width,
@@ -372,9 +373,11 @@ class OnDevice {
 #if defined(STRETTO_ON_GPU)
   // Returns whether the installed cuDNN may be used for it.
   static bool runs_by_cudnn(const Attention& work) { return fault_of_cudnn(cudnn().GetVersion(), work).empty(); }
-  void run_by_cudnn(const Attention& work) {
+  // `timed`: takes the fastest engine, otherwise the first.
+  void run_by_cudnn(const Attention& work, bool timed = false) {
     AttentionRunner runner;
-    const bool has_plan = runner.prepare(work, operands_);
+    const Stream stream;
+    const bool has_plan = runner.prepare(work, operands_, timed ? &stream : nullptr);
     INFO(runner.why_not());
     REQUIRE(has_plan);
     const auto bytes = static_cast<std::size_t>(runner.workspace_bytes(work, operands_));

@@ -3,6 +3,7 @@
 // (gpu_tests).
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -13,6 +14,8 @@
 #include <vector>
 
 #include "exec/cuda/module/attention.hpp"
+#include "exec/cuda/module/attention_support.hpp"
+#include "tests/attention_parts.hpp"
 #include "tests/cases.hpp"
 #include "tests/temp_dir.hpp"
 
@@ -28,13 +31,21 @@ const DescribedDevice kH100{
     R"("pciDeviceId":0,"regsPerBlock":65536,"reservedSharedMemoryPerBlock":1024,"smClockRateKHz":1980000,)"
     R"("supportCoopLaunch":1,"totalGlobalMem":84929347584,"warpSize":32})"};
 
+// Nothing runs, so operands have no memory; but addresses in them are computed.
+std::byte no_memory;
 std::vector<exec::Operand> operands_of(const Attention& a, Dtype dtype = Dtype::bf16) {
-  const std::int64_t tokens = a.batch * a.seq, hidden = a.heads * a.head_dim,
-                     qkv = hidden + 2 * a.kv_heads * a.head_dim;
-  const exec::Operand wide{nullptr, dtype, tokens, qkv, qkv}, out{nullptr, dtype, tokens, hidden, hidden},
-      lse{nullptr, Dtype::f32, a.batch * a.heads, a.seq, a.seq};
-  std::vector<exec::Operand> all = {wide, out, lse};
-  if (a.pass == Pass::dgrad) all.insert(all.end(), {out, wide});
+  const std::int64_t tokens = a.batch * a.query_tokens(), hidden = a.heads * a.head_dim;
+  const auto matrix = [&](std::int64_t rows, std::int64_t cols) {
+    return exec::Operand{&no_memory, dtype, rows, cols, cols};
+  };
+  const exec::Operand wide = matrix(tokens, a.qkv_cols()), out = matrix(tokens, hidden),
+                      kv = matrix(a.batch * a.key_tokens(), a.kv_cols()),
+                      lse{&no_memory, Dtype::f32, a.batch * a.heads, a.query_tokens(), a.query_tokens()};
+  std::vector<exec::Operand> all = {wide};
+  if (a.kv_apart) all.push_back(kv);
+  all.insert(all.end(), {out, lse});
+  if (a.pass == Pass::dgrad) all.insert(all.end(), {out, a.kv_apart ? out : wide});
+  if (a.pass == Pass::dgrad && a.kv_apart) all.push_back(kv);
   if (a.dropout > 0) all.push_back({nullptr, Dtype::i32, 1, kDropoutKeyWords, kDropoutKeyWords});
   return all;
 }
@@ -81,6 +92,47 @@ TEST_CASE("cuDNN has plans for the attention of common models") {
     }
 }
 
+TEST_CASE("cuDNN has plans for parts of sequences") {
+  AttentionRunner runner(kH100);
+  testing::Cases cases;
+  for (const Pass pass : {Pass::forward, Pass::dgrad})
+    for (const auto& [batch, heads, kv_heads, seq, head_dim] :
+         {std::tuple{8, 14, 14, 1536, 64}, std::tuple{1, 8, 2, 8192, 128}})
+      for (const testing::AttentionParts& parts : testing::attention_parts(4)) {
+        if (!cases.takes_next()) continue;
+        const Attention work = testing::of_parts({pass, batch, heads, kv_heads, seq, head_dim, true, 0}, parts);
+        const auto operands = operands_of(work);
+        INFO(describe(Work(work)));
+        const bool has_plan = runner.prepare(work, operands);
+        INFO(runner.why_not());
+        REQUIRE(has_plan);
+        CHECK(runner.has_plan(work, operands));
+        CHECK(runner.workspace_bytes(work, operands) % 256 == 0);
+      }
+}
+
+TEST_CASE("cuDNN has no plans for parts of sequences that are short, drop, or have documents") {
+  AttentionRunner runner(kH100);
+  const Attention plain = testing::of_parts({Pass::forward, 2, 4, 4, 1024, 64, true, 0}, {{4, 1, 1}, {4, 0, 1}});
+  const auto why_not = [&](const Attention& work) {
+    return runner.prepare(work, operands_of(work)) ? "" : runner.why_not();
+  };
+  CHECK(why_not(plain).empty());
+  Attention work = plain;
+  work.seq = 256;
+  CHECK_THAT(why_not(work), Catch::Contains("64 queries and more"));
+  work = plain;
+  work.dropout = 0.1;
+  CHECK_THAT(why_not(work), Catch::Contains("with dropout"));
+  // The tokens of all ranks are a whole sequence, if in another order.
+  work.queries = work.keys = {4, 0, 4};
+  work.kv_apart = false;
+  CHECK(why_not(work).empty());
+  work.dropout = 0;
+  work.by_document = true;
+  CHECK_THAT(why_not(work), Catch::Contains("documents"));
+}
+
 // Returns a device with the properties by which engines differ; all others are the H100's.
 DescribedDevice another(const std::string& version, const std::string& sms, const std::string& shared_bytes) {
   DescribedDevice device = kH100;
@@ -108,6 +160,25 @@ TEST_CASE("cuDNN has plans for the A100 and the B200, but for gradients of wide 
         const bool has_plan = runner.prepare(work, operands_of(work));
         INFO(runner.why_not());
         CHECK(has_plan == (pass == Pass::forward || head_dim <= 128));
+      }
+  }
+}
+
+TEST_CASE("cuDNN has plans for parts of sequences on the A100 and the B200") {
+  const testing::AttentionParts forms[] = {
+      {{4, 1, 1}, {4, 1, 1}}, {{4, 1, 1}, {4, 0, 1}}, {{4, 1, 1}, {4, 2, 1}}, {{4, 1, 1}, {4, 0, 4}}};
+  testing::Cases cases;
+  for (const DescribedDevice& device : {another("800", "108", "166912"), another("1000", "148", "232448")}) {
+    AttentionRunner runner(device);
+    INFO(device.json);
+    for (const Pass pass : {Pass::forward, Pass::dgrad})
+      for (const testing::AttentionParts& parts : forms) {
+        if (!cases.takes_next()) continue;
+        const Attention work = testing::of_parts({pass, 2, 8, 2, 2048, 128, true, 0}, parts);
+        INFO(describe(Work(work)));
+        const bool has_plan = runner.prepare(work, operands_of(work));
+        INFO(runner.why_not());
+        CHECK(has_plan);
       }
   }
 }
@@ -208,10 +279,15 @@ TEST_CASE("what cuDNN is not asked for is said") {
   work.head_dim = 36;
   CHECK(refuses(work));
   std::vector<exec::Operand> operands = operands_of(plain);
-  operands[2].ld += 8;
+  operands[0].ld += 3;
   work = plain;
   work.batch = 5;
   CHECK(!runner.prepare(work, operands));
+  // Log-sum-exps that do not follow one another are copied.
+  operands = operands_of(work);
+  operands[2].ld += 8;
+  REQUIRE(runner.prepare(work, operands));
+  CHECK(runner.workspace_bytes(work, operands) - runner.workspace_bytes(work, operands_of(work)) == 5 * 4 * 128 * 4);
   work = plain;
   work.batch = 3;
   CHECK(refuses(work, Dtype::f32));
@@ -229,6 +305,13 @@ TEST_CASE("versions of cuDNN that are known to be wrong are not asked") {
     CHECK(fault_of_cudnn(version, forward).empty());
     CHECK(fault_of_cudnn(version, odd).empty() == (version > 91500));
   }
+  // Queries and keys of each part count: 128 queries see 192 keys.
+  const Attention apart = testing::of_parts({Pass::dgrad, 2, 4, 4, 384, 64, true, 0}, {{3, 1, 1}, {3, 2, 1}});
+  CHECK_FALSE(fault_of_cudnn(91500, apart).empty());
+  CHECK(fault_of_cudnn(91501, apart).empty());
+  const Attention gathered = testing::of_parts({Pass::forward, 2, 4, 4, 320, 64, true, 0}, {{2, 0, 1}, {2, 0, 2}});
+  CHECK_FALSE(fault_of_cudnn(90500, gathered).empty());
+  CHECK(fault_of_cudnn(90600, gathered).empty());
 }
 
 }  // namespace stretto::cuda

@@ -13,6 +13,7 @@
 #include "exec/cuda/groups.hpp"
 #include "exec/cuda/kernels/share.hpp"
 #include "model/schedule/parcel.hpp"
+#include "tests/attention_parts.hpp"
 #include "tests/kernel_operands.hpp"
 
 namespace stretto::cuda {
@@ -33,6 +34,93 @@ TEST_CASE("cuDNN's attention agrees with the host's", "[cuda]") {
         OnDevice(device).run_by_cudnn(work);
         check_same(device, host, before, 1e-3);
       }
+}
+
+// Each chunk has 128 tokens: older versions of cuDNN need multiples of them in gradients.
+TEST_CASE("cuDNN's attention of parts of sequences agrees with the host's", "[cuda]") {
+  for (const Pass pass : {Pass::forward, Pass::dgrad})
+    for (const auto& [kv_heads, head_dim, gap, timed] : {std::tuple{4, 64, 8, false}, std::tuple{2, 128, 0, true}})
+      for (const testing::AttentionParts& parts : testing::attention_parts(4)) {
+        const Attention work = testing::of_parts({pass, 2, 4, kv_heads, 1024, head_dim, true, 0}, parts);
+        if (!OnDevice::runs_by_cudnn(work)) continue;
+        INFO(describe(Work(work)));
+        const std::vector<Buffer> before = buffers_of(work, Dtype::bf16, gap, {false});
+        std::vector<Buffer> device = before, host = before;
+        host::run_work(work, bound(host));
+        OnDevice(device).run_by_cudnn(work, timed);
+        check_same(device, host, before, 1e-3);
+      }
+}
+
+// The log-sum-exps of all keys, which gradients take, make results depend on each other: passes over the keys of every
+// rank are merged, and their gradients added, as a ring does it, and compared with attention of the whole sequence.
+TEST_CASE("cuDNN's attention of the parts of a ring is that of the whole sequence", "[cuda]") {
+  constexpr std::int64_t kRanks = 2, kTokens = 512, kQueryHeads = 4, kDim = 64, kHidden = kQueryHeads * kDim;
+  const Attention whole{Pass::forward, 1, kQueryHeads, kQueryHeads, kTokens, kDim, true, 0};
+  Attention whole_gradient = whole;
+  whole_gradient.pass = Pass::dgrad;
+  if (!OnDevice::runs_by_cudnn(whole_gradient)) return;
+  std::vector<Buffer> all = buffers_of(whole, Dtype::bf16, 0, {false});
+  host::run_work(whole, bound(all));
+  std::vector<Buffer> gradient = buffers_of(whole_gradient, Dtype::bf16, 0, {false});
+  for (const std::size_t i : {0, 1, 2}) gradient[i].bytes = all[i].bytes;
+  host::run_work(whole_gradient, bound(gradient));
+
+  double worst = 0, largest = 0;
+  const auto compare = [&](double value, double expected) {
+    worst = std::max(worst, std::isnan(value) ? INFINITY : std::abs(value - expected));
+    largest = std::max(largest, std::abs(expected));
+  };
+  std::vector<double> dkv(static_cast<std::size_t>(kTokens * 2 * kHidden));
+  for (std::int64_t rank = 0; rank < kRanks; ++rank) {
+    std::vector<double> out(static_cast<std::size_t>(kTokens / kRanks * kHidden)), dq = out;
+    for (std::int64_t other = 0; other < kRanks; ++other) {
+      const testing::AttentionParts parts{{kRanks, rank, 1}, {kRanks, other, 1}};
+      // Rows of an operand of the whole sequence that these parts have.
+      const auto fill = [&](Buffer& to, const Buffer& from, const SequenceParts& part, std::int64_t first_col) {
+        for (std::int64_t row = 0; row < to.operand.rows; ++row)
+          for (std::int64_t col = 0; col < to.operand.cols; ++col)
+            to.set(row, col, from.at(place_of_row(part, kTokens, row).position, first_col + col));
+      };
+      Attention work = testing::of_parts(whole, parts);
+      std::vector<Buffer> forward = buffers_of(work, Dtype::bf16, 0, {false});
+      fill(forward[0], all[0], parts.queries, 0);
+      fill(forward[1], all[0], parts.keys, kHidden);
+      OnDevice(forward).run_by_cudnn(work);
+      work.pass = Pass::dgrad;
+      std::vector<Buffer> backward = buffers_of(work, Dtype::bf16, 0, {false});
+      for (const std::size_t i : {0, 1}) backward[i].bytes = forward[i].bytes;
+      fill(backward[2], all[1], parts.queries, 0);
+      fill(backward[4], gradient[3], parts.queries, 0);
+      const auto position = [&](std::int64_t row) { return place_of_row(parts.queries, kTokens, row).position; };
+      for (std::int64_t head = 0; head < kQueryHeads; ++head)
+        for (std::int64_t row = 0; row < kTokens / kRanks; ++row) {
+          const double lse = all[2].at(head, position(row)), share = std::exp(forward[3].at(head, row) - lse);
+          backward[3].set(head, row, lse);
+          for (std::int64_t col = head * kDim; col < (head + 1) * kDim; ++col)
+            out[static_cast<std::size_t>(row * kHidden + col)] += share * forward[2].at(row, col);
+        }
+      OnDevice(backward).run_by_cudnn(work);
+      for (std::int64_t row = 0; row < kTokens / kRanks; ++row) {
+        for (std::int64_t col = 0; col < kHidden; ++col)
+          dq[static_cast<std::size_t>(row * kHidden + col)] += backward[5].at(row, col);
+        for (std::int64_t col = 0; col < 2 * kHidden; ++col)
+          dkv[static_cast<std::size_t>(place_of_row(parts.keys, kTokens, row).position * 2 * kHidden + col)] +=
+              backward[6].at(row, col);
+      }
+    }
+    const SequenceParts own{kRanks, rank, 1};
+    for (std::int64_t row = 0; row < kTokens / kRanks; ++row)
+      for (std::int64_t col = 0; col < kHidden; ++col) {
+        const std::int64_t position = place_of_row(own, kTokens, row).position;
+        compare(out[static_cast<std::size_t>(row * kHidden + col)], all[1].at(position, col));
+        compare(dq[static_cast<std::size_t>(row * kHidden + col)], gradient[4].at(position, col));
+      }
+  }
+  for (std::int64_t position = 0; position < kTokens; ++position)
+    for (std::int64_t col = 0; col < 2 * kHidden; ++col)
+      compare(dkv[static_cast<std::size_t>(position * 2 * kHidden + col)], gradient[4].at(position, kHidden + col));
+  CHECK(worst < largest / 50);
 }
 #endif
 

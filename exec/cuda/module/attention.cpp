@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cassert>
 #include <cmath>
@@ -11,6 +12,8 @@
 #include "base/error.hpp"
 #include "exec/cuda/kernels/attention_seed.hpp"
 #include "exec/cuda/module/attention_graph.hpp"
+#include "exec/cuda/module/attention_operands.hpp"
+#include "exec/cuda/module/attention_support.hpp"
 #include "exec/cuda/module/cudnn_engine.hpp"
 #include "exec/cuda/module/fastest.hpp"
 #include "exec/cuda/module/handles.hpp"
@@ -87,8 +90,8 @@ struct AttentionRunner::Plan {
   bool drops() const { return shape.dropout > 0; }
   // Bytes in front of cuDNN's own workspace: seeds, then the sums of a gradient.
   std::int64_t seed_bytes() const { return drops() ? rounded_up(16) : 0; }
-  std::int64_t sums_bytes() const { return is_forward ? 0 : rounded_up(shape.b * shape.h * shape.s * 4); }
-  std::int64_t dq_bytes() const { return is_forward ? 0 : rounded_up(shape.b * shape.h * shape.s * shape.d * 4); }
+  std::int64_t sums_bytes() const { return is_forward ? 0 : rounded_up(shape.b * shape.h * shape.queries * 4); }
+  std::int64_t dq_bytes() const { return is_forward ? 0 : rounded_up(shape.b * shape.h * shape.queries * shape.d * 4); }
   std::int64_t workspace_bytes() const {
     return seed_bytes() + sums_bytes() + dq_bytes() + rounded_up(plan.workspace_bytes);
   }
@@ -111,38 +114,35 @@ AttentionRunner::~AttentionRunner() {
   if (handle_ != nullptr) cudnn().Destroy(handle_);
 }
 
-AttentionRunner::Key AttentionRunner::key_of(const Attention& work, std::span<const exec::Operand> operands) {
-  return {work.pass == Pass::forward,
-          work.batch,
-          work.heads,
-          work.kv_heads,
-          work.seq,
-          work.head_dim,
-          operands[0].ld,
-          operands[1].ld,
-          work.causal,
-          static_cast<std::int64_t>(operands[0].dtype),
-          std::bit_cast<std::int64_t>(work.dropout)};
-}
-
-std::string fault_of_cudnn(std::size_t version, const Attention& work) {
-  if (version == 91000 || version == 91001) return "9.10.0 and 9.10.1 compute attention wrongly";
-  if (version <= 91500 && work.pass == Pass::dgrad && work.seq % 128 != 0)
-    return "up to 9.15.0 gradients are wrong where the sequence is no multiple of 128 tokens";
-  return "";
+AttentionRunner::Key AttentionRunner::key_of(const AttentionShape& shape, bool is_forward) {
+  return {is_forward,
+          shape.b,
+          shape.h,
+          shape.hk,
+          shape.queries,
+          shape.keys,
+          shape.d,
+          shape.q.ld,
+          shape.q.sequence,
+          shape.kv.ld,
+          shape.kv.sequence,
+          shape.out.ld,
+          shape.out.sequence,
+          shape.dq.ld,
+          shape.dq.sequence,
+          shape.dkv.ld,
+          shape.dkv.sequence,
+          shape.is_causal,
+          std::bit_cast<std::int64_t>(shape.dropout)};
 }
 
 std::string AttentionRunner::refusal_of(const Attention& work, std::span<const exec::Operand> operands) const {
-  if (!missing_.empty()) return missing_;
-  if (std::string fault = fault_of_cudnn(cudnn().GetVersion(), work); !fault.empty()) return fault;
-  if (work.kv_apart || work.queries.of > 1) return "parts of sequences have no plan";
-  if (work.width_of_values() != work.head_dim) return "heads of values must be as wide as those of scores";
-  if (operands[0].dtype != Dtype::bf16 || work.head_dim % 8 != 0 || work.head_dim > 256 || work.seq < 64)
-    return "only bf16, heads of 8 to 256, 64 tokens and more";
-  if (work.pass == Pass::dgrad && (operands[3].ld != operands[1].ld || operands[4].ld != operands[0].ld))
-    return "gradients must lie as what they are gradients of";
-  if (operands[2].ld != work.seq) return "log-sum-exps must follow one another";
-  return "";
+  return missing_.empty() ? refusal_of_cudnn(cudnn().GetVersion(), work, operands) : missing_;
+}
+
+const AttentionRunner::Plan* AttentionRunner::plan_at(const Key& key) const {
+  const auto found = plans_.find(key);
+  return found == plans_.end() ? nullptr : found->second.get();
 }
 
 bool AttentionRunner::prepare(const Attention& work, std::span<const exec::Operand> operands, const Stream* stream) {
@@ -150,40 +150,46 @@ bool AttentionRunner::prepare(const Attention& work, std::span<const exec::Opera
     why_not_ = std::move(refusal);
     return false;
   }
-  const auto [at, fresh] = plans_.try_emplace(key_of(work, operands));
-  if (!fresh) return at->second != nullptr;
-  try {
-    at->second = plan_of(work, operands, stream);
-  } catch (const CudnnError& error) {
-    why_not_ = error.what;
+  const AttentionOperands regions(work, operands);
+  for (std::size_t i = 0; i < regions.count(); ++i) {
+    const AttentionShape shape = regions.shape_of(i);
+    const auto [at, fresh] = plans_.try_emplace(key_of(shape, work.pass == Pass::forward));
+    if (fresh) {
+      try {
+        at->second = plan_of(shape, {work, operands, i, stream});
+      } catch (const CudnnError& error) {
+        why_not_ = error.what;
+      }
+    }
+    if (at->second == nullptr) return false;
   }
-  return at->second != nullptr;
+  return true;
 }
 
 bool AttentionRunner::has_plan(const Attention& work, std::span<const exec::Operand> operands) const {
   if (!refusal_of(work, operands).empty()) return false;
-  const auto found = plans_.find(key_of(work, operands));
-  return found != plans_.end() && found->second != nullptr;
+  const AttentionOperands regions(work, operands);
+  for (std::size_t i = 0; i < regions.count(); ++i)
+    if (plan_at(key_of(regions.shape_of(i), work.pass == Pass::forward)) == nullptr) return false;
+  return true;
 }
 
 PlanFile::Numbers AttentionRunner::engine_of(const Attention& work, std::span<const exec::Operand> operands) const {
-  return has_plan(work, operands) ? numbers_of(*plans_.at(key_of(work, operands))->plan.configuration)
-                                  : PlanFile::Numbers{};
+  if (!has_plan(work, operands)) return {};
+  const AttentionShape shape = AttentionOperands(work, operands).shape_of(0);
+  return numbers_of(*plan_at(key_of(shape, work.pass == Pass::forward))->plan.configuration);
 }
 
-std::unique_ptr<AttentionRunner::Plan> AttentionRunner::plan_of(const Attention& work,
-                                                                std::span<const exec::Operand> operands,
-                                                                const Stream* stream) {
-  const AttentionShape shape{work.batch,     work.heads,     work.kv_heads, work.seq,    work.head_dim,
-                             operands[0].ld, operands[1].ld, work.causal,   work.dropout};
-  auto plan = std::make_unique<Plan>(shape, work.pass == Pass::forward, CudnnTarget{handle_, described_.json});
-  const Key key = key_of(work, operands);
+std::unique_ptr<AttentionRunner::Plan> AttentionRunner::plan_of(const AttentionShape& shape, const Trial& trial) {
+  const bool is_forward = trial.work.pass == Pass::forward;
+  auto plan = std::make_unique<Plan>(shape, is_forward, CudnnTarget{handle_, described_.json});
+  const Key key = key_of(shape, is_forward);
   const PlanFile::Numbers numbers(key.begin(), key.end());
   if (take_kept(*plan, numbers)) {
     ++from_file_;
   } else {
-    take_fastest(*plan, work, operands, stream);
-    if (stream != nullptr || described_.time_ms) file_.put(numbers, numbers_of(*plan->plan.configuration));
+    take_fastest(*plan, trial);
+    if (trial.stream != nullptr || described_.time_ms) file_.put(numbers, numbers_of(*plan->plan.configuration));
   }
   return plan;
 }
@@ -199,9 +205,8 @@ bool AttentionRunner::take_kept(Plan& plan, const PlanFile::Numbers& key) {
   }
 }
 
-void AttentionRunner::take_fastest(Plan& plan, const Attention& work, std::span<const exec::Operand> operands,
-                                   const Stream* stream) {
-  const bool is_timed = stream != nullptr || described_.time_ms;
+void AttentionRunner::take_fastest(Plan& plan, const Trial& trial) {
+  const bool is_timed = trial.stream != nullptr || described_.time_ms;
   std::vector<CudnnPlan> compiled;
   std::optional<CudnnPlan> too_big;
   std::string why;
@@ -225,8 +230,11 @@ void AttentionRunner::take_fastest(Plan& plan, const Attention& work, std::span<
     plan.plan = std::move(compiled[i]);
     std::optional<float> ms;
     try {
-      const DeviceMemory workspace(plan.workspace_bytes());
-      ms = median_ms([&] { start(plan, work, operands, workspace.data, *stream); }, *stream);
+      const AttentionOperands regions(trial.work, trial.operands);
+      const DeviceMemory memory(regions.scratch_bytes() + plan.workspace_bytes());
+      const AttentionPlaces places = regions.places_of(trial.region, memory.data);
+      std::byte* const workspace = memory.data + regions.scratch_bytes();
+      ms = median_ms([&] { start(plan, trial.work, trial.operands, places, workspace, *trial.stream); }, *trial.stream);
     } catch (const CudnnError& error) {
       why = error.what;
       cudaGetLastError();  // clears an error that the next launch would report as its own
@@ -249,38 +257,52 @@ std::vector<std::string> AttentionRunner::notes() const {
 }
 
 std::int64_t AttentionRunner::workspace_bytes(const Attention& work, std::span<const exec::Operand> operands) const {
-  return plans_.at(key_of(work, operands))->workspace_bytes();
+  const AttentionOperands regions(work, operands);
+  std::int64_t of_graphs = 0;
+  for (std::size_t i = 0; i < regions.count(); ++i)
+    of_graphs =
+        std::max(of_graphs, plan_at(key_of(regions.shape_of(i), work.pass == Pass::forward))->workspace_bytes());
+  return regions.scratch_bytes() + of_graphs;
 }
 
 void AttentionRunner::run(const Attention& work, std::span<const exec::Operand> operands, std::byte* workspace,
                           const Stream& stream) {
-  try {
-    start(*plans_.at(key_of(work, operands)), work, operands, workspace, stream);
-  } catch (const CudnnError& error) {
-    throw runtime_failure("cuDNN: " + describe(Work(work)) + ": " + error.what);
+  const AttentionOperands regions(work, operands);
+  regions.begin(workspace, stream);
+  // The last region has the most keys, so it writes gradients of keys to which others are added.
+  for (std::size_t i = regions.count(); i-- > 0;) {
+    regions.before(i, workspace, stream);
+    try {
+      start(*plan_at(key_of(regions.shape_of(i), work.pass == Pass::forward)), work, operands,
+            regions.places_of(i, workspace), workspace + regions.scratch_bytes(), stream);
+    } catch (const CudnnError& error) {
+      throw runtime_failure("cuDNN: " + describe(Work(work)) + ": " + error.what);
+    }
+    regions.after(i, workspace, stream);
   }
+  regions.end(workspace, stream);
 }
 
 void AttentionRunner::start(const Plan& plan, const Attention& work, std::span<const exec::Operand> operands,
-                            std::byte* workspace, const Stream& stream) {
+                            const AttentionPlaces& places, std::byte* workspace, const Stream& stream) {
   auto* const on = static_cast<cudaStream_t>(stream.stream);
-  // First bytes of k and v in a row.
-  const std::int64_t k_at = work.heads * work.head_dim * 2, v_at = k_at + work.kv_heads * work.head_dim * 2;
-  const auto at = [](const exec::Operand& operand, std::int64_t bytes) -> void* {
-    return static_cast<std::byte*>(operand.data) + bytes;
-  };
   float scale = static_cast<float>(work.score_scale) / std::sqrt(static_cast<float>(work.head_dim)),
         kept_share = static_cast<float>(1 - work.dropout), drop_scale = static_cast<float>(1 / (1 - work.dropout)),
         hidden = cudnn().GetVersion() < kInfinityVersion ? std::numeric_limits<float>::lowest()
                                                          : -std::numeric_limits<float>::infinity();
   Bindings bindings;
-  bindings.add(Id::q, at(operands[0], 0));
-  bindings.add(Id::k, at(operands[0], k_at));
-  bindings.add(Id::v, at(operands[0], v_at));
-  bindings.add(Id::o, operands[1].data);
-  bindings.add(Id::stats, operands[2].data);
+  bindings.add(Id::q, places.q);
+  bindings.add(Id::k, places.k);
+  bindings.add(Id::v, places.v);
+  bindings.add(Id::o, places.o);
+  bindings.add(Id::stats, places.stats);
   bindings.add(Id::scale, &scale);
   if (plan.shape.is_causal) bindings.add(Id::hidden, &hidden);
+  auto queries = static_cast<std::int32_t>(plan.shape.queries), keys = static_cast<std::int32_t>(plan.shape.keys);
+  if (plan.shape.is_shifted()) {
+    bindings.add(Id::queries, &queries);
+    bindings.add(Id::keys, &keys);
+  }
   std::byte* left = workspace;
   if (plan.drops()) {
     auto* const seed = reinterpret_cast<std::int64_t*>(left);
@@ -296,10 +318,10 @@ void AttentionRunner::start(const Plan& plan, const Attention& work, std::span<c
     left = dq + plan.dq_bytes();
     if (cudnn().GetVersion() < kClearsSumsVersion)
       check(cudaMemsetAsync(dq, 0, static_cast<std::size_t>(plan.dq_bytes()), on), "clearing the sums of attention");
-    bindings.add(Id::d_o, operands[3].data);
-    bindings.add(Id::dq, at(operands[4], 0));
-    bindings.add(Id::dk, at(operands[4], k_at));
-    bindings.add(Id::dv, at(operands[4], v_at));
+    bindings.add(Id::d_o, places.d_o);
+    bindings.add(Id::dq, places.dq);
+    bindings.add(Id::dk, places.dk);
+    bindings.add(Id::dv, places.dv);
     bindings.add(Id::row_sums, sums);
     bindings.add(Id::dq_sums, dq);
     bindings.add(Id::kept_share, &kept_share);

@@ -21,19 +21,23 @@ struct Builder {
   CudnnGraph& g;
   const AttentionShape& s;
 
-  CudnnDims rows() const { return {s.b, s.h, s.s, s.d}; }
-  CudnnDims kv_rows() const { return {s.b, s.hk, s.s, s.d}; }
-  CudnnDims kv_columns() const { return {s.b, s.hk, s.d, s.s}; }  // of a transposed view
-  CudnnDims scores() const { return {s.b, s.h, s.s, s.s}; }
-  CudnnDims of_rows() const { return {s.b, s.h, s.s, 1}; }
-  // Strides of a head in rows `ld` apart, and of its transpose.
-  CudnnDims strides(std::int64_t ld) const { return {s.s * ld, s.d, ld, 1}; }
-  CudnnDims transposed(std::int64_t ld) const { return {s.s * ld, s.d, 1, ld}; }
+  CudnnDims rows() const { return {s.b, s.h, s.queries, s.d}; }
+  CudnnDims kv_rows() const { return {s.b, s.hk, s.keys, s.d}; }
+  CudnnDims all_kv_rows() const { return {s.b, s.h, s.keys, s.d}; }  // one for each query head
+  CudnnDims kv_columns() const { return {s.b, s.hk, s.d, s.keys}; }  // of a transposed view
+  CudnnDims scores() const { return {s.b, s.h, s.queries, s.keys}; }
+  CudnnDims turned_scores() const { return {s.b, s.h, s.keys, s.queries}; }
+  CudnnDims of_rows() const { return {s.b, s.h, s.queries, 1}; }
+  // Strides of a head in rows, and of its transpose.
+  CudnnDims strides(const AttentionStrides& of) const { return {of.sequence, s.d, of.ld, 1}; }
+  CudnnDims transposed(const AttentionStrides& of) const { return {of.sequence, s.d, 1, of.ld}; }
 
-  Tensor in_rows(Id id, std::int64_t ld) { return g.tensor(number(id), rows(), strides(ld), kBf16); }
-  Tensor in_kv_rows(Id id) { return g.tensor(number(id), kv_rows(), strides(s.qkv_ld), kBf16); }
-  Tensor in_kv_columns(Id id) { return g.tensor(number(id), kv_columns(), transposed(s.qkv_ld), kBf16); }
-  Tensor one_of_a_row(Id id) { return g.tensor(number(id), of_rows(), {s.h * s.s, s.s, 1, 1}, CUDNN_DATA_FLOAT); }
+  Tensor in_rows(Id id, const AttentionStrides& of) { return g.tensor(number(id), rows(), strides(of), kBf16); }
+  Tensor in_kv_rows(Id id, const AttentionStrides& of) { return g.tensor(number(id), kv_rows(), strides(of), kBf16); }
+  Tensor in_kv_columns(Id id) { return g.tensor(number(id), kv_columns(), transposed(s.kv), kBf16); }
+  Tensor one_of_a_row(Id id) {
+    return g.tensor(number(id), of_rows(), {s.h * s.queries, s.queries, 1, 1}, CUDNN_DATA_FLOAT);
+  }
   Tensor scalar(Id id) { return g.scalar(number(id)); }
 
   Tensor times(Tensor x, Tensor factor, cudnnDataType_t type = CUDNN_DATA_FLOAT) {
@@ -41,13 +45,21 @@ struct Builder {
     g.pointwise(CUDNN_POINTWISE_MUL, x, y, factor);
     return y;
   }
-  // row ≥ column ? x : −∞; x itself where every query sees every key.
+  // row + keys − queries ≥ column ? x : −∞; x itself where every query sees every key.
   Tensor masked(Tensor x) {
     if (!s.is_causal) return x;
     Tensor row = g.between(scores(), CUDNN_DATA_INT32), column = g.between(scores(), CUDNN_DATA_INT32),
            sees = g.between(scores(), CUDNN_DATA_BOOLEAN), y = g.between(scores());
     g.pointwise(CUDNN_POINTWISE_GEN_INDEX, x, row, nullptr, nullptr, 2);
     g.pointwise(CUDNN_POINTWISE_GEN_INDEX, x, column, nullptr, nullptr, 3);
+    // Engines recognise this sum and difference, in this order.
+    if (s.is_shifted()) {
+      Tensor more = g.between(scores(), CUDNN_DATA_INT32), shifted = g.between(scores(), CUDNN_DATA_INT32);
+      g.pointwise(CUDNN_POINTWISE_ADD, row, more, g.scalar(number(Id::keys), CUDNN_DATA_INT32), nullptr, 3, true);
+      g.pointwise(CUDNN_POINTWISE_SUB, more, shifted, g.scalar(number(Id::queries), CUDNN_DATA_INT32), nullptr, 3,
+                  true);
+      row = shifted;
+    }
     g.pointwise(CUDNN_POINTWISE_CMP_GE, row, sees, column);
     g.pointwise(CUDNN_POINTWISE_BINARY_SELECT, x, y, scalar(Id::hidden), sees);
     return y;
@@ -64,7 +76,7 @@ struct Builder {
 };
 
 void Builder::forward() {
-  Tensor q = in_rows(Id::q, s.qkv_ld), k = in_kv_columns(Id::k), v = in_kv_rows(Id::v), o = in_rows(Id::o, s.out_ld),
+  Tensor q = in_rows(Id::q, s.q), k = in_kv_columns(Id::k), v = in_kv_rows(Id::v, s.kv), o = in_rows(Id::o, s.out),
          stats = one_of_a_row(Id::stats);
   Tensor product = g.between(scores());
   g.matmul(q, k, product);
@@ -89,20 +101,21 @@ void Builder::gradient() {
   // a · b for every head, added up over the heads that share one of K and V.
   const auto matmul_of_group = [&](Tensor a, Tensor b, Tensor c) {
     if (s.h == s.hk) return g.matmul(a, b, c);
-    Tensor of_heads = g.between(rows(), kBf16);
+    Tensor of_heads = g.between(all_kv_rows(), kBf16);
     g.matmul(a, b, of_heads);
     g.reduce(CUDNN_REDUCE_TENSOR_ADD, of_heads, c);
   };
-  const CudnnDims turned = {s.h * s.s * s.s, s.s * s.s, 1, s.s};
+  const CudnnDims turned = {s.h * s.queries * s.keys, s.queries * s.keys, 1, s.keys};
   const auto turn = [&](Tensor x) {
-    Tensor y = g.between(scores(), turned, kBf16);
+    Tensor y = g.between(turned_scores(), turned, kBf16);
     g.reshape(x, y);
     return y;
   };
-  Tensor q = in_rows(Id::q, s.qkv_ld), k = in_kv_columns(Id::k), v = in_kv_columns(Id::v), o = in_rows(Id::o, s.out_ld),
-         d_o = in_rows(Id::d_o, s.out_ld), dq = in_rows(Id::dq, s.qkv_ld), dk = in_kv_rows(Id::dk),
-         dv = in_kv_rows(Id::dv), stats = one_of_a_row(Id::stats), mean = one_of_a_row(Id::row_sums);
-  Tensor dq_sums = g.tensor(number(Id::dq_sums), rows(), {s.h * s.s * s.d, s.s * s.d, s.d, 1}, CUDNN_DATA_FLOAT);
+  Tensor q = in_rows(Id::q, s.q), k = in_kv_columns(Id::k), v = in_kv_columns(Id::v), o = in_rows(Id::o, s.out),
+         d_o = in_rows(Id::d_o, s.out), dq = in_rows(Id::dq, s.dq), dk = in_kv_rows(Id::dk, s.dkv),
+         dv = in_kv_rows(Id::dv, s.dkv), stats = one_of_a_row(Id::stats), mean = one_of_a_row(Id::row_sums);
+  Tensor dq_sums =
+      g.tensor(number(Id::dq_sums), rows(), {s.h * s.queries * s.d, s.queries * s.d, s.d, 1}, CUDNN_DATA_FLOAT);
   Tensor scale = scalar(Id::scale), kept_mask = drops ? kept() : nullptr,
          drop_scale = drops ? scalar(Id::drop_scale) : nullptr;
 
@@ -125,7 +138,7 @@ void Builder::gradient() {
   if (drops) weighted = times(weighted, drop_scale);
   Tensor ds = times(weighted, scale, kBf16);
   matmul_of_group(turn(ds), q, dk);
-  Tensor k_rows = g.between(kv_rows(), strides(s.qkv_ld), kBf16);
+  Tensor k_rows = g.between(kv_rows(), strides(s.kv), kBf16);
   g.reshape(k, k_rows);
   g.matmul(ds, k_rows, dq_sums);
   g.pointwise(CUDNN_POINTWISE_IDENTITY, dq_sums, dq);

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 
+#include "exec/cuda/module/attention_shape.hpp"
 #include "exec/cuda/module/cudnn_graph.hpp"
 
 namespace stretto::cuda {
@@ -19,19 +20,14 @@ enum class AttentionTensor : std::int64_t {
   dq,
   dk,
   dv,
-  row_sums,    // f32[b,h,s,1]: Σ dO ∘ O, times kept_share
-  dq_sums,     // f32[b,h,s,d]
+  row_sums,    // f32[b,h,queries,1]: Σ dO ∘ O, times kept_share
+  dq_sums,     // f32[b,h,queries,d]
   kept_share,  // 1 − dropout, by value
   seed,        // i64[1] each, with dropout
   offset,
   drop_scale,  // 1 / (1 − dropout), by value
-};
-
-// Shapes and strides of one attention: q, k and v in rows of `qkv_ld` elements, o in rows of `out_ld`.
-struct AttentionShape {
-  std::int64_t b = 0, h = 0, hk = 0, s = 0, d = 0, qkv_ld = 0, out_ld = 0;
-  bool is_causal = true;
-  double dropout = 0;
+  queries,     // i32, by value, where is_shifted()
+  keys,
 };
 
 // Adds cuDNN's graph of the forward pass or the gradient. Throws CudnnError.

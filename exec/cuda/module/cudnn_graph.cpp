@@ -37,8 +37,8 @@ CudnnGraph::Tensor CudnnGraph::between(CudnnDims dims, cudnnDataType_t type) {
   return between(dims, {dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1}, type);
 }
 
-CudnnGraph::Tensor CudnnGraph::scalar(std::int64_t id) {
-  return tensor(id, {1, 1, 1, 1}, {1, 1, 1, 1}, CUDNN_DATA_FLOAT, false, true);
+CudnnGraph::Tensor CudnnGraph::scalar(std::int64_t id, cudnnDataType_t type) {
+  return tensor(id, {1, 1, 1, 1}, {1, 1, 1, 1}, type, false, true);
 }
 
 CudnnGraph::Tensor CudnnGraph::device_integer(std::int64_t id) {
@@ -57,13 +57,14 @@ void CudnnGraph::matmul(Tensor a, Tensor b, Tensor c) {
   finish(op);
 }
 
-void CudnnGraph::pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor y, Tensor b, Tensor t, std::int64_t axis) {
+void CudnnGraph::pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor y, Tensor b, Tensor t, std::int64_t axis,
+                           bool of_integers) {
   CudnnDescriptor& how = keep(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   how.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode);
   // The types are cudnn-frontend's: engines recognise a causal mask by its form.
-  const cudnnDataType_t computed_in = mode == CUDNN_POINTWISE_GEN_INDEX ? CUDNN_DATA_INT32
-                                      : mode == CUDNN_POINTWISE_CMP_GE  ? CUDNN_DATA_BOOLEAN
-                                                                        : CUDNN_DATA_FLOAT;
+  const cudnnDataType_t computed_in = mode == CUDNN_POINTWISE_GEN_INDEX || of_integers ? CUDNN_DATA_INT32
+                                      : mode == CUDNN_POINTWISE_CMP_GE                 ? CUDNN_DATA_BOOLEAN
+                                                                                       : CUDNN_DATA_FLOAT;
   how.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, computed_in);
   if (axis >= 0) how.set(CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, axis);
   how.finalize();

@@ -58,7 +58,7 @@ using CudnnDims = std::array<std::int64_t, 4>;
 
 // A graph of operations on tensors of four dimensions, as cuDNN fuses them. Owns them; functions throw CudnnError. An
 // execution names the tensors by the ids with which they were made. Strides are in elements; memory is aligned to 16
-// bytes. Sums and products are in f32, whatever the tensors' types. For one thread.
+// bytes. Sums and products are in f32, whatever the tensors' types, but for those of integers. For one thread.
 class CudnnGraph {
  public:
   using Tensor = cudnnBackendDescriptor_t;
@@ -69,15 +69,16 @@ class CudnnGraph {
   // A tensor that never exists in memory; contiguous.
   Tensor between(CudnnDims dims, cudnnDataType_t type = CUDNN_DATA_FLOAT);
   Tensor between(CudnnDims dims, CudnnDims strides, cudnnDataType_t type);
-  // One element: an f32 of the host, passed by value, or an i64 in the device's memory.
-  Tensor scalar(std::int64_t id);
+  // One element: an f32 or i32 of the host, passed by value, or an i64 in the device's memory.
+  Tensor scalar(std::int64_t id, cudnnDataType_t type = CUDNN_DATA_FLOAT);
   Tensor device_integer(std::int64_t id);
 
   // c = a · b over the last two dimensions; b may have fewer heads, if their number divides that of a.
   void matmul(Tensor a, Tensor b, Tensor c);
-  // y = mode(x, b, t); b and t where the mode has them. `axis` is for GEN_INDEX.
+  // y = mode(x, b, t); b and t where the mode has them. `axis` is for GEN_INDEX and integers; sums of these are
+  // computed in i32.
   void pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor y, Tensor b = nullptr, Tensor t = nullptr,
-                 std::int64_t axis = -1);
+                 std::int64_t axis = -1, bool of_integers = false);
   // Reduces each dimension that is 1 in y, or divides that of x.
   void reduce(cudnnReduceTensorOp_t with, Tensor x, Tensor y);
   // Names the same elements by y's dims and strides.
