@@ -102,7 +102,7 @@ def profile(check):
 
 STEPS = [
     Step(ceilings, 45, ("gemm_TFLOPs", "copy_GBps", "launch_us", "event_us")),
-    Step(gpu_tests, 60, ("gpu_tests",)),
+    Step(gpu_tests, 120, ("gpu_tests",)),
     Step(loss_bf16, 25, ("loss_bf16",)),
     Step(gpt2_124m, 45, ("gpt2-124m tokens_per_s", "gpt2-124m mfu")),
     Step(torch_compile, 80, ("PyTorch compile tokens_per_s", "stretto_over_torch")),
