@@ -100,7 +100,7 @@ TEST_CASE("the executor for GPUs multiplies codes of experts, with scales of eac
     scenario.model.seq_length = rules_of(scenario.training.low_precision, 0).align;
     add_experts(scenario);
     scenario.parallel.expert_model_parallel_size = 2;
-    scenario.training.low_precision.fp8_transposes = recipe == LowRecipe::tensorwise || recipe == LowRecipe::blockwise;
+    scenario.training.low_precision.fp8_transposes = recipe != LowRecipe::mxfp8 && recipe != LowRecipe::nvfp4;
     return scenario;
   };
   struct Case {
