@@ -42,9 +42,10 @@ COMPARED = {
 }
 # Layouts in which modes should gain, and link speeds among which the best for each is predicted.
 LINKS_GBps = [2, 4, 8, 16, 32, 64, 128]
-# Products so long that their chunks fill the GPU.
-WIDE = ["model.hidden_size=4096", "model.num_attention_heads=32", "model.seq_length=2048", "model.num_layers=2", "training.micro_batch_size=4",
-        "training.global_batch_size=8"]
+# Products so long that their chunks fill the GPU, and SMs that they leave to communication: a GEMM of the other rank has
+# all of them when communication begins.
+WIDE = ["model.hidden_size=2048", "model.num_attention_heads=16", "model.seq_length=2048", "model.num_layers=2", "training.micro_batch_size=4",
+        "training.global_batch_size=8", "cluster.nccl_communicator_config.tp.max_ctas=16"]
 GAINS = {
     "dp": ["parallel.data_parallel_size=2"],
     "tp": [*TP_SP, *WIDE],
@@ -211,7 +212,7 @@ def gains(check):
 def measure_gains(check, scenario, platform, layout, settings, modes, link):
     names = ", ".join(f'"{mode}"' for mode in ["plain", *modes])
     settings = [*settings, f"cluster.link_GBps={link}", "compare.ranks=[2]", f"compare.modes=[{names}]"]
-    result, done = compare(check, f"gains, {layout} at {link} GB/s", scenario, settings, platform, 40)
+    result, done = compare(check, f"gains, {layout} at {link} GB/s", scenario, settings, platform, 60)
     if not result or len(result["rows"]) < 2:
         return check.note(f"gains, {layout}", False, why=done.why())
     plain, *rows = result["rows"]
