@@ -1,5 +1,5 @@
 #pragma once
-// What the kernels of LayerNorm and RMSNorm share.
+// Rows and statistics, as all kernels of LayerNorm and RMSNorm read them.
 #include "exec/cuda/kernels/launch.hpp"
 #include "exec/cuda/kernels/map.hpp"
 
