@@ -20,12 +20,12 @@
 #include "base/rng.hpp"
 #include "exec/cuda/kernels/launch_work.hpp"
 #include "exec/cuda/module/gemm.hpp"
+#include "exec/cuda/module/product_groups.hpp"
 #if defined(STRETTO_ON_GPU)
 #include "exec/cuda/module/attention.hpp"
 #include "exec/cuda/module/attention_support.hpp"
 #include "exec/cuda/module/cudnn_api.hpp"
 #include "exec/cuda/module/grouped_gemm.hpp"
-#include "exec/cuda/module/product_groups.hpp"
 #else
 #include "tests/emulated_device/emulated_device.hpp"
 #endif

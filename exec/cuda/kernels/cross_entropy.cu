@@ -25,13 +25,23 @@ struct Slice {
   __device__ bool holds(std::int64_t target) const { return target >= begin && target < begin + classes; }
 };
 
-constexpr float kLog2OfE = 1.44269504088896f;
+constexpr float kLog2OfE = 1.44269504088896f, kLnOf2 = 0.693147180559945f;
+// Returns top · log2(e), rounded: compilers may keep a product exact inside a subtraction.
+__device__ inline float shift_of(float top) {
+#if defined(__CUDACC__)
+  return __fmul_rn(top, kLog2OfE);
+#else
+  return fmaf(top, kLog2OfE, 0.0f);
+#endif
+}
 
 // Maximum, and Σ exp(x − maximum), of the elements so far. exp(x − maximum) is 2^(x·log2(e) − shift): a multiplication
 // with an addition, and a power of two.
 struct Softmax {
   float top = -INFINITY, shift = -INFINITY, sum = 0;
   __device__ float exponential(float x) const { return fast_exp2(fmaf(x, kLog2OfE, -shift)); }
+  // The exact shift of the maximum less the rounded one: half a unit of its last place at most.
+  __device__ float rest() const { return fmaf(top, kLog2OfE, -shift); }
   template <int N>
   __device__ void see(const float (&x)[N]) {
     float highest = x[0];
@@ -40,7 +50,7 @@ struct Softmax {
     if (!(highest <= top)) {  // true for a NaN too
       top = highest;
       const float before = shift;
-      shift = top * kLog2OfE;
+      shift = shift_of(top);
       sum *= fast_exp2(before - shift);
     }
 #pragma unroll
@@ -64,7 +74,7 @@ __device__ Softmax softmax_of(const T* x, int classes) {
   }
   Softmax all;
   all.top = block_max(own.top);
-  all.shift = all.top * kLog2OfE;
+  all.shift = shift_of(all.top);
   // A thread without elements adds 0; where no thread has any the sum stays 0.
   all.sum = block_sum(own.sum == 0.0f ? 0.0f : own.sum * fast_exp2(own.shift - all.shift));
   return all;
@@ -75,7 +85,7 @@ __device__ inline Softmax combined(const float* stats, std::int64_t shards, std:
                                    float& target) {
   Softmax all;
   for (std::int64_t s = 0; s < shards; ++s) all.top = max_or_nan(all.top, stats[s * 3 * rows + row]);
-  all.shift = all.top * kLog2OfE;
+  all.shift = shift_of(all.top);
   target = 0;
   for (std::int64_t s = 0; s < shards; ++s) {
     const float* of_shard = stats + s * 3 * rows + row;
@@ -100,7 +110,7 @@ __global__ void __launch_bounds__(kMostThreads, kThreadsOfSm / kMostThreads)
   float of_target = logit;
   const Softmax all = stats != nullptr ? combined(stats, shards, rows, row, of_target) : softmax_of<N>(x, classes);
   __syncthreads();  // all threads have read the logit of the target before it is overwritten
-  if (threadIdx.x == 0) nll[row] = is_class ? logf(all.sum) - (of_target - all.top) : nanf("");
+  if (threadIdx.x == 0) nll[row] = is_class ? logf(all.sum) - all.rest() * kLnOf2 - (of_target - all.top) : nanf("");
   const float factor = scale / all.sum;
   // Packs of classes alone, without comparisons, then those with padding.
   const int whole = classes / N * N, stride = static_cast<int>(blockDim.x) * N;
@@ -132,7 +142,7 @@ __global__ void vocab_stats_kernel(std::int64_t rows, Slice slice, Rows<const T>
   const Softmax own = softmax_of<N>(x, static_cast<int>(slice.classes));
   if (threadIdx.x != 0) return;
   stats[row] = own.top;
-  stats[rows + row] = own.sum;
+  stats[rows + row] = own.sum == 0.0f ? 0.0f : own.sum * fast_exp2(-own.rest());
   const std::int64_t target = targets[row];
   float of_target = slice.holds(target) ? widened(x[target - slice.begin]) : 0.0f;
   if (target < 0 || target >= slice.all) of_target = nanf("");

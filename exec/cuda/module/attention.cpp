@@ -234,6 +234,8 @@ void AttentionRunner::take_fastest(Plan& plan, const Trial& trial) {
       const DeviceMemory memory(regions.scratch_bytes() + plan.workspace_bytes());
       const AttentionPlaces places = regions.places_of(trial.region, memory.data);
       std::byte* const workspace = memory.data + regions.scratch_bytes();
+      regions.begin(memory.data, *trial.stream);  // copies of operands hold their numbers
+      regions.before(trial.region, memory.data, *trial.stream);
       ms = median_ms([&] { start(plan, trial.work, trial.operands, places, workspace, *trial.stream); }, *trial.stream);
     } catch (const CudnnError& error) {
       why = error.what;

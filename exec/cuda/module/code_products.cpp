@@ -42,6 +42,7 @@ void start_last_rows(const Gemm& work, std::span<const exec::Operand> operands, 
 void for_each_product(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream,
                       const StartProduct& start) {
   if (!work.has_codes()) return start(work, operands, stream);
+  assert(work.epilogue == GemmEpilogue::none && "lowering has no epilogues of codes");
   constexpr std::size_t bias = 2;
   if (work.bias && operands[bias].dtype == Dtype::f32) {
     Gemm product = work;
@@ -52,7 +53,7 @@ void for_each_product(const Gemm& work, std::span<const exec::Operand> operands,
     return add_bias(operands[bias], operands.back(), stream);
   }
   if (!has_last_rows(work)) return start(work, operands, stream);
-  assert(work.epilogue == GemmEpilogue::none && !work.trans_a);
+  assert(!work.trans_a);
   if (const std::int64_t rows = work.m / kProductRows * kProductRows; rows > 0) {
     Gemm product = work;
     product.m = rows;

@@ -356,6 +356,20 @@ std::int64_t rounded(std::int64_t size) {
   return GroupedRows::rounded(size, unit);
 }
 
+// A product with a rounded number of rows that data decides: of A and C, or where A is stored transposed the number
+// over which it sums, rows of A and B. The operands have no such rows; only their descriptions are used.
+struct AboutAs {
+  Gemm work;
+  std::vector<exec::Operand> operands;
+  AboutAs(const Gemm& exact, std::span<const exec::Operand> of_exact)
+      : work(exact), operands(of_exact.begin(), of_exact.end()) {
+    if (!exact.trans_a)
+      work.m = operands[0].rows = operands.back().rows = rounded(exact.m);
+    else if (!exact.trans_b)
+      work.k = operands[0].rows = operands[1].rows = rounded(exact.k);
+  }
+};
+
 // Calls start() for each product that cuBLASLt has, codes and scales apart.
 void for_each_apart(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream,
                     const StartProduct& start) {
@@ -532,18 +546,25 @@ void GemmRunner::run_untuned(const Gemm& work, std::span<const exec::Operand> op
     assert(one.epilogue == GemmEpilogue::none);
     Plan plan(one, all, sms_, Dtype::f32);
     plan.point_to(one, all, on);
-    Gemm about = one;
-    about.m = rounded(one.m);
-    about.k = rounded(one.k);
-    const Key key = key_of(about, all);
-    if (const auto known = untuned_.find(key); known != untuned_.end()) {
+    const AboutAs about(one, all);
+    const std::pair key(key_of(about.work, about.operands), on.scratch_bytes);
+    const auto known = untuned_.find(key);
+    if (known != untuned_.end()) {
       plan.algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(known->second);
       if (plan.start(one, handle_, all, plan.algorithm, on) == CUBLAS_STATUS_SUCCESS) return;
       cudaGetLastError();  // clears an error that the next launch would report as its own
     }
+    // The proposal depends on the key alone, so that the order in which sizes are met changes no bit.
+    if (known == untuned_.end()) {
+      Plan of_key(about.work, about.operands, sms_, Dtype::f32);
+      of_key.point_to(about.work, about.operands, on);
+      propose(of_key, about.work, about.operands, on);
+      if (untuned_.size() > kMostUntuned) untuned_.clear();
+      untuned_[key] = std::bit_cast<Algorithm>(of_key.algorithm);
+      if (plan.start(one, handle_, all, of_key.algorithm, on) == CUBLAS_STATUS_SUCCESS) return;
+      cudaGetLastError();
+    }
     propose(plan, one, all, on);
-    if (untuned_.size() > kMostUntuned) untuned_.clear();
-    untuned_[key] = std::bit_cast<Algorithm>(plan.algorithm);
     check(plan.start(one, handle_, all, plan.algorithm, on), "starting a GEMM");
   });
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "exec/cuda/kernels/stream.hpp"
@@ -42,9 +43,9 @@ class GemmRunner {
   // Starts it; tune() must have been called for operands like these.
   void run(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream);
 
-  // Starts it by the algorithm that cuBLAS proposed for the first product of about these sizes: for products whose
-  // sizes depend on data and differ in every step. A proposal takes cuBLAS tens of microseconds (measured on an H200),
-  // in which a GPU ends the product of an expert several times.
+  // Starts it by the algorithm that cuBLAS proposes for its number of rows rounded up to three significant bits: for
+  // products whose numbers of rows depend on data and differ in every step. A proposal takes cuBLAS tens of
+  // microseconds (measured on an H200), in which a GPU ends the product of an expert several times.
   void run_untuned(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream);
 
   struct Plan;  // plan of one shape
@@ -71,8 +72,8 @@ class GemmRunner {
   int sms_ = 0;
   Epilogues epilogues_ = Epilogues::where_faster;
   std::map<Key, std::unique_ptr<Plan>> plans_;
-  using Algorithm = std::array<std::uint64_t, 8>;  // of cublasLtMatmulAlgo_t
-  std::map<Key, Algorithm> untuned_;               // by rounded sizes
+  using Algorithm = std::array<std::uint64_t, 8>;             // of cublasLtMatmulAlgo_t
+  std::map<std::pair<Key, std::size_t>, Algorithm> untuned_;  // by a rounded size, and bytes of workspace
   PlanFile file_;
   int from_file_ = 0;  // number of plans that came from the file
 };
