@@ -68,6 +68,7 @@ void Core::run() {
 void Core::advance(Picoseconds until) {
   while (!finished_ && events_.next_time() != kNever && events_.next_time() <= until) {
     const EventHeap::Event event = events_.fire();
+    now_ = event.time;
     if (event.time > kHorizon)
       throw input_error(
           "simulation: simulated time has passed 26 days, which is as far as it reaches; the step is too "
@@ -105,7 +106,7 @@ void Core::resolve_waits(std::uint32_t number) {
     go_back(lanes_.rank_of(number));  // the call's first operation may have started because of that
   }
   const Picoseconds ready = lanes_.ready_time(number);
-  if (lanes_[number].current().shape == 0 || !solo_player_.begin(number, ready)) begin_operation(number, ready);
+  if (!solo_player_.begin(number, ready)) begin_operation(number, ready);
 }
 
 void Core::begin_operation(std::uint32_t number, Picoseconds ready) {
@@ -252,31 +253,53 @@ void Core::end_playing(std::uint32_t number, Picoseconds now) {
   const std::uint32_t rank = lanes_.rank_of(number), base = lanes_.first_of(rank);
   const SoloRun run = solo_player_.end(rank);
   const std::vector<SoloShape::OnLane>& on_lanes = run.shape->lanes;
-  run.write_rows(recorder_.rows_of(lanes_[number].step, rank));
+  run.write_rows(recorder_.rows_of(lanes_[number].step, rank), run.shape->count);
   std::uint32_t operations_of_last = 0;
   for (const SoloShape::OnLane& on : on_lanes) {
-    const std::uint32_t position = lanes_[base + on.lane].position + on.count - 1;
-    const TimelineRow& last = run.recording->rows[inputs_.programs[rank].lanes[on.lane][position] - run.first_op];
-    lanes_.set_started(base + on.lane, on.count, run.begin + last.start);
-    if (on.lane == run.shape->last_lane) {
-      operations_of_last = on.count;
+    if (on.lane != run.shape->last_lane) {
+      pass(run, base + on.lane, on.count);
       continue;
     }
-    [[maybe_unused]] const bool is_end = leave(base + on.lane, on.count, run.begin + last.end);
-    assert(!is_end);
+    operations_of_last = on.count;
+    lanes_.set_started(number, on.count, run.at(last_of(run, number, on.count).start));
   }
   for (const SoloShape::OnLane& on : on_lanes)
     if (on.lane != run.shape->last_lane) resolve_waits(base + on.lane);
   if (!leave(number, operations_of_last, now)) go_on(number, now);
 }
 
-// Returns to the beginning of the call that the rank plays.
+// Returns the recorded row of the last of the lane's next `count` operations.
+const TimelineRow& Core::last_of(const SoloRun& run, std::uint32_t number, std::uint32_t count) const {
+  const Cursor& lane = lanes_[number];
+  return run.recorded(lane.ops[lane.position + count - 1].op);
+}
+
+// Advances the lane by `count` operations of the call, which do not end the simulation.
+void Core::pass(const SoloRun& run, std::uint32_t number, std::uint32_t count) {
+  const TimelineRow& last = last_of(run, number, count);
+  lanes_.set_started(number, count, run.at(last.start));
+  [[maybe_unused]] const bool is_end = leave(number, count, run.at(last.end));
+  assert(!is_end);
+}
+
+// Returns to the latest entry of the call that the rank plays.
 void Core::go_back(std::uint32_t rank) {
   const SoloRun run = solo_player_.stop(rank);
-  const std::uint32_t base = lanes_.first_of(rank), first = base + run.shape->lanes.front().lane;
+  const std::vector<SoloRecording::Entry>& entries = run.recording->entries;
+  std::size_t to = run.entry;
+  while (to + 1 < entries.size() && run.at(run.recording->rows[entries[to + 1].op].ready) < now_) ++to;
+  const SoloShape& rest = entries[to].rest;
+  const std::uint32_t base = lanes_.first_of(rank), first = base + rest.lanes.front().lane;
+  run.write_rows(recorder_.rows_of(lanes_[first].step, rank), entries[to].op - entries[run.entry].op);
+  for (const SoloShape::OnLane& on : run.shape->lanes) {
+    std::uint32_t passed = on.count;
+    for (const SoloShape::OnLane& left : rest.lanes)
+      if (left.lane == on.lane) passed -= left.count;
+    if (passed > 0) pass(run, base + on.lane, passed);
+  }
   for (const SoloShape::OnLane& on : run.shape->lanes)
     if (base + on.lane != first) resolve_waits(base + on.lane);
-  begin_operation(first, run.begin);
+  begin_operation(first, run.at(run.recording->rows[entries[to].op].ready));
 }
 
 // ---- errors ----

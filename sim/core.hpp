@@ -65,6 +65,8 @@ class Core : public TimedCore {
   void end_working(std::uint32_t lane, Picoseconds now);
   void end_operation(std::uint32_t lane, Picoseconds now);
   void end_playing(std::uint32_t lane, Picoseconds now);
+  const TimelineRow& last_of(const SoloRun& run, std::uint32_t lane, std::uint32_t count) const;
+  void pass(const SoloRun& run, std::uint32_t lane, std::uint32_t count);
   void go_back(std::uint32_t rank);
   bool leave(std::uint32_t lane, std::uint32_t operations, Picoseconds end);
   void go_on(std::uint32_t lane, Picoseconds now);
@@ -82,6 +84,7 @@ class Core : public TimedCore {
   SoloPlayer solo_player_;
   StepRecorder recorder_;
   RepeatedStep repeated_step_;
+  Picoseconds now_ = 0;      // time of the event that is handled
   Picoseconds latest_ = 0;   // time of the latest event
   std::int64_t played_ = 0;  // finished operations of solo calls that were still being replayed at the end
   bool finished_ = false;
