@@ -19,42 +19,47 @@ std::int64_t rounded(std::int64_t bytes, std::int64_t to) { return (bytes + to -
 
 }  // namespace
 
-auto CachingAllocator::FreeBlocks::at(std::int64_t bytes) -> std::vector<Size>::iterator {
-  return std::lower_bound(sizes_.begin(), sizes_.end(), bytes,
-                          [](const Size& size, std::int64_t wanted) { return size.bytes < wanted; });
+std::size_t CachingAllocator::FreeBlocks::at(std::int64_t bytes) const {
+  return static_cast<std::size_t>(std::lower_bound(sizes_.begin(), sizes_.end(), bytes) - sizes_.begin());
+}
+
+void CachingAllocator::FreeBlocks::erase_size(std::size_t at) {
+  unused_.push_back(list_of_[at]);
+  sizes_.erase(sizes_.begin() + static_cast<std::ptrdiff_t>(at));
+  list_of_.erase(list_of_.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
 void CachingAllocator::FreeBlocks::insert(std::int64_t bytes, std::int64_t begin, Handle handle) {
-  auto size = at(bytes);
-  if (size == sizes_.end() || size->bytes != bytes) {
-    size = sizes_.insert(size, Size{bytes, {}});
-    if (!empty_.empty()) {
-      size->blocks = std::move(empty_.back());
-      empty_.pop_back();
+  const std::size_t size = at(bytes);
+  if (size == sizes_.size() || sizes_[size] != bytes) {
+    if (unused_.empty()) {
+      unused_.push_back(static_cast<std::uint32_t>(lists_.size()));
+      lists_.emplace_back();
     }
+    sizes_.insert(sizes_.begin() + static_cast<std::ptrdiff_t>(size), bytes);
+    list_of_.insert(list_of_.begin() + static_cast<std::ptrdiff_t>(size), unused_.back());
+    unused_.pop_back();
   }
+  Blocks& blocks = lists_[list_of_[size]];
   const std::pair block(begin, handle);
-  size->blocks.insert(std::lower_bound(size->blocks.begin(), size->blocks.end(), block, std::greater<>()), block);
+  blocks.insert(std::lower_bound(blocks.begin(), blocks.end(), block, std::greater<>()), block);
 }
 
 void CachingAllocator::FreeBlocks::erase(std::int64_t bytes, std::int64_t begin, Handle handle) {
-  const auto size = at(bytes);
+  const std::size_t size = at(bytes);
+  Blocks& blocks = lists_[list_of_[size]];
   const std::pair block(begin, handle);
-  const auto found = size->blocks.back() == block
-                         ? std::prev(size->blocks.end())
-                         : std::lower_bound(size->blocks.begin(), size->blocks.end(), block, std::greater<>());
-  assert(found != size->blocks.end() && *found == block);
-  size->blocks.erase(found);
-  if (!size->blocks.empty()) return;
-  empty_.push_back(std::move(size->blocks));
-  sizes_.erase(size);
+  const auto found = blocks.back() == block ? std::prev(blocks.end())
+                                            : std::lower_bound(blocks.begin(), blocks.end(), block, std::greater<>());
+  assert(found != blocks.end() && *found == block);
+  blocks.erase(found);
+  if (blocks.empty()) erase_size(size);
 }
 
 std::optional<CachingAllocator::Handle> CachingAllocator::FreeBlocks::find(std::int64_t bytes) const {
-  const auto size = std::lower_bound(sizes_.begin(), sizes_.end(), bytes,
-                                     [](const Size& of, std::int64_t wanted) { return of.bytes < wanted; });
-  if (size == sizes_.end()) return std::nullopt;
-  return size->blocks.back().second;
+  const std::size_t size = at(bytes);
+  if (size == sizes_.size()) return std::nullopt;
+  return lists_[list_of_[size]].back().second;
 }
 
 CachingAllocator::Handle CachingAllocator::new_block(const Block& block) {

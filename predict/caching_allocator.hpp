@@ -41,19 +41,21 @@ class CachingAllocator {
     // Erases the blocks for which erases(handle) returns true.
     template <class Erases>
     void erase_if(const Erases& erases) {
-      for (Size& size : sizes_) std::erase_if(size.blocks, [&](const auto& block) { return erases(block.second); });
-      std::erase_if(sizes_, [](const Size& size) { return size.blocks.empty(); });
+      for (std::size_t i = sizes_.size(); i-- > 0;) {
+        std::erase_if(lists_[list_of_[i]], [&](const auto& block) { return erases(block.second); });
+        if (lists_[list_of_[i]].empty()) erase_size(i);
+      }
     }
 
    private:
     using Blocks = std::vector<std::pair<std::int64_t, Handle>>;  // begin and handle
-    struct Size {
-      std::int64_t bytes = 0;
-      Blocks blocks;  // descending, because the first is taken the most; not empty
-    };
-    std::vector<Size>::iterator at(std::int64_t bytes);
-    std::vector<Size> sizes_;    // ascending
-    std::vector<Blocks> empty_;  // which had blocks, and keep their memory
+    std::size_t at(std::int64_t bytes) const;
+    void erase_size(std::size_t at);
+    // A search looks at sizes alone, and a new size moves few bytes: lists stay where they are.
+    std::vector<std::int64_t> sizes_;     // ascending
+    std::vector<std::uint32_t> list_of_;  // [size] → lists_
+    std::vector<Blocks> lists_;           // descending, because the first is taken the most
+    std::vector<std::uint32_t> unused_;   // lists without blocks, which keep their memory
   };
 
   Handle new_block(const Block& block);

@@ -53,18 +53,15 @@ std::int64_t repeated_kv_bytes(const Schedule& schedule) {
 class Role {
  public:
   Role(const Schedule& schedule, const RolePlan& plan, const BoundProgram& program, const FrameworkMemory& memory,
-       double most_rows, bool weights_are_codes)
+       double most_rows, bool weights_are_codes, std::span<const std::string_view> tensor_of)
       : schedule_(schedule),
         plan_(plan),
         memory_(memory),
         most_rows_(most_rows),
         weights_are_codes_(weights_are_codes),
-        program_(program) {
+        program_(program),
+        tensor_of_(tensor_of) {
     parts_.push_back({"freed as soon as nobody reads it", 0, "exact", "lives of buffers in the order of the host"});
-    tensor_of_.resize(schedule.storages.size());
-    for (const Tensor& tensor : schedule.tensors)
-      for (const TensorPlace& place : tensor.places)
-        if (tensor_of_[place.storage].empty()) tensor_of_[place.storage] = tensor.name;
   }
 
   RoleMemory run(std::int64_t limit_bytes) {
@@ -91,13 +88,13 @@ class Role {
     return parts_.size() - 1;
   }
 
-  bool is_root_unit(const std::string& tensor) const {
+  bool is_root_unit(std::string_view tensor) const {
     return memory_.root_unit_stays && tensor.starts_with("unit.parameter.") &&
            !tensor.starts_with("unit.parameter.layer");
   }
   // Returns whether a tensor is a copy for a reduction in another type than the gradients, which frameworks do not
   // make.
-  static bool is_copy_for_reduction(const std::string& tensor) {
+  static bool is_copy_for_reduction(std::string_view tensor) {
     return tensor.starts_with("bucket.gradient_bf16") || tensor.starts_with("unit.gradient_bf16");
   }
 
@@ -228,7 +225,7 @@ class Role {
   Treatment treatment_of(StorageId id) {
     using Kind = Treatment::Kind;
     const Storage& storage = schedule_.storages[id];
-    const std::string& tensor = tensor_of_[id];
+    const std::string_view tensor = tensor_of_[id];
     if (is_copy_for_reduction(tensor)) return {.kind = Kind::left_out};
     if (is_root_unit(tensor)) return {.kind = Kind::root_unit};
     if (tensor == kLogits && !memory_.cross_entropy.empty()) return {.kind = Kind::loss};
@@ -236,10 +233,10 @@ class Role {
     // A framework allocates the rows that come, where the schedule leaves room for more.
     const std::int64_t rows = std::llround(double(storage.filled_bytes()) * most_rows_);
     of.bytes = storage.filled > 0 ? std::min(storage.bytes(), rows) : storage.bytes();
-    if (const auto kept = memory_.kept.find(tensor); kept != memory_.kept.end()) {
+    if (const auto kept = memory_.kept.find(std::string(tensor)); kept != memory_.kept.end()) {
       of.keeps_more = true;
       of.kept_bytes = bytes_of(double(of.bytes) / double(stretto::bytes_of(storage.dtype)), kept->second);
-      of.kept_part = part("kept beside " + tensor, kept->second.source);
+      of.kept_part = part("kept beside " + std::string(tensor), kept->second.source);
     }
     return of;
   }
@@ -461,8 +458,8 @@ class Role {
   const bool is_low_ = std::any_of(schedule_.operations.begin(), schedule_.operations.end(),
                                    [](const Operation& operation) { return is_of_low_precision(operation.work); });
   const BoundProgram& program_;
-  std::vector<std::string> tensor_of_;  // [storage]
-  std::vector<BesidePlan> parts_;       // the first: the schedule's own tensors
+  std::span<const std::string_view> tensor_of_;  // [storage]
+  std::vector<BesidePlan> parts_;                // the first: the schedule's own tensors
   std::vector<BufferLife> lives_;
   std::vector<Block> blocks_, less_;  // `less_`: the bytes by which blocks are smaller
   std::vector<Event> events_;         // of `blocks_`, in order
@@ -474,10 +471,18 @@ class Role {
 
 }  // namespace
 
+std::vector<std::string_view> tensors_of_storages(const Schedule& schedule) {
+  std::vector<std::string_view> result(schedule.storages.size());
+  for (const Tensor& tensor : schedule.tensors)
+    for (const TensorPlace& place : tensor.places)
+      if (result[place.storage].empty()) result[place.storage] = tensor.name;
+  return result;
+}
+
 RoleMemory role_memory(const Schedule& schedule, const RolePlan& plan, const BoundProgram& program,
                        const FrameworkMemory& memory, std::int64_t limit_bytes, double most_rows,
-                       bool weights_are_codes) {
-  return Role(schedule, plan, program, memory, most_rows, weights_are_codes).run(limit_bytes);
+                       bool weights_are_codes, std::span<const std::string_view> tensor_of) {
+  return Role(schedule, plan, program, memory, most_rows, weights_are_codes, tensor_of).run(limit_bytes);
 }
 
 }  // namespace stretto::predict

@@ -113,6 +113,7 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
   if (const std::int64_t bytes = userbuffer_bytes(schedule, by_framework); bytes > 0)
     memory.beside.push_back({"userbuffers of tp_comm_overlap", bytes, by_framework.userbuffers->source.kind,
                              by_framework.userbuffers->source.origin});
+  const std::vector<std::string_view> tensor_of = tensors_of_storages(schedule);
   for (std::size_t role = 0; role < first_rank.size(); ++role) {
     MemoryUse& use = memory.roles[role];
     const auto known = std::find_if(programs.begin(), programs.end(),
@@ -122,7 +123,7 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
     RoleMemory taken =
         role_memory(schedule, plan.roles[role], bound ? *bound : *known, by_framework,
                     memory.device_bytes - memory.reserved_bytes(), sim::most_rows(schedule, training.expert_loads),
-                    training.low_precision.reuse_grad_buf_for_mxfp8_param_ag);
+                    training.low_precision.reuse_grad_buf_for_mxfp8_param_ag, tensor_of);
     use.by_framework = std::move(taken.parts);
     use.held = taken.held_bytes;
     use.state = taken.state_bytes;

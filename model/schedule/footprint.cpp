@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 
 namespace stretto {
 namespace {
@@ -81,25 +82,30 @@ bool resolve_at(const Schedule& schedule, const Coordinates& at, const View& vie
 
 }  // namespace
 
-Footprints::Footprints(const Schedule& schedule, const BoundProgram& program) : schedule_(schedule), program_(program) {
-  const std::vector<bool> is_only_read = find_only_read(schedule);
-  std::vector<Named> named;  // [block]
-  for (const Block& block : schedule.blocks) named.push_back(named_by(schedule, program, block, is_only_read));
+Footprints::Footprints(const Schedule& schedule, const BoundProgram& program)
+    : Footprints(schedule, program, find_only_read(schedule)) {}
+
+Footprints::Footprints(const Schedule& schedule, const BoundProgram& program, const std::vector<bool>& is_only_read)
+    : schedule_(schedule), program_(program) {
+  std::vector<std::optional<Named>> named_of(schedule.blocks.size());  // those that are called
   const std::vector<Call>& order = schedule.programs[program.role].order;
   std::map<Key, std::uint32_t> known;  // → footprint of the call's first operation
   of_.resize(program.ops.size());
   view_begin_.push_back(0);
   std::uint32_t next = 0;  // next operation
   for (const Call& call : order) {
+    if (!named_of[call.block])
+      named_of[call.block] = named_by(schedule, program, schedule.blocks[call.block], is_only_read);
+    const Named& named = *named_of[call.block];
     Key key{call.block, call.first, call.count};
     const std::array<std::int64_t, kCallCoords.size()> at = {call.micro_batch, call.layer, call.chunk, call.slot,
                                                              call.buffer};
     for (std::size_t c = 0; c < kCallCoords.size(); ++c)
-      if (named[call.block].coordinates[c]) key[3 + c] = at[c];
+      if (named.coordinates[c]) key[3 + c] = at[c];
     const auto [found, is_new] = known.try_emplace(key, count());
     // The instance that stands for others exists, but this call's own instance must be checked too.
     if (!is_new)
-      for (const Named::ViewRef& view : named[call.block].only_read)
+      for (const Named::ViewRef& view : named.only_read)
         if (view.op >= call.first && view.op < call.first + call.count)
           resolve(schedule, program, program.ops[next + view.op - call.first], view.access);
     for (std::uint32_t i = 0; i < call.count; ++i, ++next) {
@@ -125,8 +131,9 @@ void Footprints::resolve_views(std::uint32_t footprint) {
 }
 
 std::vector<Footprints> footprints_of(const Schedule& schedule, std::span<const BoundProgram> programs) {
+  const std::vector<bool> is_only_read = find_only_read(schedule);
   std::vector<Footprints> result;
-  for (const BoundProgram& program : programs) result.emplace_back(schedule, program);
+  for (const BoundProgram& program : programs) result.push_back(Footprints(schedule, program, is_only_read));
   return result;
 }
 

@@ -31,6 +31,9 @@ class Footprints {
   }
 
  private:
+  friend std::vector<Footprints> footprints_of(const Schedule& schedule, std::span<const BoundProgram> programs);
+  // `is_only_read`: [tensor], the schedule's.
+  Footprints(const Schedule& schedule, const BoundProgram& program, const std::vector<bool>& is_only_read);
   void resolve_views(std::uint32_t footprint);
 
   const Schedule& schedule_;

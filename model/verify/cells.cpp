@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <compare>
 #include <map>
 #include <span>
@@ -71,11 +72,11 @@ struct Contiguous {
 
 class ContiguousRanges {
  public:
-  explicit ContiguousRanges(std::size_t storages) : latest_(storages, kNone) {}
+  explicit ContiguousRanges(std::size_t used = 0) : latest_(used, kNone) {}
 
-  // Returns the number of a range of bytes; the ends of a new one become cuts.
-  std::uint32_t find(StorageId storage, const Range& bytes, Cuts& cuts) {
-    std::uint32_t& latest = latest_[storage];
+  // Returns the number of a range of bytes of the `used`-th storage; the ends of a new one become cuts.
+  std::uint32_t find(StorageId storage, std::uint32_t used, const Range& bytes, Cuts& cuts) {
+    std::uint32_t& latest = latest_[used];
     if (latest != kNone && all[latest].where == bytes) return latest;
     const auto next = static_cast<std::uint32_t>(all.size());
     // Only storages with several ranges need the table.
@@ -100,7 +101,7 @@ class ContiguousRanges {
       return hash ^ hash >> 32;
     }
   };
-  std::vector<std::uint32_t> latest_;  // [storage] its range that was found last
+  std::vector<std::uint32_t> latest_;  // [used] its range that was found last
   std::unordered_map<Key, std::uint32_t, Hash> number_;
 };
 
@@ -157,13 +158,22 @@ class Cutting {
   Cutting(const Schedule& schedule, const BoundProgram& program, Footprints& footprints, const RolePlan* plan)
       : schedule_(schedule),
         plan_(plan),
-        cuts_(schedule.storages.size()),
-        piece_at_(cuts_.size()),
-        ranges_(cuts_.size()),
+        number_(schedule.storages.size(), kStatic),
         moving_(find_class_ranges(schedule, program, footprints)) {
     std::uint32_t accesses = 0;
-    for (std::uint32_t footprint = 0; footprint < footprints.count(); ++footprint)
-      accesses += static_cast<std::uint32_t>(footprints.views(footprint).size());
+    for (std::uint32_t footprint = 0; footprint < footprints.count(); ++footprint) {
+      const std::span<const BoundView> views = footprints.views(footprint);
+      accesses += static_cast<std::uint32_t>(views.size());
+      for (const BoundView& view : views) {
+        if (number_[view.storage] != kStatic) continue;
+        number_[view.storage] = static_cast<std::uint32_t>(used_.size());
+        used_.push_back(view.storage);
+      }
+    }
+    for (const ClassRanges& group : moving_) assert(number_[group.storage] != kStatic);
+    cuts_.resize(used_.size());
+    piece_at_.resize(used_.size());
+    ranges_ = ContiguousRanges(used_.size());
     places_.reserve(accesses);
     moving_of_.assign(moving_.empty() ? 0 : accesses, kStatic);
     patterns_begin_.assign(moving_.empty() ? 0 : accesses + 1, 0);
@@ -173,7 +183,7 @@ class Cutting {
           moving_of_[access] = group;
           ++patterns_begin_[access + 1];
         }
-        for (const Range& range : pattern.where) cuts_[moving_[group].storage].add(range.begin, range.end);
+        for (const Range& range : pattern.where) cuts_of(moving_[group].storage).add(range.begin, range.end);
       }
     list_patterns();
     for (std::uint32_t footprint = 0; footprint < footprints.count(); ++footprint)
@@ -186,8 +196,8 @@ class Cutting {
     std::int64_t end = 0;
     for (std::size_t s = 0; s < cuts_.size(); ++s) {
       cuts_[s].merge();
-      base.push_back(plan_ ? plan_->offset_bytes[s] : end);
-      end += schedule_.storages[s].bytes();
+      base.push_back(plan_ ? plan_->offset_bytes[used_[s]] : end);
+      end += schedule_.storages[used_[s]].bytes();
       for (const std::int64_t byte : cuts_[s].bytes) cuts.push_back(base[s] + byte);
     }
     std::sort(cuts.begin(), cuts.end());
@@ -195,7 +205,7 @@ class Cutting {
     std::vector<Columns> columns;
     for (const Strided& strided : strides_.all) {
       columns.push_back(strided.bytes);
-      columns.back().begin += base[strided.storage];
+      columns.back().begin += base[number_[strided.storage]];
     }
     const Pieces pieces(std::move(cuts), columns);
     count_ = pieces.count();
@@ -291,7 +301,7 @@ class Cutting {
   }
 
  private:
-  static constexpr std::uint32_t kStatic = ~std::uint32_t{0};
+  static constexpr std::uint32_t kStatic = ~std::uint32_t{0};  // also: no number
 
   // The patterns that a group has on one cell.
   struct OnCell {
@@ -343,22 +353,29 @@ class Cutting {
     const std::int64_t size = bytes_of(schedule_.storages[view.storage].dtype);
     if (view.rows != 1 && view.ld != view.cols) {
       places_.push_back(
-          {AccessPlace::Kind::strided, static_cast<std::uint32_t>(strides_.find(view, size, cuts_[view.storage]))});
+          {AccessPlace::Kind::strided, static_cast<std::uint32_t>(strides_.find(view, size, cuts_of(view.storage)))});
       return;
     }
     const Range bytes{view.offset * size, (view.offset + view.rows * view.cols) * size};
-    places_.push_back({AccessPlace::Kind::contiguous, ranges_.find(view.storage, bytes, cuts_[view.storage])});
+    places_.push_back({AccessPlace::Kind::contiguous,
+                       ranges_.find(view.storage, number_[view.storage], bytes, cuts_of(view.storage))});
   }
 
   void to_pieces(StorageId storage, Range& bytes) const {
-    bytes.begin = piece_at_[storage][cuts_[storage].find(bytes.begin)];
-    bytes.end = piece_at_[storage][cuts_[storage].find(bytes.end)];
+    const std::vector<std::uint32_t>& pieces = piece_at_[number_[storage]];
+    bytes.begin = pieces[cuts_of(storage).find(bytes.begin)];
+    bytes.end = pieces[cuts_of(storage).find(bytes.end)];
   }
+
+  Cuts& cuts_of(StorageId storage) { return cuts_[number_[storage]]; }
+  const Cuts& cuts_of(StorageId storage) const { return cuts_[number_[storage]]; }
 
   const Schedule& schedule_;
   const RolePlan* plan_;
-  std::vector<Cuts> cuts_;                            // [storage]
-  std::vector<std::vector<std::uint32_t>> piece_at_;  // [storage][cut]: the piece that begins there
+  std::vector<StorageId> used_;                       // a pipeline stage uses few of all storages
+  std::vector<std::uint32_t> number_;                 // [storage] → used_; kStatic: the program does not use it
+  std::vector<Cuts> cuts_;                            // [used]
+  std::vector<std::vector<std::uint32_t>> piece_at_;  // [used][cut]: the piece that begins there
   std::vector<AccessPlace> places_;                   // [access]
   ContiguousRanges ranges_;
   Strides strides_;

@@ -35,19 +35,12 @@ Rule rule_of(BufferKind kind) {
 
 }  // namespace
 
-Meaning::Meaning(const Schedule& schedule, const BoundProgram& program, std::uint32_t cells)
-    : schedule_(schedule),
-      program_(program),
-      first_instance_(number_instances(schedule)),
-      stamps_(cells, 0),
-      versions_(cells, 0) {
-  for (std::vector<std::uint32_t>* of_sum : {&sums_.consumer, &sums_.reader, &sums_.terms}) of_sum->assign(cells, 0);
-  sums_.micro_batches.assign(cells, 0);
-  is_updated_.assign(schedule.storages.size(), false);
+ValueRules::ValueRules(const Schedule& schedule)
+    : is_updated(schedule.storages.size(), false), first_instance(number_instances(schedule)) {
   for (const Operation& operation : schedule.operations) {
-    is_communication_.push_back(is_communication(operation.work));
-    carries_version_.push_back(
-        is_communication_.back() &&
+    is_communication.push_back(stretto::is_communication(operation.work));
+    carries_version.push_back(
+        is_communication.back() &&
         std::any_of(operation.accesses.begin(), operation.accesses.end(), [&](const Access& access) {
           const auto& places = schedule.tensors[access.view.tensor].places;
           return access.mode != AccessMode::read &&
@@ -55,19 +48,25 @@ Meaning::Meaning(const Schedule& schedule, const BoundProgram& program, std::uin
         }));
     // A cast back reads the parameters of the previous step, rounded. Codes are made of the parameters of the step.
     const bool is_cast_back = std::holds_alternative<ScaledCast>(operation.work);
-    keeps_version_.push_back(is_cast_back || is_of_low_precision(operation.work));
-    if (is_communication_.back() || is_cast_back) continue;
+    keeps_version.push_back(is_cast_back || is_of_low_precision(operation.work));
+    if (is_communication.back() || is_cast_back) continue;
     for (const Access& access : operation.accesses)
       if (access.mode != AccessMode::read)
-        for (const TensorPlace& place : schedule.tensors[access.view.tensor].places) is_updated_[place.storage] = true;
+        for (const TensorPlace& place : schedule.tensors[access.view.tensor].places) is_updated[place.storage] = true;
   }
-  is_handed_over_.assign(schedule.operations.size(), false);
   std::map<std::vector<StorageId>, std::uint32_t> numbers;
   for (const Tensor& tensor : schedule.tensors) {
     std::vector<StorageId> storages;
     for (const TensorPlace& place : tensor.places) storages.push_back(place.storage);
-    alike_.push_back(numbers.emplace(std::move(storages), numbers.size()).first->second);
+    alike.push_back(numbers.emplace(std::move(storages), numbers.size()).first->second);
   }
+}
+
+Meaning::Meaning(const Schedule& schedule, const ValueRules& rules, const BoundProgram& program, std::uint32_t cells)
+    : schedule_(schedule), rules_(rules), program_(program), stamps_(cells, 0), versions_(cells, 0) {
+  for (std::vector<std::uint32_t>* of_sum : {&sums_.consumer, &sums_.reader, &sums_.terms}) of_sum->assign(cells, 0);
+  sums_.micro_batches.assign(cells, 0);
+  is_handed_over_.assign(schedule.operations.size(), false);
   std::int32_t last = 0;
   for (const BoundOp& op : program.ops) last = std::max(last, op.micro_batch);
   for (std::int32_t m = 0; m <= last; ++m) {
@@ -120,7 +119,7 @@ bool Meaning::is_of_unit(std::uint32_t op, Stamp own, const CellUse& use) {
   };
   constexpr int kUnitBits = kChunkBits + kInstanceBits;
   std::optional<HandOver> way;  // the distance in chunks is equal for all cells; the tensor is that of the first
-  const auto end = std::upper_bound(first_instance_.begin(), first_instance_.end(), use.instance);
+  const auto end = std::upper_bound(rules_.first_instance.begin(), rules_.first_instance.end(), use.instance);
   for (std::uint32_t c = use.first; c < use.last; ++c) {
     const Stamp stamp = stamps_[c];
     if (stamp == 0) continue;  // no operation has written it: another check finds that
@@ -129,8 +128,8 @@ bool Meaning::is_of_unit(std::uint32_t op, Stamp own, const CellUse& use) {
     const std::uint64_t instance = stamp % kInstances;
     const bool is_of_tensor = *(end - 1) <= instance && instance < *end && instance != use.instance;
     const std::size_t other = tensor_of(instance), tensor = tensor_of(use.instance);
-    const bool is_other_layer =
-        alike_[tensor] == alike_[other] && instance - first_instance_[other] != use.instance - first_instance_[tensor];
+    const bool is_other_layer = rules_.alike[tensor] == rules_.alike[other] &&
+                                instance - rules_.first_instance[other] != use.instance - rules_.first_instance[tensor];
     const std::int64_t from = chunk_of(stamp) - chunk_of(own);
     if (stamp >> kUnitBits == own >> kUnitBits && !is_of_tensor && !is_other_layer && (!way || way->chunks == from)) {
       if (!way) way = {from, other};
@@ -167,8 +166,8 @@ bool Meaning::is_same_way(std::uint32_t op, const CellUse& use, HandOver from) {
 }
 
 std::size_t Meaning::tensor_of(std::uint64_t instance) const {
-  const auto next = std::upper_bound(first_instance_.begin(), first_instance_.end(), instance);
-  return static_cast<std::size_t>(next - first_instance_.begin()) - 1;
+  const auto next = std::upper_bound(rules_.first_instance.begin(), rules_.first_instance.end(), instance);
+  return static_cast<std::size_t>(next - rules_.first_instance.begin()) - 1;
 }
 
 std::string Meaning::written_as(Stamp stamp) const {
@@ -176,7 +175,7 @@ std::string Meaning::written_as(Stamp stamp) const {
   const std::uint64_t unit = stamp >> kInstanceBits, chunk = unit % (1u << kChunkBits);
   std::string text = schedule_.tensors[tensor].name;
   if (schedule_.tensors[tensor].layers > 1)
-    text += " of layer " + std::to_string(stamp % kInstances - first_instance_[tensor]);
+    text += " of layer " + std::to_string(stamp % kInstances - rules_.first_instance[tensor]);
   text += " of micro-batch " + std::to_string((unit >> kChunkBits) - 1);
   return chunk == 0 ? text : text + ", chunk " + std::to_string(chunk);
 }
@@ -254,7 +253,7 @@ bool Meaning::is_balanced(const CellUse& use) {
 }
 
 bool Meaning::read_parameter(std::uint32_t op, std::uint32_t step, const CellUse& use) {
-  if (!is_updated_[use.storage]) return true;
+  if (!rules_.is_updated[use.storage]) return true;
   if (step == 0 && !is_updated_yet_) {
     carried_version_ = 0;
     return true;
@@ -262,7 +261,7 @@ bool Meaning::read_parameter(std::uint32_t op, std::uint32_t step, const CellUse
   std::uint8_t differences = 0;
   const std::uint8_t first = versions_[use.first];
   const auto expected =
-      carries_version_[program_.ops[op].op] ? carried_version_.value_or(first) : static_cast<std::uint8_t>(step);
+      rules_.carries_version[program_.ops[op].op] ? carried_version_.value_or(first) : static_cast<std::uint8_t>(step);
   for (std::uint32_t c = use.first; c < use.last; ++c) differences |= versions_[c] ^ expected;
   carried_version_ = expected;
   if (differences == 0) [[likely]]
@@ -276,7 +275,7 @@ bool Meaning::read_parameter(std::uint32_t op, std::uint32_t step, const CellUse
 
 void Meaning::write_parameter(std::uint32_t op, std::uint32_t step, const CellUse& use) {
   const auto updated = static_cast<std::uint8_t>(step + 1);
-  const bool keeps = keeps_version_[program_.ops[op].op];
+  const bool keeps = rules_.keeps_version[program_.ops[op].op];
   const std::uint8_t version = keeps                     ? static_cast<std::uint8_t>(step)
                                : is_communication_at(op) ? carried_version_.value_or(updated)
                                                          : updated;

@@ -21,11 +21,23 @@ struct WrongValue {
   std::string why;  // continues "… reads x[0,64), "
 };
 
+// Facts about values that follow from the templates of a schedule, for all of its programs. A value type.
+struct ValueRules {
+  explicit ValueRules(const Schedule& schedule);
+
+  std::vector<bool> is_communication;         // [OpId]
+  std::vector<bool> carries_version;          // [OpId]: reads parameters and writes parameters
+  std::vector<bool> keeps_version;            // [OpId]: writes parameters of the previous step
+  std::vector<bool> is_updated;               // [storage]: a computation writes it; other parameters are frozen
+  std::vector<std::uint32_t> first_instance;  // [tensor], as number_instances() returns them
+  std::vector<std::uint32_t> alike;  // [tensor]: equal for tensors whose instances lie in the same storages, one by one
+};
+
 // Follows the values in the cells of one program, in an order in which nothing races.
 class Meaning {
  public:
-  // `schedule` and `program` must outlive this object.
-  Meaning(const Schedule& schedule, const BoundProgram& program, std::uint32_t cells);
+  // All but `cells` must outlive this object. `rules` are the schedule's.
+  Meaning(const Schedule& schedule, const ValueRules& rules, const BoundProgram& program, std::uint32_t cells);
 
   // Returns whether operation `op` of `step`, 0 or 1, reads and writes the intended values. Every operation of step 0
   // must be visited. In step 1 only those operations must be visited that were the first on their lane in step 0 to
@@ -62,25 +74,18 @@ class Meaning {
   bool write_sum(std::uint32_t op, const CellUse& use);
   void write_parameter(std::uint32_t op, std::uint32_t step, const CellUse& use);
 
-  bool is_communication_at(std::uint32_t op) const { return is_communication_[program_.ops[op].op]; }
+  bool is_communication_at(std::uint32_t op) const { return rules_.is_communication[program_.ops[op].op]; }
   bool is_balanced(const CellUse& use);
   bool is_unread(std::uint32_t op, const CellUse& use);
   std::string written_as(Stamp stamp) const;
   std::size_t tensor_of(std::uint64_t instance) const;
 
   const Schedule& schedule_;
+  const ValueRules& rules_;
   const BoundProgram& program_;
-  std::vector<bool> is_communication_;  // [OpId]
-  std::vector<bool> carries_version_;   // [OpId]: reads parameters and writes parameters
-  std::vector<bool> keeps_version_;     // [OpId]: writes parameters of the previous step
-  // [storage]: a computation of the step writes it; other parameters are frozen
-  std::vector<bool> is_updated_;
-  std::vector<std::uint64_t> hash_;            // [micro-batch]
-  std::uint64_t each_once_ = 0;                // sum of the hashes of all micro-batches
-  std::vector<std::uint32_t> first_instance_;  // [tensor]
-  // [tensor]: equal for tensors whose instances lie in the same storages, one by one
-  std::vector<std::uint32_t> alike_;
-  std::vector<Stamp> stamps_;  // [cell]; 0: nobody has written
+  std::vector<std::uint64_t> hash_;  // [micro-batch]
+  std::uint64_t each_once_ = 0;      // sum of the hashes of all micro-batches
+  std::vector<Stamp> stamps_;        // [cell]; 0: nobody has written
   // Template, layer, chunk and access of a read whose value was written through another tensor or by another chunk.
   using Reading = std::array<std::int64_t, 4>;
   struct ReadingHash {

@@ -36,8 +36,8 @@ struct Touch {
 
 class Walk {
  public:
-  Walk(const Schedule& schedule, const HappensBefore& clocks, std::size_t p, Footprints& footprints,
-       const RolePlan* plan, SecondStep second_step, RaceReport& report)
+  Walk(const Schedule& schedule, const ValueRules& rules, const HappensBefore& clocks, std::size_t p,
+       Footprints& footprints, const RolePlan* plan, SecondStep second_step, RaceReport& report)
       : schedule_(schedule),
         clocks_(clocks),
         p_(p),
@@ -50,7 +50,7 @@ class Walk {
         reads_(cells_.count * lanes_, 0),
         read_storage_(cells_.count, 0),
         touches_first_(program_.ops.size(), second_step == SecondStep::all),
-        meaning_(schedule, program_, cells_.count) {}
+        meaning_(schedule, rules, program_, cells_.count) {}
 
   void run() {
     const std::size_t before = report_.violations.size();
@@ -259,12 +259,12 @@ class Walk {
 
 }  // namespace
 
-void find_races(const Schedule& schedule, const HappensBefore& clocks, std::size_t program, Footprints& footprints,
-                const RolePlan* plan, RaceReport& report) {
+void find_races(const Schedule& schedule, const ValueRules& rules, const HappensBefore& clocks, std::size_t program,
+                Footprints& footprints, const RolePlan* plan, RaceReport& report) {
   RaceReport quick = report;
-  Walk(schedule, clocks, program, footprints, plan, SecondStep::first_touches, quick).run();
+  Walk(schedule, rules, clocks, program, footprints, plan, SecondStep::first_touches, quick).run();
   if (quick.violations.size() != report.violations.size())
-    Walk(schedule, clocks, program, footprints, plan, SecondStep::all, report).run();
+    Walk(schedule, rules, clocks, program, footprints, plan, SecondStep::all, report).run();
 }
 
 }  // namespace stretto

@@ -129,7 +129,7 @@ TEST_CASE("races and uninitialised reads are those that looking at every byte fi
       const bool has_race = oracle.has_race(), has_uninitialised = !has_race && oracle.has_uninitialised();
       RaceReport report;
       report.limit = 1000;
-      find_races(t.schedule, clocks, 0, footprints, with_plan ? &shared : nullptr, report);
+      find_races(t.schedule, ValueRules(t.schedule), clocks, 0, footprints, with_plan ? &shared : nullptr, report);
       // The value that a read should get is tested in meaning_test.cpp.
       std::erase_if(report.violations, [](const Violation& v) { return v.kind == Violation::Kind::wrong_value; });
       bool found_race = false;

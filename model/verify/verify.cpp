@@ -167,6 +167,7 @@ std::vector<Violation> check_ordered(const Schedule& schedule, const HappensBefo
   std::vector<Violation> found;
   check_serialised(schedule, clocks, issued, found);
   if (found.size() >= limit) return at_most(found, limit);
+  const ValueRules rules(schedule);
   // Nearly always there is nothing to report, which the programs tell apart from each other.
   std::atomic<bool> is_any = false;
   parallel_each(std::ssize(clocks.programs), [&](std::int64_t i) {
@@ -174,7 +175,8 @@ std::vector<Violation> check_ordered(const Schedule& schedule, const HappensBefo
     RaceReport alone;
     alone.limit = 1;
     try {
-      find_races(schedule, clocks, p, footprints[p], plan ? &plan->roles[clocks.programs[p].role] : nullptr, alone);
+      find_races(schedule, rules, clocks, p, footprints[p], plan ? &plan->roles[clocks.programs[p].role] : nullptr,
+                 alone);
     } catch (...) {  // it is thrown again below
       is_any = true;
     }
@@ -185,7 +187,7 @@ std::vector<Violation> check_ordered(const Schedule& schedule, const HappensBefo
   report.limit = limit - found.size();
   for (std::size_t p = 0; p < clocks.programs.size(); ++p) {
     const std::size_t role = clocks.programs[p].role;
-    find_races(schedule, clocks, p, footprints[p], plan ? &plan->roles[role] : nullptr, report);
+    find_races(schedule, rules, clocks, p, footprints[p], plan ? &plan->roles[role] : nullptr, report);
   }
   std::move(report.violations.begin(), report.violations.end(), std::back_inserter(found));
   return found;
