@@ -91,6 +91,8 @@ class TomlTable {
   template <typename T>
   std::optional<T> find(const std::string& key, LimitsOf<T> limits = {});
 
+  // Returns "file:line: [section] key", or the option that set the key.
+  std::string place(const std::string& key) const;
   // Returns the error "place: expected …, got <the value of key>".
   Error error(const std::string& key, const std::string& expected) const;
   // Returns the error "place: message".
@@ -105,7 +107,6 @@ class TomlTable {
   const TomlNode* look(const std::string& key);              // marks the key as known
   const TomlNode* peek(const std::string& key) const;        // does not mark the key as known
   const std::string& written(const std::string& key) const;  // the spelling in the file
-  std::string place(const std::string& key) const;
 
   std::shared_ptr<const TomlNode> root_;
   const TomlNode* node_;

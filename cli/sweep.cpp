@@ -412,6 +412,31 @@ std::string planned_text(const SweepOptions& options, bool is_preset, const std:
   return text;
 }
 
+// Throws where an axis or an override says otherwise than an option of `plan`.
+void require_no_contradiction(const SweepOptions& options) {
+  const auto has_value = [](const std::string& values, std::int64_t wanted) {
+    const std::string all = "," + values + ",";
+    return values == "legal" || all.find("," + std::to_string(wanted) + ",") != std::string::npos;
+  };
+  for (const auto& [option, key, number] :
+       {std::tuple("--gpus", "gpus", options.gpus),
+        std::tuple("--global-batch", "training.global_batch_size", options.global_batch),
+        std::tuple("--seq-length", "model.seq_length", options.sequence)}) {
+    if (number == 0) continue;
+    const std::string begin = std::string(key) + "=", alone = begin.substr(begin.find('.') + 1);
+    for (const std::string& over : options.over)
+      for (const std::string& name : {begin, alone})
+        if (over.starts_with(name) && !has_value(over.substr(name.size()), number))
+          throw input_error(fmt::format("--over {}: expected {} among the values, which {} says, got {}",
+                                        name.substr(0, name.size() - 1), number, option,
+                                        in_quotes(over.substr(name.size()))));
+    for (const std::string& set : options.set)
+      if (set.starts_with(begin) && set != begin + std::to_string(number))
+        throw input_error(fmt::format("--set {}: expected {}, which {} says, got {}", key, number, option,
+                                      in_quotes(set.substr(begin.size()))));
+  }
+}
+
 void plan_command(SweepOptions& options) {
   const std::vector<std::string> presets = preset_names();
   const bool is_preset = std::find(presets.begin(), presets.end(), options.model) != presets.end();
@@ -424,23 +449,26 @@ void plan_command(SweepOptions& options) {
   std::vector<std::string> set = {
       fmt::format("parallel.data_parallel_size={}", std::gcd(options.gpus, options.global_batch)),
       fmt::format("training.global_batch_size={}", options.global_batch)};
-  set.insert(set.end(), options.set.begin(), options.set.end());
+  require_no_contradiction(options);
   Swept swept;
   swept.text_of = [&](const std::vector<std::string>& further) {
     std::vector<std::string> all = set;
+    all.insert(all.end(), options.set.begin(), options.set.end());
     all.insert(all.end(), further.begin(), further.end());
     return planned_text(options, is_preset, all);
   };
   // Experts have a framework of their own, which cuts none of them.
-  const Transformer model = parse_scenario(swept.text_of({}), "plan").model;
+  const Transformer model = parse_scenario(planned_text(options, is_preset, set), "plan", options.set).model;
   if (model.experts.any()) {
     if (options.profile == kDenseProfile) options.profile = "megatron-bridge-moe";
     set.insert(set.begin(), "parallel.expert_tensor_parallel_size=1");
   }
   swept.text = swept.text_of({});
-  const ScenarioReader reader = ScenarioReader::of_text(swept.text, "plan");
+  // Keys of the user's are read as overrides, because errors name their place.
+  const ScenarioReader reader = ScenarioReader::of_text(planned_text(options, is_preset, set), "plan");
   swept.read = [&](const std::vector<std::string>& further, const std::string& platform) {
-    std::vector<std::string> all = further;
+    std::vector<std::string> all = options.set;
+    all.insert(all.end(), further.begin(), further.end());
     all.push_back("platform=" + platform);
     return reader.read(all);
   };

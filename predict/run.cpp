@@ -144,6 +144,15 @@ std::optional<RunKeys> read_run(TomlTable table, std::int64_t ranks, std::int64_
     throw table.failure("restart_s",
                         "expected what a checkpoint takes as well: storage_GBps, checkpoint_stall_s or "
                         "checkpoint_interval_s, got none");
+  // A key that nothing follows from is a mistake.
+  const bool takes_time = keys.storage_GBps || keys.checkpoint_stall_s;
+  const auto require = [&](const char* key, bool acts, const char* others) {
+    if (table.has(key) && !acts) throw table.failure(key, fmt::format("expected {} as well, got none", others));
+  };
+  require("restart_s", fails, "gpu_mtbf_hours or node_mtbf_hours");
+  require("checkpoint_interval_s", fails || takes_time, "storage_GBps or checkpoint_stall_s");
+  require("checkpoint_stall_s", fails || keys.checkpoint_interval_s, "checkpoint_interval_s or gpu_mtbf_hours");
+  require("price_per_gpu_hour", keys.tokens.has_value(), "tokens");
   if (keys.checkpoint_async && !keys.checkpoint_stall_s)
     throw table.failure("checkpoint_async",
                         "expected checkpoint_stall_s as well, got none: copies out of GPU memory stop "

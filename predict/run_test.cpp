@@ -166,6 +166,10 @@ TEST_CASE("keys of [run] that lack another, or name a place that is not there, a
   CHECK_THAT(message("gpu_mtbf_hours = 5\n"), Contains("restart_s as well"));
   CHECK_THAT(message("gpu_mtbf_hours = 5\nrestart_s = 1\n"), Contains("storage_GBps"));
   CHECK_THAT(message("checkpoint_async = true\nstorage_GBps = 1\n"), Contains("checkpoint_stall_s"));
+  CHECK_THAT(message("restart_s = 1\n"), Contains("gpu_mtbf_hours"));
+  CHECK_THAT(message("checkpoint_interval_s = 60\n"), Contains("storage_GBps"));
+  CHECK_THAT(message("checkpoint_stall_s = 1\n"), Contains("checkpoint_interval_s"));
+  CHECK_THAT(message("price_per_gpu_hour = 2\n"), Contains("tokens"));
   CHECK_THAT(message("jitter = 1\n"), Contains("did you mean \"jitter_pct\""));
   CHECK(data_sheet_watts("NVIDIA H100-SXM5-96GB, 500 W") == 500);
   CHECK(data_sheet_watts("NVIDIA H100-SXM5-80GB") == 700);

@@ -1,6 +1,9 @@
 #include "sweep/point.hpp"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "base/values_of.hpp"
@@ -55,6 +58,16 @@ Point point_of(const std::string& line, const std::string& place) {
     point.device_bytes = json.at("device_bytes").get<std::int64_t>();
     point.micro_batches = json.at("micro_batches").get<std::int64_t>();
     point.simulated_micro_batches = json.at("simulated_micro_batches").get<std::int64_t>();
+    const bool is_predicted = point.status == Status::predicted;
+    for (const auto& [name, value, is_above] : {std::tuple("step_ms", point.step_ms, is_predicted),
+                                                {"tokens_per_s_per_gpu", point.tokens_per_s_per_gpu, false},
+                                                {"bound_ms", point.bound_ms, false},
+                                                {"gpus", double(point.gpus), false},
+                                                {"memory_bytes", double(point.memory_bytes), false},
+                                                {"device_bytes", double(point.device_bytes), false}})
+      if (!(is_above ? value > 0 : value >= 0))
+        throw input_error(
+            fmt::format("{}: {}: expected a number {} 0, got {}", place, name, is_above ? "above" : "from", value));
     return point;
   } catch (const nlohmann::json::exception&) {
     throw input_error(place + ": expected a line that `stretto sweep` wrote");

@@ -71,7 +71,7 @@ std::vector<Given> given_axes(TomlTable& table, const std::vector<std::string>& 
   };
   for (const std::string& key : table.keys()) {
     std::vector<std::string> values = values_in(table, key);
-    const std::string place = "[sweep] " + key;
+    const std::string place = table.place(key);
     add({full_key(key, place), place, std::move(values)}, false);
   }
   table.finish();

@@ -127,6 +127,9 @@ class Sweep(ProgramTest):
         points = len(lines_of(self.folder / "points.jsonl"))
         self.fails(2, "sweep", self.small, *arguments, says=["points.jsonl", "--resume"])
         self.ok("sweep", self.small, *arguments, "--resume", "--set", "model.num_layers=4")
+        lines = (self.folder / "points.jsonl").read_text()
+        self.write("wrong.jsonl", re.sub(r'"step_ms":[0-9.]+', '"step_ms":-1.0', lines, count=1))
+        self.fails(2, "sweep", self.small, *arguments[:-1], "wrong.jsonl", "--resume", says=["wrong.jsonl:1: step_ms", "got -1"])
         self.assertEqual(len(lines_of(self.folder / "points.jsonl")), 2 * points)
 
     def test_plan_writes_the_winner(self):
@@ -191,8 +194,15 @@ class Sweep(ProgramTest):
         self.fails(2, "sweep", self.small, "--resume", says=["--out"])
         self.fails(2, "sweep", self.small, "--over", "platform=h1000", "--over", "micro_batch_size=1", says=["h1000"])
         self.fails(2, "plan", "llama3-8", "--gpus", "8", "--global-batch", "8", says=['did you mean "llama3-8b"'])
+        plan = ["plan", "llama3-8b", "--gpus", "8", "--global-batch", "8", "--seq-length", "8192"]
+        for wrong, says in (["--over", "gpus=16,32"], ["--over gpus", "--gpus", "8 among"]), \
+                           (["--over", "global_batch_size=16"], ["--over global_batch_size", "--global-batch"]), \
+                           (["--set", "training.global_batch_size=16"], ["--set training.global_batch_size", "--global-batch"]), \
+                           (["--set", "model.seq_length=4096"], ["--set model.seq_length", "--seq-length"]), \
+                           (["--set", "model.num_layer=4"], ["--set model.num_layer", "num_layers"]):
+            self.fails(2, *plan, *wrong, says=says)
         self.write("bad.toml", SMALL.replace("micro_batch_size", "micro_batch_sizes"))
-        self.fails(2, "sweep", "bad.toml", says=["[sweep]", 'did you mean "micro_batch_size"'])
+        self.fails(2, "sweep", "bad.toml", says=["bad.toml:", "[sweep]", 'did you mean "micro_batch_size"'])
         self.ok("simulate", "small.toml")  # other commands do not read [sweep]
 
 
