@@ -36,8 +36,9 @@ std::vector<Switch> all_switches() {
   return switches;
 }
 
-// Turns off every switch that is an error now, until none is.
-void turn_off_refused(const std::vector<Switch>& switches, Scenario& scenario, std::vector<std::string>& also_off) {
+// Turns off every switch that is an error now, until none is. Names those that acted `before`.
+void turn_off_refused(const std::vector<Switch>& switches, const Gates& before, Scenario& scenario,
+                      std::vector<std::string>& also_off) {
   for (bool changes = true; changes;) {
     changes = false;
     const Gates gates = gates_of(scenario);
@@ -46,7 +47,7 @@ void turn_off_refused(const std::vector<Switch>& switches, Scenario& scenario, s
       for (const Switch& refused : switches) {
         if (refused.knob != gate.knob || !(scenario.overlap.*refused.on)) continue;
         scenario.overlap.*refused.on = false;
-        also_off.push_back(refused.knob);
+        if (before.acts(refused.knob)) also_off.push_back(refused.knob);
         changes = true;
       }
     }
@@ -70,7 +71,7 @@ std::vector<WithoutKnob> without_each_knob(const Scenario& scenario) {
     changed.overlap.*knob.on = false;
     WithoutKnob& row = without.emplace_back(WithoutKnob{knob.knob, {}, {}});
     if (!changed.overlap.defer_embedding_wgrad_compute) changed.overlap.wgrad_deferral_limit = 0;
-    turn_off_refused(switches, changed, row.also_off);
+    turn_off_refused(switches, gates, changed, row.also_off);
     row.overlap = changed.overlap;
   }
   return without;
