@@ -7,7 +7,7 @@
 #include <map>
 #include <span>
 #include <tuple>
-#include <unordered_map>
+#include <utility>
 
 #include "base/error.hpp"
 #include "model/verify/class_ranges.hpp"
@@ -16,32 +16,57 @@
 namespace stretto {
 namespace {
 
-// Ends of accesses within one storage. Few are distinct, so they are merged whenever their number has doubled.
-struct Cuts {
-  std::vector<std::int64_t> bytes;
-  std::size_t merge_at = 32;
-
-  void add(std::int64_t begin, std::int64_t end) {
-    bytes.push_back(begin);
-    bytes.push_back(end);
-    if (bytes.size() < merge_at) return;
-    merge();
-    merge_at = std::max<std::size_t>(32, 2 * bytes.size());
-  }
-  void merge() {
-    std::sort(bytes.begin(), bytes.end());
-    bytes.erase(std::unique(bytes.begin(), bytes.end()), bytes.end());
-  }
-  std::size_t find(std::int64_t byte) const {
-    return static_cast<std::size_t>(std::lower_bound(bytes.begin(), bytes.end(), byte) - bytes.begin());
-  }
-};
-
 using Range = ByteRange;  // a range of bytes, then of pieces, then of cells
+
+// Ends of accesses within storages, which are numbered.
+class Cuts {
+ public:
+  void add(std::uint32_t storage, const Range& range) {
+    added_.push_back({storage, range.begin});
+    added_.push_back({storage, range.end});
+  }
+  // Sorts what was added. Few ends of a storage are distinct.
+  void sort(std::size_t storages) {
+    begin_.assign(storages + 1, 0);
+    for (const Added& cut : added_) ++begin_[cut.storage + 1];
+    for (std::size_t s = 0; s < storages; ++s) begin_[s + 1] += begin_[s];
+    bytes_.resize(added_.size());
+    std::vector<std::uint32_t> next(begin_.begin(), begin_.end() - 1);
+    for (const Added& cut : added_) bytes_[next[cut.storage]++] = cut.byte;
+    std::uint32_t end = 0;
+    for (std::size_t s = 0; s < storages; ++s) {
+      const auto first = bytes_.begin() + begin_[s], last = bytes_.begin() + begin_[s + 1];
+      std::sort(first, last);
+      begin_[s] = end;
+      end += static_cast<std::uint32_t>(std::unique_copy(first, last, bytes_.begin() + end) - bytes_.begin()) - end;
+    }
+    begin_[storages] = end;
+    bytes_.resize(end);
+  }
+
+  // Cuts are numbered through all storages. The functions below are for sorted ones.
+  std::size_t count() const { return bytes_.size(); }
+  std::uint32_t begin(std::size_t storage) const { return begin_[storage]; }
+  std::int64_t byte(std::size_t cut) const { return bytes_[cut]; }
+  std::size_t find(std::uint32_t storage, std::int64_t byte) const {
+    return static_cast<std::size_t>(
+        std::lower_bound(bytes_.begin() + begin_[storage], bytes_.begin() + begin_[storage + 1], byte) -
+        bytes_.begin());
+  }
+
+ private:
+  struct Added {
+    std::uint32_t storage = 0;
+    std::int64_t byte = 0;
+  };
+  std::vector<Added> added_;
+  std::vector<std::uint32_t> begin_;  // [storage] its first cut; one more at the end
+  std::vector<std::int64_t> bytes_;   // [cut]
+};
 
 // A view that is not contiguous. Many operations have equal views, which are cut once.
 struct Strided {
-  StorageId storage = 0;
+  std::uint32_t storage = 0;
   Columns bytes;             // bytes of the storage
   std::vector<Range> where;  // pieces, then cells
 };
@@ -49,60 +74,70 @@ struct Strided {
 class Strides {
  public:
   // Returns the number of a view; the ends of a new view become cuts.
-  std::size_t find(const BoundView& view, std::int64_t size, Cuts& cuts) {
-    const auto key = std::tuple(view.storage, view.offset, view.rows, view.cols, view.ld);
+  std::size_t find(const BoundView& view, std::uint32_t storage, std::int64_t size, Cuts& cuts) {
+    const auto key = std::tuple(storage, view.offset, view.rows, view.cols, view.ld);
     const auto [found, is_new] = number_.try_emplace(key, all.size());
     if (!is_new) return found->second;
     const Columns bytes{view.offset * size, view.rows, view.cols * size, view.ld * size};
-    all.push_back({view.storage, bytes, {}});
-    cuts.add(bytes.begin, bytes.end());
+    all.push_back({storage, bytes, {}});
+    cuts.add(storage, {bytes.begin, bytes.end()});
     return found->second;
   }
   std::vector<Strided> all;
 
  private:
-  std::map<std::tuple<StorageId, std::int64_t, std::int64_t, std::int64_t, std::int64_t>, std::size_t> number_;
+  std::map<std::tuple<std::uint32_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>, std::size_t> number_;
 };
 
 // A view that is contiguous. Nearly all accesses of a storage have few distinct ranges.
 struct Contiguous {
-  StorageId storage = 0;
+  std::uint32_t storage = 0;
   Range where;  // bytes of the storage, then pieces, then cells
 };
 
 class ContiguousRanges {
  public:
-  explicit ContiguousRanges(std::size_t used = 0) : latest_(used, kNone) {}
+  explicit ContiguousRanges(std::size_t storages = 0) : latest_(storages, kNone), table_(kLeastTable, kNone) {}
 
-  // Returns the number of a range of bytes of the `used`-th storage; the ends of a new one become cuts.
-  std::uint32_t find(StorageId storage, std::uint32_t used, const Range& bytes, Cuts& cuts) {
-    std::uint32_t& latest = latest_[used];
+  // Returns the number of a range of bytes; the ends of a new one become cuts.
+  std::uint32_t find(std::uint32_t storage, const Range& bytes, Cuts& cuts) {
+    std::uint32_t& latest = latest_[storage];
     if (latest != kNone && all[latest].where == bytes) return latest;
-    const auto next = static_cast<std::uint32_t>(all.size());
     // Only storages with several ranges need the table.
     if (latest != kNone) {
-      number_.try_emplace(Key{storage, all[latest].where.begin, all[latest].where.end}, latest);
-      if (const auto [found, is_new] = number_.try_emplace(Key{storage, bytes.begin, bytes.end}, next); !is_new)
-        return latest = found->second;
+      place_of({storage, all[latest].where}) = latest;
+      if (const std::uint32_t known = place_of({storage, bytes}); known != kNone) return latest = known;
     }
+    latest = static_cast<std::uint32_t>(all.size());
     all.push_back({storage, bytes});
-    cuts.add(bytes.begin, bytes.end);
-    return latest = next;
+    cuts.add(storage, bytes);
+    if (2 * all.size() > table_.size()) grow();
+    return latest;
   }
   std::vector<Contiguous> all;
 
  private:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
-  using Key = std::array<std::int64_t, 3>;
-  struct Hash {
-    std::size_t operator()(const Key& key) const {
-      std::uint64_t hash = 0;
-      for (const std::int64_t part : key) hash = (hash ^ static_cast<std::uint64_t>(part)) * 0x9e3779b97f4a7c15u;
-      return hash ^ hash >> 32;
-    }
-  };
-  std::vector<std::uint32_t> latest_;  // [used] its range that was found last
-  std::unordered_map<Key, std::uint32_t, Hash> number_;
+  static constexpr std::size_t kLeastTable = 256;
+
+  // Returns the range's place in the table, or the free place that is for it. At least half of all places are free.
+  std::uint32_t& place_of(const Contiguous& range) {
+    std::uint64_t hash = range.storage;
+    for (const std::int64_t part : {range.where.begin, range.where.end})
+      hash = (hash ^ static_cast<std::uint64_t>(part)) * 0x9e3779b97f4a7c15u;
+    for (std::size_t at = (hash ^ hash >> 32) & (table_.size() - 1);; at = (at + 1) & (table_.size() - 1))
+      if (table_[at] == kNone || (all[table_[at]].storage == range.storage && all[table_[at]].where == range.where))
+        return table_[at];
+  }
+  void grow() {
+    std::vector<std::uint32_t> before(2 * table_.size(), kNone);
+    before.swap(table_);
+    for (const std::uint32_t number : before)
+      if (number != kNone) place_of(all[number]) = number;
+  }
+
+  std::vector<std::uint32_t> latest_;  // [storage] its range that was found last
+  std::vector<std::uint32_t> table_;   // numbers of ranges; its size is a power of two
 };
 
 // Sorts pieces by the accesses that cover them.
@@ -167,12 +202,13 @@ class Cutting {
       for (const BoundView& view : views) {
         if (number_[view.storage] != kStatic) continue;
         number_[view.storage] = static_cast<std::uint32_t>(used_.size());
-        used_.push_back(view.storage);
+        const Storage& storage = schedule.storages[view.storage];
+        if (plan_ && !plan_->has(view.storage))
+          throw input_error("memory plan: " + storage.name + " is used but has no place");
+        used_.push_back({view.storage, static_cast<std::uint8_t>(bytes_of(storage.dtype)), storage.kind});
       }
     }
     for (const ClassRanges& group : moving_) assert(number_[group.storage] != kStatic);
-    cuts_.resize(used_.size());
-    piece_at_.resize(used_.size());
     ranges_ = ContiguousRanges(used_.size());
     places_.reserve(accesses);
     moving_of_.assign(moving_.empty() ? 0 : accesses, kStatic);
@@ -183,7 +219,7 @@ class Cutting {
           moving_of_[access] = group;
           ++patterns_begin_[access + 1];
         }
-        for (const Range& range : pattern.where) cuts_of(moving_[group].storage).add(range.begin, range.end);
+        for (const Range& range : pattern.where) cuts_.add(number_[moving_[group].storage], range);
       }
     list_patterns();
     for (std::uint32_t footprint = 0; footprint < footprints.count(); ++footprint)
@@ -192,30 +228,37 @@ class Cutting {
 
   // Numbers the pieces between cuts. Without a plan the storages lie one after the other.
   void cut_into_pieces() {
-    std::vector<std::int64_t> base, cuts;
+    cuts_.sort(used_.size());
+    std::vector<std::int64_t> base;
+    std::vector<std::pair<std::int64_t, std::uint32_t>> by_address;  // cuts
+    by_address.reserve(cuts_.count());
     std::int64_t end = 0;
-    for (std::size_t s = 0; s < cuts_.size(); ++s) {
-      cuts_[s].merge();
-      base.push_back(plan_ ? plan_->offset_bytes[used_[s]] : end);
-      end += schedule_.storages[used_[s]].bytes();
-      for (const std::int64_t byte : cuts_[s].bytes) cuts.push_back(base[s] + byte);
+    for (std::size_t s = 0; s < used_.size(); ++s) {
+      base.push_back(plan_ ? plan_->offset_bytes[used_[s].id] : end);
+      end += schedule_.storages[used_[s].id].bytes();
+      for (std::uint32_t cut = cuts_.begin(s); cut < cuts_.begin(s + 1); ++cut)
+        by_address.emplace_back(base[s] + cuts_.byte(cut), cut);
     }
-    std::sort(cuts.begin(), cuts.end());
-    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+    std::sort(by_address.begin(), by_address.end());
+    std::vector<std::int64_t> addresses;
+    piece_at_.resize(by_address.size());
+    for (const auto& [address, cut] : by_address) {
+      if (addresses.empty() || addresses.back() != address) addresses.push_back(address);
+      piece_at_[cut] = static_cast<std::uint32_t>(addresses.size() - 1);  // a band
+    }
     std::vector<Columns> columns;
     for (const Strided& strided : strides_.all) {
       columns.push_back(strided.bytes);
-      columns.back().begin += base[number_[strided.storage]];
+      columns.back().begin += base[strided.storage];
     }
-    const Pieces pieces(std::move(cuts), columns);
+    const Pieces pieces(std::move(addresses), columns);
     count_ = pieces.count();
-    for (std::size_t s = 0; s < cuts_.size(); ++s)
-      for (const std::int64_t byte : cuts_[s].bytes) piece_at_[s].push_back(pieces.at(base[s] + byte));
+    for (std::uint32_t& piece : piece_at_) piece = pieces.first_of_band(piece);
     for (Contiguous& range : ranges_.all) to_pieces(range.storage, range.where);
     for (std::size_t i = 0; i < columns.size(); ++i) strides_.all[i].where = pieces.of(columns[i]);
     for (ClassRanges& group : moving_)
       for (Pattern& pattern : group.patterns)
-        for (Range& range : pattern.where) to_pieces(group.storage, range);
+        for (Range& range : pattern.where) to_pieces(number_[group.storage], range);
   }
 
   // Makes one cell of the pieces that the same accesses cover. Without strided views there are few such pieces.
@@ -271,6 +314,7 @@ class Cutting {
 
   std::uint32_t count() const { return count_; }
   std::size_t accesses() const { return places_.size(); }
+  BufferKind kind_of(StorageId storage) const { return used_[number_[storage]].kind; }
   // Calls visit(Range) for the cells of an access; accesses are numbered through all footprints.
   template <class Visit>
   void visit_cells(std::uint32_t access, Visit visit) const {
@@ -303,6 +347,11 @@ class Cutting {
  private:
   static constexpr std::uint32_t kStatic = ~std::uint32_t{0};  // also: no number
 
+  struct Used {
+    StorageId id = 0;
+    std::uint8_t element_bytes = 0;
+    BufferKind kind = BufferKind::workspace;
+  };
   // The patterns that a group has on one cell.
   struct OnCell {
     std::uint32_t group = 0;
@@ -344,39 +393,33 @@ class Cutting {
   }
 
   void place(const BoundView& view) {
-    if (plan_ && !plan_->has(view.storage))
-      throw input_error("memory plan: " + schedule_.storages[view.storage].name + " is used but has no place");
     if (!moving_.empty() && moving_of_[places_.size()] != kStatic) {
       places_.push_back({AccessPlace::Kind::moving});
       return;
     }
-    const std::int64_t size = bytes_of(schedule_.storages[view.storage].dtype);
+    const std::uint32_t storage = number_[view.storage];
+    const std::int64_t size = used_[storage].element_bytes;
     if (view.rows != 1 && view.ld != view.cols) {
       places_.push_back(
-          {AccessPlace::Kind::strided, static_cast<std::uint32_t>(strides_.find(view, size, cuts_of(view.storage)))});
+          {AccessPlace::Kind::strided, static_cast<std::uint32_t>(strides_.find(view, storage, size, cuts_))});
       return;
     }
     const Range bytes{view.offset * size, (view.offset + view.rows * view.cols) * size};
-    places_.push_back({AccessPlace::Kind::contiguous,
-                       ranges_.find(view.storage, number_[view.storage], bytes, cuts_of(view.storage))});
+    places_.push_back({AccessPlace::Kind::contiguous, ranges_.find(storage, bytes, cuts_)});
   }
 
-  void to_pieces(StorageId storage, Range& bytes) const {
-    const std::vector<std::uint32_t>& pieces = piece_at_[number_[storage]];
-    bytes.begin = pieces[cuts_of(storage).find(bytes.begin)];
-    bytes.end = pieces[cuts_of(storage).find(bytes.end)];
+  void to_pieces(std::uint32_t storage, Range& bytes) const {
+    bytes.begin = piece_at_[cuts_.find(storage, bytes.begin)];
+    bytes.end = piece_at_[cuts_.find(storage, bytes.end)];
   }
-
-  Cuts& cuts_of(StorageId storage) { return cuts_[number_[storage]]; }
-  const Cuts& cuts_of(StorageId storage) const { return cuts_[number_[storage]]; }
 
   const Schedule& schedule_;
   const RolePlan* plan_;
-  std::vector<StorageId> used_;                       // a pipeline stage uses few of all storages
-  std::vector<std::uint32_t> number_;                 // [storage] → used_; kStatic: the program does not use it
-  std::vector<Cuts> cuts_;                            // [used]
-  std::vector<std::vector<std::uint32_t>> piece_at_;  // [used][cut]: the piece that begins there
-  std::vector<AccessPlace> places_;                   // [access]
+  std::vector<Used> used_;               // a pipeline stage uses few of all storages
+  std::vector<std::uint32_t> number_;    // [storage] → used_; kStatic: the program does not use it
+  Cuts cuts_;                            // of used_
+  std::vector<std::uint32_t> piece_at_;  // [cut]: the piece that begins there
+  std::vector<AccessPlace> places_;      // [access]
   ContiguousRanges ranges_;
   Strides strides_;
   std::uint32_t count_ = 0;                    // pieces, then cells, then variants of them
@@ -418,7 +461,7 @@ Cells cut_into_cells(const Schedule& schedule, const BoundProgram& program, Foot
     const auto& accesses = schedule.operations[program.ops[footprints.first_op(footprint)].op].accesses;
     const std::span<const BoundView> views = footprints.views(footprint);
     for (std::size_t a = 0; a < accesses.size(); ++a) {
-      const BufferKind kind = schedule.storages[views[a].storage].kind;
+      const BufferKind kind = cutting.kind_of(views[a].storage);
       cutting.visit_cells(number++, [&](const Range& range) {
         cells.uses.push_back({static_cast<std::uint32_t>(range.begin), static_cast<std::uint32_t>(range.end),
                               views[a].storage, static_cast<std::uint16_t>(a), accesses[a].mode,

@@ -22,9 +22,9 @@ class Pieces {
   Pieces(std::vector<std::int64_t> cuts, std::span<const Columns> columns);
 
   std::uint32_t count() const { return first_.back(); }
-  // Returns the piece that begins at a cut; count() at the last cut. A range between two cuts covers the pieces between
-  // them.
-  std::uint32_t at(std::int64_t cut) const { return first_[band(cut)]; }
+  // Returns the piece that begins at the `cut`-th cut; count() at the last one. A range between two cuts covers the
+  // pieces between them.
+  std::uint32_t first_of_band(std::size_t cut) const { return first_[cut]; }
   // Returns the pieces of columns that the constructor was given: ascending, disjoint.
   std::vector<ByteRange> of(const Columns& columns) const;
 
