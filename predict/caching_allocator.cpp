@@ -20,7 +20,13 @@ std::int64_t rounded(std::int64_t bytes, std::int64_t to) { return (bytes + to -
 }  // namespace
 
 std::size_t CachingAllocator::FreeBlocks::at(std::int64_t bytes) const {
-  return static_cast<std::size_t>(std::lower_bound(sizes_.begin(), sizes_.end(), bytes) - sizes_.begin());
+  // There are mostly fewer than ten sizes, of which all are compared at once; branches would be guessed wrongly.
+  constexpr std::size_t kFew = 32;
+  if (sizes_.size() > kFew)
+    return static_cast<std::size_t>(std::lower_bound(sizes_.begin(), sizes_.end(), bytes) - sizes_.begin());
+  std::size_t smaller = 0;
+  for (const std::int64_t size : sizes_) smaller += size < bytes;
+  return smaller;
 }
 
 void CachingAllocator::FreeBlocks::erase_size(std::size_t at) {
@@ -56,10 +62,14 @@ void CachingAllocator::FreeBlocks::erase(std::int64_t bytes, std::int64_t begin,
   if (blocks.empty()) erase_size(size);
 }
 
-std::optional<CachingAllocator::Handle> CachingAllocator::FreeBlocks::find(std::int64_t bytes) const {
+std::optional<CachingAllocator::Handle> CachingAllocator::FreeBlocks::take(std::int64_t bytes) {
   const std::size_t size = at(bytes);
   if (size == sizes_.size()) return std::nullopt;
-  return lists_[list_of_[size]].back().second;
+  Blocks& blocks = lists_[list_of_[size]];
+  const Handle handle = blocks.back().second;
+  blocks.pop_back();
+  if (blocks.empty()) erase_size(size);
+  return handle;
 }
 
 CachingAllocator::Handle CachingAllocator::new_block(const Block& block) {
@@ -148,9 +158,9 @@ CachingAllocator::Handle CachingAllocator::allocate(std::int64_t bytes) {
   const bool is_small = size <= kSmallSize;
   FreeBlocks& pool = free_[is_small ? 1 : 0];
   Handle handle = 0;
-  if (const std::optional<Handle> found = pool.find(size)) {
+  if (const std::optional<Handle> found = pool.take(size)) {
     handle = *found;
-    erase_free(handle);
+    blocks_[handle].is_free = false;
   } else {
     handle = grow(size, is_small);
   }
