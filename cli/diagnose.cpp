@@ -11,6 +11,7 @@
 #include "diagnose/page.hpp"
 #include "predict/fusions.hpp"
 #include "predict/inputs.hpp"
+#include "predict/run.hpp"
 #include "report/trace.hpp"
 
 namespace stretto::cli {
@@ -29,6 +30,8 @@ void diagnose_command(const DiagnoseOptions& options) {
   for (const std::string& file : files) inputs.push_back({"TRACE", file});
   options.files.claim_outputs(inputs);
   const sim::Platform platform = load_platform(options, scenario);
+  // No key of [run] acts here, but a wrong one is an error, too.
+  predict::read_run_input(options.scenario, options.set, scenario, platform);
   predict::open_fusions(scenario, options.scenario, options.set, platform).apply(scenario);
   keep_within_free_memory();
   Progress progress;

@@ -20,6 +20,7 @@
 #include "predict/inputs.hpp"
 #include "predict/predict_step.hpp"
 #include "predict/quick_step.hpp"
+#include "predict/run.hpp"
 #include "report/html.hpp"
 #include "report/layout_text.hpp"
 #include "report/units.hpp"
@@ -51,8 +52,9 @@ struct Swept {
   std::function<Scenario(const std::vector<std::string>& set, const std::string& platform)> read;
   std::function<TomlTable()> axes;
   std::string command;  // the command of one point, without its settings
-  // Returns a scenario with these settings; null where the scenario is a file of the user's.
-  std::function<std::string(const std::vector<std::string>& set)> text_of = nullptr;
+  // Returns a scenario with these settings on the platform (""; that of the options); null where the scenario is a file
+  // of the user's.
+  std::function<std::string(const std::vector<std::string>& set, const std::string& platform)> text_of = nullptr;
 };
 
 // Returns a scenario's file without its table [sweep], which says which points there are and not what they are.
@@ -176,6 +178,14 @@ std::vector<sweep::SingleChange> further_changes(const sweep::Space& space, cons
   return changes;
 }
 
+// Returns the options of the user's own that a command of one point needs, too; a later --set replaces an earlier one.
+std::string own_options(const SweepOptions& options, const sweep::Point& point) {
+  std::string text;
+  if (point.platform.empty() && !options.platform.empty()) text += " --platform " + sweep::in_shell(options.platform);
+  for (const std::string& set : options.set) text += " --set " + sweep::in_shell(set);
+  return text;
+}
+
 void sweep_command(SweepOptions& options, const Swept& swept) {
   const auto [shard, shards] = shard_of(options.shard);
   if (options.resume && options.out.empty()) throw input_error("--resume: expected --out, the file to go on with");
@@ -183,6 +193,8 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
   options.files.claim_outputs(scenario);
   Platforms platforms(swept, options);
   const sim::Platform& platform = platforms.of("");
+  // A sweep needs no key of [run], but a wrong one is an error here, too.
+  if (!swept.text_of) predict::read_run_input(options.scenario, options.set, scenario, platform);
   const sweep::Space space = sweep::read_space(swept.axes(), options.over, scenario, platform);
   for (const sweep::Axis& axis : space.axes)
     if (axis.key == "platform")
@@ -320,7 +332,13 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
     if (scaling.rows() > 0)
       std::cout << "\nby the number of GPUs:\n" << scaling.text() << "\n" << scaling_limits.text();
     const sweep::Point& winner = result.points[order.front()];
-    std::cout << "\nthe fastest: " << swept.command << " " << sweep::set_options(winner) << "\n";
+    if (swept.text_of && options.winner.empty())
+      std::cout << "\n-o FILE writes the fastest as a scenario\n";
+    else if (swept.text_of)
+      std::cout << "\nthe fastest: " << swept.command << "\n";
+    else
+      std::cout << "\nthe fastest: " << swept.command << own_options(options, winner) << " "
+                << sweep::set_options(winner) << "\n";
     try {
       const Scenario won = calls.read({winner.set, winner.platform});
       std::cout << "\n" << to_megatron(won).text;
@@ -363,7 +381,10 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
                                       [](const sweep::Point& point) { return point.status == sweep::Status::refused; });
     throw is_wrong ? input_error(sweep::why_none(result)) : runtime_failure(sweep::why_none(result));
   }
-  if (!order.empty() && swept.text_of) write_text(options.winner, swept.text_of(result.points[order.front()].set));
+  if (!order.empty() && swept.text_of) {
+    const sweep::Point& winner = result.points[order.front()];
+    write_text(options.winner, swept.text_of(winner.set, winner.platform));
+  }
 }
 
 void add_search_options(CLI::App& command, SweepOptions& options) {
@@ -386,7 +407,8 @@ void add_search_options(CLI::App& command, SweepOptions& options) {
 constexpr const char* kDenseProfile = "nemo-dgxc";  // of `plan`, where no other is named
 
 // Returns the scenario of `plan` with settings, "section.key=value" each; a later one replaces an earlier one.
-std::string planned_text(const SweepOptions& options, bool is_preset, const std::vector<std::string>& set) {
+std::string planned_text(const SweepOptions& options, bool is_preset, const std::vector<std::string>& set,
+                         const std::string& platform) {
   std::map<std::string, std::map<std::string, std::string>> sections;  // [section][key] value in TOML
   auto& model = sections["model"];
   if (is_preset)
@@ -398,8 +420,7 @@ std::string planned_text(const SweepOptions& options, bool is_preset, const std:
     const std::size_t dot = one.find('.'), equals = one.find('=');
     if (dot < equals) sections[one.substr(0, dot)][one.substr(dot + 1, equals - dot - 1)] = one.substr(equals + 1);
   }
-  std::string text =
-      fmt::format("name = \"plan\"\nplatform = \"{}\"\nprofile = \"{}\"\n", options.platform, options.profile);
+  std::string text = fmt::format("name = \"plan\"\nplatform = \"{}\"\nprofile = \"{}\"\n", platform, options.profile);
   for (const auto& [section, keys] : sections) {
     text += fmt::format("\n[{}]\n", section);
     for (const auto& [key, value] : keys) {
@@ -451,21 +472,23 @@ void plan_command(SweepOptions& options) {
       fmt::format("training.global_batch_size={}", options.global_batch)};
   require_no_contradiction(options);
   Swept swept;
-  swept.text_of = [&](const std::vector<std::string>& further) {
+  swept.text_of = [&](const std::vector<std::string>& further, const std::string& platform) {
     std::vector<std::string> all = set;
     all.insert(all.end(), options.set.begin(), options.set.end());
     all.insert(all.end(), further.begin(), further.end());
-    return planned_text(options, is_preset, all);
+    return planned_text(options, is_preset, all, platform.empty() ? options.platform : platform);
   };
   // Experts have a framework of their own, which cuts none of them.
-  const Transformer model = parse_scenario(planned_text(options, is_preset, set), "plan", options.set).model;
+  const Transformer model =
+      parse_scenario(planned_text(options, is_preset, set, options.platform), "plan", options.set).model;
   if (model.experts.any()) {
     if (options.profile == kDenseProfile) options.profile = "megatron-bridge-moe";
     set.insert(set.begin(), "parallel.expert_tensor_parallel_size=1");
   }
-  swept.text = swept.text_of({});
+  swept.text = swept.text_of({}, "");
   // Keys of the user's are read as overrides, because errors name their place.
-  const ScenarioReader reader = ScenarioReader::of_text(planned_text(options, is_preset, set), "plan");
+  const ScenarioReader reader =
+      ScenarioReader::of_text(planned_text(options, is_preset, set, options.platform), "plan");
   swept.read = [&](const std::vector<std::string>& further, const std::string& platform) {
     std::vector<std::string> all = options.set;
     all.insert(all.end(), further.begin(), further.end());
@@ -473,7 +496,7 @@ void plan_command(SweepOptions& options) {
     return reader.read(all);
   };
   swept.axes = [&] { return parse_toml("", "plan").section("sweep"); };
-  swept.command = "stretto simulate " + (options.winner.empty() ? "SCENARIO" : sweep::in_shell(options.winner.name()));
+  if (!options.winner.empty()) swept.command = "stretto simulate " + sweep::in_shell(options.winner.name());
   if (std::none_of(options.over.begin(), options.over.end(),
                    [](const std::string& o) { return o.rfind("gpus=", 0) == 0; }))
     options.over.push_back("gpus=" + std::to_string(options.gpus));

@@ -107,6 +107,16 @@ void add_checkpoints(const RunKeys& keys, Run& run) {
   if (keys.storage_GBps) run.checkpoint_write_s = bytes / (*keys.storage_GBps * kBillion);
   const double write_s = run.checkpoint_write_s.value_or(0);
   const double stall_s = keys.checkpoint_stall_s.value_or(write_s);
+  if (!keys.checkpoint_async && stall_s < write_s)
+    throw input_error(
+        fmt::format("[run] checkpoint_stall_s: expected checkpoint_async = true, or at least the {} that "
+                    "writing a checkpoint takes, got {}",
+                    duration_text(write_s), duration_text(stall_s)));
+  if (keys.checkpoint_interval_s && *keys.checkpoint_interval_s + stall_s < write_s)
+    throw input_error(
+        fmt::format("[run] checkpoint_interval_s: expected at least {}, after which the checkpoint before "
+                    "is written, got {}",
+                    duration_text(write_s - stall_s), duration_text(*keys.checkpoint_interval_s)));
   // The work that an asynchronous checkpoint saves counts from the moment at which it is written: with the interval τ,
   // a failure costs τ / 2 and that time on average.
   const double restart_s = keys.restart_s.value_or(0) + (keys.checkpoint_async ? write_s : 0);

@@ -127,6 +127,12 @@ TEST_CASE("a run adds up") {
   const Run async = p.run(
       "gpu_mtbf_hours = 100\nrestart_s = 60\nstorage_GBps = 10\ncheckpoint_async = true\ncheckpoint_stall_s = 0.1\n");
   CHECK(async.productive_share > full.productive_share);
+  const auto refused = [&](const char* table) { return testing::message_of([&] { p.run(table); }); };
+  CHECK_THAT(refused("tokens = 1e9\nstorage_GBps = 1e-3\ncheckpoint_stall_s = 0\ncheckpoint_interval_s = 60\n"),
+             Catch::Matchers::Contains("checkpoint_async"));
+  CHECK_THAT(refused("storage_GBps = 1e-3\ncheckpoint_async = true\ncheckpoint_stall_s = 1\n"
+                     "checkpoint_interval_s = 60\n"),
+             Catch::Matchers::Contains("checkpoint_interval_s"));
   const std::string hopeless = "gpu_mtbf_hours = 1e-9\nrestart_s = 600\nstorage_GBps = 1\ntokens = 1e12\n";
   CHECK_THAT(testing::message_of([&] { p.run(hopeless); }), Catch::Matchers::Contains("makes no progress"));
   CHECK(*async.checkpoint_interval_s < *full.checkpoint_interval_s);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "report/prediction.hpp"
 
@@ -44,8 +45,8 @@ class PathSearch {
     // Operations that began no later than this have been counted already, so that overlap counts once.
     Picoseconds counted = latest->end;
     for (bool is_behind_end = true;;) {
-      if (is_behind_end) at = last_of_joined(at);
-      at = last_to_come(at);
+      // An operation starts by itself, but ends with all of its members.
+      if (is_behind_end) at = last_to_come(last_of_joined(at));
       const TimelineRow& row = row_of(at);
       if (is_behind_end) {
         const Picoseconds begin = std::clamp(row.transfer, timeline_.step_begin, counted),
@@ -98,16 +99,21 @@ class PathSearch {
     }
   }
 
-  // Returns the last of joined messages: they end together, with the one that was complete last.
-  PathNode last_of_joined(PathNode node) const {
+  // Returns the operations of a lane that are joined with this one, in order: they start and end together.
+  std::span<const std::uint32_t> joined_with(const PathNode& node) const {
     const BoundProgram& program = programs_[node.program];
     const std::vector<std::uint32_t>& lane = program.lanes[program.ops[node.op].lane];
     std::size_t first = program.ops[node.op].position, behind = first + 1;
     while (program.ops[lane[first]].joined) --first;
     while (behind < lane.size() && program.ops[lane[behind]].joined) ++behind;
-    for (std::size_t i = first; i < behind; ++i)
-      if (const PathNode other{node.program, lane[i]};
-          rows_[node.program][lane[i]] && row_of(other).moved() > row_of(node).moved())
+    return std::span(lane).subspan(first, behind - first);
+  }
+
+  // Returns the last of joined messages: they end with the one that was complete last.
+  PathNode last_of_joined(PathNode node) const {
+    for (const std::uint32_t op : joined_with(node))
+      if (const PathNode other{node.program, op};
+          rows_[node.program][op] && row_of(other).moved() > row_of(node).moved())
         node = other;
     return node;
   }
@@ -122,7 +128,6 @@ class PathSearch {
 
   Cause cause_of(const PathNode& node) const {
     const BoundProgram& program = programs_[node.program];
-    const BoundOp& op = program.ops[node.op];
     Cause cause;
     const auto consider = [&](std::uint32_t other, bool is_end) {
       const TimelineRow* row = rows_[node.program][other];
@@ -130,10 +135,13 @@ class PathSearch {
       const Picoseconds time = is_end ? row->end : row->start;
       if (!cause.is_there || time > cause.time) cause = {true, {node.program, other}, is_end, time};
     };
-    if (op.position > 0) consider(program.lanes[op.lane][op.position - 1], true);
-    for (std::uint32_t i = op.wait_begin; i < op.wait_end; ++i)
-      if (const BoundWait& wait = program.waits[i]; wait.steps_ago == 0)
-        consider(wait.op, wait.kind == EdgeKind::finish_start);
+    const std::span<const std::uint32_t> joined = joined_with(node);
+    const BoundOp& first = program.ops[joined.front()];
+    if (first.position > 0) consider(program.lanes[first.lane][first.position - 1], true);
+    for (const std::uint32_t op : joined)
+      for (std::uint32_t i = program.ops[op].wait_begin; i < program.ops[op].wait_end; ++i)
+        if (const BoundWait& wait = program.waits[i]; wait.steps_ago == 0)
+          consider(wait.op, wait.kind == EdgeKind::finish_start);
     return cause;
   }
 

@@ -93,7 +93,10 @@ std::vector<std::string> legal_values(const std::string& key, const Scenario& sc
   // Powers of two may split the layers unevenly (settings.cpp).
   if (key == kPp)
     return texts_of(merged(divisors({layers}, std::min(layers, gpus)), powers_of_two(std::min(layers, gpus))));
-  if (key == kVp) return texts_of(merged(divisors({layers}, layers / 2), powers_of_two(layers / 2)));
+  if (key == kVp) {
+    const std::int64_t most = std::max<std::int64_t>(1, layers / 2);
+    return texts_of(merged(divisors({layers}, most), powers_of_two(most)));
+  }
   if (key == kCp) return texts_of(powers_of_two(std::min(gpus, model.seq_length / 2)));
   if (!model.experts.any() && (key == kEp || key == kEtp)) return {"1"};
   if (key == kEp) return texts_of(divisors({model.experts.num_moe_experts}, gpus));

@@ -188,6 +188,20 @@ class Sweep(ProgramTest):
         self.fails(1, "plan", "llama3-70b", "--gpus", "1", "--global-batch", "1", *one, "-o", "best.toml", says=["no point fits"])
         self.assertFalse((self.folder / "best.toml").exists())
 
+    def test_the_command_of_the_fastest_gives_its_step(self):
+        done = self.ok("sweep", self.small, "--over", "micro_batch_size=1,2", "--set", "model.num_layers=4", "--platform", "b200-sxm", "--json", "s.json")
+        command = done.out.split("the fastest: stretto ")[1].split("\n")[0]
+        self.assertEqual(self.json(*command.split())["step_ms"], json.loads((self.folder / "s.json").read_text())["best"][0]["step_ms"])
+        self.ok("plan", "llama3-8b", "--gpus", "8", "--global-batch", "8", "--set", "model.num_layers=8", "--over", "platform=h100-sxm,b200-sxm",
+                "--over", "tp=2", "--over", "pp=1", "-o", "fastest.toml")
+        self.assertIn('platform = "b200-sxm"', (self.folder / "fastest.toml").read_text())
+
+    def test_limits_of_messages_that_start_together(self):
+        sizes = {"tensor": 4, "pipeline": 1, "virtual_pipeline": 1, "context": 2}
+        layout = [word for size, value in sizes.items() for word in ("--set", f"parallel.{size}_model_parallel_size={value}".replace("context_model", "context"))]
+        self.ok("simulate", "mixtral-8x7b", *layout, "--set", "parallel.data_parallel_size=1", "--set", "model.num_layers=1", "--set",
+                "training.global_batch_size=1", "--limits")
+
     def test_errors(self):
         self.fails(2, "sweep", self.small, "--over", "tensor_model_parallel_siz=2", says=['did you mean "'])
         self.fails(2, "sweep", self.small, "--shard", "3/3", says=["--shard", "3/3"])
@@ -201,6 +215,7 @@ class Sweep(ProgramTest):
                            (["--set", "model.seq_length=4096"], ["--set model.seq_length", "--seq-length"]), \
                            (["--set", "model.num_layer=4"], ["--set model.num_layer", "num_layers"]):
             self.fails(2, *plan, *wrong, says=says)
+        self.fails(2, "sweep", self.small, "--set", "run.jitter=1", says=["--set run.jitter", 'did you mean "jitter_pct"'])
         self.write("bad.toml", SMALL.replace("micro_batch_size", "micro_batch_sizes"))
         self.fails(2, "sweep", "bad.toml", says=["bad.toml:", "[sweep]", 'did you mean "micro_batch_size"'])
         self.ok("simulate", "small.toml")  # other commands do not read [sweep]
