@@ -28,6 +28,7 @@ Journal::Journal(std::string path, bool resumes) : path_(std::move(path)) {
     for (int number = 1; std::getline(file, line); ++number) {
       ends_line = !file.eof();
       const std::uintmax_t begin = std::exchange(end, end + line.size() + (ends_line ? 1 : 0));
+      if (!line.empty() && line.back() == '\r') line.pop_back();  // an editor's end of a line
       if (line.empty()) continue;
       // Every line that was written as a whole ends with a brace. Blocks that a loss of power kept from the disk are
       // zeros.
