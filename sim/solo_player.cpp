@@ -1,7 +1,6 @@
 #include "sim/solo_player.hpp"
 
 #include <algorithm>
-#include <cassert>
 #include <utility>
 
 namespace stretto::sim {
@@ -45,7 +44,6 @@ SoloPlayer::SoloPlayer(const SimInputs& inputs, Lanes& lanes, Devices& devices, 
       lanes_(lanes),
       devices_(devices),
       events_(events),
-      is_open_(is_open),
       runs_(inputs.programs.size()),
       recordings_(inputs.programs.size()),
       stepped_(inputs.programs.size()),
@@ -119,8 +117,8 @@ bool SoloPlayer::allows(const SoloRecording::Entry& entry, Picoseconds entry_rea
 }
 
 bool SoloPlayer::begin_call(std::uint32_t number, Picoseconds ready) {
-  if (!is_open_) return false;
   const std::uint32_t rank = lanes_.rank_of(number), base = lanes_.first_of(rank);
+  if (recordings_[rank].empty()) return false;
   const FlatOp& op = lanes_[number].current();
   const SoloShape& shape = lanes_[number].program->shapes[op.shape - 1u];
   Recordings& recordings = recordings_[rank][op.shape - 1u];

@@ -131,7 +131,6 @@ class SoloPlayer {
   Lanes& lanes_;
   Devices& devices_;
   EventHeap& events_;
-  bool is_open_;
   std::vector<SoloRun> runs_;                        // [rank]
   std::vector<std::vector<Recordings>> recordings_;  // [rank][shape]; empty where `is_open` is false
   std::vector<Stepped> stepped_;                     // [rank]
