@@ -207,6 +207,9 @@ void simulate_command(const SimulateOptions& options) {
     step.prediction = predict::predict_times(quick, simulated, sim_options);
   if (!fusions.note.empty()) step.prediction.notes.push_back(fusions.note);
   const Prediction& p = step.prediction;
+  // Some keys of [run] are wrong only beside the step; then nothing is printed.
+  std::optional<predict::Run> run;
+  if (keys) run = predict::predict_run(*keys, quick, p, simulated, sim_options);
   std::cout << about_text(p) << "\n\n"
             << prediction_table(p).text() << "\n"
             << memory_table(p.memory).text() << "\n"
@@ -226,11 +229,7 @@ void simulate_command(const SimulateOptions& options) {
     limits = limits_of(options, scenario, simulated, fusions, step);
     std::cout << text_of(*limits, p.step_ms);
   }
-  std::optional<predict::Run> run;
-  if (keys) {
-    run = predict::predict_run(*keys, quick, step.prediction, simulated, sim_options);
-    std::cout << "\n" << predict::run_table(*run).text();
-  }
+  if (run) std::cout << "\n" << predict::run_table(*run).text();
   const std::optional<predict::FitSearch> search =
       fit_search(options, scenario, simulated, sim_options, fusions, p.memory);
   if (search) std::cout << "\n" << text_of(*search);

@@ -37,7 +37,7 @@ namespace {
 struct SweepOptions : CommonOptions {
   std::vector<std::string> over;
   std::string shard = "0/1";
-  bool resume = false, all = false;
+  bool resume = false, all = false, names_platform = false;
   std::int64_t best = 10;
   Output out, csv;
   // `plan` alone
@@ -84,20 +84,20 @@ std::pair<std::int64_t, std::int64_t> shard_of(const std::string& text) {
 // Platforms by the name that a point gives; they are read once.
 class Platforms {
  public:
-  Platforms(const Swept& swept, const SweepOptions& options) : swept_(swept), options_(options) {}
+  Platforms(const Scenario& scenario, const SweepOptions& options) : scenario_(scenario), options_(options) {}
   const sim::Platform& of(const std::string& name) {
     const std::lock_guard lock(mutex_);
     const auto [at, is_new] = platforms_.try_emplace(name);
     if (is_new) {
       const std::string& asked = name.empty() ? options_.platform : name;
-      at->second = std::make_unique<sim::Platform>(predict::read_platform_input(asked, swept_.read({}, asked)));
+      at->second = std::make_unique<sim::Platform>(predict::read_platform_input(asked, scenario_));
     }
     if (!at->second) throw input_error("platform " + name + ": cannot be read");
     return *at->second;
   }
 
  private:
-  const Swept& swept_;
+  const Scenario& scenario_;
   const SweepOptions& options_;
   std::mutex mutex_;
   std::map<std::string, std::unique_ptr<sim::Platform>> platforms_;
@@ -186,16 +186,62 @@ std::string own_options(const SweepOptions& options, const sweep::Point& point) 
   return text;
 }
 
+// The scenario that the points are compared with, and from which they have what no axis changes.
+struct Base {
+  Scenario scenario;
+  std::string why_not_own;  // "" where the scenario is the user's as it is
+};
+
+// Reads the scenario as it is, or with the first values of axes where its own, which axes replace, are refused.
+Base read_base(const SweepOptions& options, const Swept& swept) {
+  try {
+    return {swept.read({}, options.platform), ""};
+  } catch (const Error& own) {
+    if (own.kind() != ErrorKind::input) throw;
+    const std::vector<std::string> first = sweep::first_values(swept.axes(), options.over);
+    if (first.empty()) throw;
+    try {
+      return {swept.read(first, options.platform), own.what()};
+    } catch (const Error&) {
+      throw own;
+    }
+  }
+}
+
+// Throws where an option says what every point replaces.
+void require_acting(const SweepOptions& options, const sweep::Space& space) {
+  const auto axis_of = [&](const std::string& key) -> const sweep::Axis* {
+    for (const sweep::Axis& axis : space.axes)
+      if (axis.key == key) return &axis;
+    return nullptr;
+  };
+  for (const std::string& set : options.set) {
+    const std::string key = set.substr(0, set.find('=')), value = set.substr(std::min(key.size() + 1, set.size()));
+    if (const sweep::Axis* axis = axis_of(key); axis != nullptr && axis->values != std::vector{value})
+      throw input_error(fmt::format("--set {}: the sweep varies this key; expected --over {}={}", key,
+                                    sweep::short_name(key), value));
+    if (key == sweep::kDp && axis_of(sweep::kDp) == nullptr && axis_of(sweep::kGpus) != nullptr)
+      throw input_error(fmt::format(
+          "--set {}: it follows from the number of GPUs, which the sweep varies; expected --over dp={}", key, value));
+  }
+  if (const sweep::Axis* axis = axis_of(sweep::kPlatform);
+      axis != nullptr && options.names_platform &&
+      !std::count(axis->values.begin(), axis->values.end(), options.platform))
+    throw input_error(
+        fmt::format("--platform: expected one of the values of {}, got {}", axis->place, in_quotes(options.platform)));
+}
+
 void sweep_command(SweepOptions& options, const Swept& swept) {
   const auto [shard, shards] = shard_of(options.shard);
   if (options.resume && options.out.empty()) throw input_error("--resume: expected --out, the file to go on with");
-  const Scenario scenario = swept.read({}, options.platform);
+  const auto [scenario, why_not_own] = read_base(options, swept);
   options.files.claim_outputs(scenario);
-  Platforms platforms(swept, options);
+  Platforms platforms(scenario, options);
   const sim::Platform& platform = platforms.of("");
   // A sweep needs no key of [run], but a wrong one is an error here, too.
   if (!swept.text_of) predict::read_run_input(options.scenario, options.set, scenario, platform);
   const sweep::Space space = sweep::read_space(swept.axes(), options.over, scenario, platform);
+  require_acting(options, space);
   for (const sweep::Axis& axis : space.axes)
     if (axis.key == "platform")
       for (const std::string& name : axis.values) platforms.of(name);
@@ -302,6 +348,7 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
   std::string recipe;
   std::optional<Prediction> own;
   if (!swept.text_of && !full.empty()) try {
+      if (!why_not_own.empty()) throw input_error(why_not_own);
       own = times_of(scenario, platform);
       recipe = recipe_text(*own, full.front().step.prediction);
       json["own"] = prediction_json(*own);
@@ -458,6 +505,18 @@ void require_no_contradiction(const SweepOptions& options) {
   }
 }
 
+// Throws where an override says what `plan` does not read as a key of its scenario.
+void require_searched(const std::vector<std::string>& set) {
+  for (const std::string& one : set) {
+    const std::string key = one.substr(0, one.find('='));
+    if (key == "platform" || key == "profile")
+      throw input_error(fmt::format("--set {}: expected --{} in its place", key, key));
+    if (key.starts_with("run."))
+      throw input_error(
+          fmt::format("--set {}: plan compares steps; simulate the scenario that -o writes for a run", key));
+  }
+}
+
 void plan_command(SweepOptions& options) {
   const std::vector<std::string> presets = preset_names();
   const bool is_preset = std::find(presets.begin(), presets.end(), options.model) != presets.end();
@@ -471,6 +530,7 @@ void plan_command(SweepOptions& options) {
       fmt::format("parallel.data_parallel_size={}", std::gcd(options.gpus, options.global_batch)),
       fmt::format("training.global_batch_size={}", options.global_batch)};
   require_no_contradiction(options);
+  require_searched(options.set);
   Swept swept;
   swept.text_of = [&](const std::vector<std::string>& further, const std::string& platform) {
     std::vector<std::string> all = set;
@@ -527,6 +587,7 @@ void add_sweep(CLI::App& app) {
     };
     swept.axes = [&] { return read_toml(options->scenario, options->set).section("sweep"); };
     swept.command = "stretto simulate " + sweep::in_shell(options->scenario);
+    options->names_platform = !options->platform.empty();
     sweep_command(*options, swept);
   });
 }
@@ -549,7 +610,10 @@ void add_plan(CLI::App& app) {
   options->files.add_input(*command, "--platform", options->platform, "platform (docs/platform.md); default: h100-sxm");
   add_search_options(*command, *options);
   options->files.add_output(*command, "-o,--output", options->winner, "write the fastest as a scenario");
-  command->callback([options] { plan_command(*options); });
+  command->callback([options, command] {
+    options->names_platform = command->count("--platform") > 0;
+    plan_command(*options);
+  });
 }
 
 }  // namespace stretto::cli

@@ -44,6 +44,8 @@ Traces read_traces(const std::vector<std::string>& files, std::int64_t rank, con
                                                               : std::move(read.sections.front());
     traces.section.title = of.title;
     for (trace::RankTrace& one : of.ranks) {
+      if (one.says_rank && rank >= 0 && files.size() == 1 && of.ranks.size() == 1 && one.rank != rank)
+        throw input_error(fmt::format("--rank: expected {}, the rank that {} says, got {}", one.rank, file, rank));
       if (!one.says_rank && rank >= 0 && files.size() == 1 && of.ranks.size() == 1) {
         one.rank = rank;
         one.says_rank = true;
@@ -51,6 +53,9 @@ Traces read_traces(const std::vector<std::string>& files, std::int64_t rank, con
       traces.section.ranks.push_back(std::move(one));
     }
   }
+  if (rank >= 0 && traces.section.ranks.size() > 1)
+    throw input_error(
+        fmt::format("--rank: expected none beside traces of {} ranks, got {}", traces.section.ranks.size(), rank));
   return traces;
 }
 

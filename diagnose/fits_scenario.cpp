@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
+#include <optional>
 #include <set>
 
 #include "base/error.hpp"
@@ -19,6 +22,18 @@ double products_of(const Operation& operation) {
   return gemm ? double(gemm->m) * double(gemm->n) * double(gemm->k) : 0;
 }
 
+// Returns whether a product of a trace of Stretto's, "gemm 512x768x256 tn", is the operation's or a part of it: a run
+// with other overlaps may have cut one of the three sizes. nullopt where the trace does not say it.
+std::optional<bool> is_part_of(const std::string& kernel, const Gemm& gemm) {
+  const std::size_t line = kernel.find('\n');
+  std::array<long long, 3> traced{};
+  if (line == std::string::npos ||
+      std::sscanf(kernel.c_str() + line + 1, "gemm %lldx%lldx%lld", &traced[0], &traced[1], &traced[2]) != 3)
+    return std::nullopt;
+  const int equal = int(traced[0] == gemm.m) + int(traced[1] == gemm.n) + int(traced[2] == gemm.k);
+  return equal >= 2;
+}
+
 // Frameworks pad vocabularies and join products, so that a few differ.
 void require_shapes(const Schedule& schedule, const MeasuredRank& rank, const std::string& scenario) {
   std::int64_t known = 0, equal = 0;
@@ -28,6 +43,15 @@ void require_shapes(const Schedule& schedule, const MeasuredRank& rank, const st
     if (placed.op == kNoOperation || kernel.cls != trace::KernelClass::gemm) continue;
     const auto product = trace::product_of(*rank.trace, kernel);
     const Operation& operation = schedule.operations[rank.program.ops[static_cast<std::uint32_t>(placed.op)].op];
+    if (const auto* gemm = std::get_if<Gemm>(&operation.work))
+      if (const std::string& name = rank.trace->name_of(kernel); const auto is_part = is_part_of(name, *gemm)) {
+        ++known;
+        if (*is_part)
+          ++equal;
+        else if (example.empty())
+          example = fmt::format("{} where {} is {}", name.substr(name.find('\n') + 1), operation.name,
+                                describe(operation.work));
+      }
     if (!product || products_of(operation) == 0) continue;
     ++known;
     if (product->m * product->n * product->k == products_of(operation))

@@ -203,7 +203,7 @@ class Search {
       if (!whole.fits()) return true;
       sufficient_.push_back(changes);
       result_.fitting.push_back({overrides->changes, overrides->set, sample.at_all(at_fewer.step_ms, at_more.step_ms),
-                                 peak, whole.free_bytes()});
+                                 peak, whole.predicted_bytes(), whole.free_bytes()});
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::input) throw;  // the combination is not legal
     }
@@ -240,15 +240,18 @@ Table fitting_table(const FitSearch& search) {
   Table table({"fits with", "step", "memory", "free"});
   for (const FittingScenario& fit : search.fitting)
     table.add_row({fmt::format("{}", fmt::join(fit.changes, ", ")), time_text(fit.step_ms),
-                   size_text(double(fit.peak_bytes)), size_text(double(fit.free_bytes))});
+                   size_text(double(fit.predicted_bytes)), size_text(double(fit.free_bytes))});
   return table;
 }
 
 nlohmann::json fitting_json(const FitSearch& search) {
   nlohmann::json rows = nlohmann::json::array();
   for (const FittingScenario& fit : search.fitting)
-    rows.push_back(
-        {{"set", fit.set}, {"step_ms", fit.step_ms}, {"peak_bytes", fit.peak_bytes}, {"free_bytes", fit.free_bytes}});
+    rows.push_back({{"set", fit.set},
+                    {"step_ms", fit.step_ms},
+                    {"peak_bytes", fit.peak_bytes},
+                    {"predicted_peak_bytes", fit.predicted_bytes},
+                    {"free_bytes", fit.free_bytes}});
   return rows;
 }
 

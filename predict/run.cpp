@@ -71,12 +71,14 @@ Stragglers read_stragglers(TomlTable& table, std::int64_t ranks, std::int64_t ra
     add_places(table, "slow_nodes", std::max<std::int64_t>(1, ranks / ranks_per_node), "nodes",
                std::min(ranks, ranks_per_node), found.ranks);
   add_places(table, "slow_links", ranks, "ranks", 1, found.links);
-  for (const auto& [key, factor, named, places] :
-       {std::tuple("slow_compute", &found.compute, !found.ranks.empty(), "slow_ranks or slow_nodes"),
-        std::tuple("slow_link", &found.link, !found.links.empty(), "slow_links")}) {
+  const char* slow = table.has("slow_ranks") ? "slow_ranks" : "slow_nodes";
+  for (const auto& [key, factor, named, place, places] :
+       {std::tuple("slow_compute", &found.compute, !found.ranks.empty(), slow, "slow_ranks or slow_nodes"),
+        std::tuple("slow_link", &found.link, !found.links.empty(), "slow_links", "slow_links")}) {
     const std::optional<double> given = table.find<double>(key, {.min = 1, .max = 1e6});
     if (given && !named) throw table.failure(key, fmt::format("expected {} as well, got none", places));
-    if (!given && named) throw table.failure(key, "expected how many times as long it takes, got none");
+    if (!given && named)
+      throw table.failure(place, fmt::format("expected {} as well, how many times as long it takes, got none", key));
     if (given) *factor = *given;
   }
   return found;
@@ -272,8 +274,10 @@ std::string run_reference() {
 
 Table run_table(const Run& run) {
   Table table({"of a run", "value"});
+  const double alone_ms = run.step_ms - run.straggler_ms - run.jitter_ms;
   const auto add_part = [&](const char* what, double ms) {
-    if (ms != 0) table.add_row({what, fmt::format("{} ({:+.1f} %)", time_text(ms), 100 * ms / (run.step_ms - ms))});
+    if (ms != 0)
+      table.add_row({what, fmt::format("{} ({:+.1f} % of a step without it)", time_text(ms), 100 * ms / alone_ms)});
   };
   table.add_row({"step", time_text(run.step_ms)});
   add_part("of it, waiting for stragglers", run.straggler_ms);

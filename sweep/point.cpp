@@ -15,21 +15,36 @@ const char* name_of(Status status) {
   return name_in(kNames, status);
 }
 
+namespace {
+
+// A number that is 0 where it is unknown, as null there.
+template <class Number>
+nlohmann::json known(Number number) {
+  return number == 0 ? nlohmann::json(nullptr) : nlohmann::json(number);
+}
+
+template <class Number>
+Number number_or_0(const nlohmann::json& json) {
+  return json.is_null() ? Number{} : json.get<Number>();
+}
+
+}  // namespace
+
 nlohmann::json json_of(const Point& point) {
   return {{"point", point.key},
           {"set", point.set},
           {"platform", point.platform},
           {"status", name_of(point.status)},
           {"reason", point.reason},
-          {"gpus", point.gpus},
-          {"step_ms", point.step_ms},
-          {"bound_ms", point.bound_ms},
-          {"tokens_per_s_per_gpu", point.tokens_per_s_per_gpu},
+          {"gpus", known(point.gpus)},
+          {"step_ms", known(point.step_ms)},
+          {"bound_ms", known(point.bound_ms)},
+          {"tokens_per_s_per_gpu", known(point.tokens_per_s_per_gpu)},
           {"mfu", point.mfu ? nlohmann::json(*point.mfu) : nlohmann::json(nullptr)},
-          {"memory_bytes", point.memory_bytes},
-          {"device_bytes", point.device_bytes},
-          {"micro_batches", point.micro_batches},
-          {"simulated_micro_batches", point.simulated_micro_batches}};
+          {"memory_bytes", known(point.memory_bytes)},
+          {"device_bytes", known(point.device_bytes)},
+          {"micro_batches", known(point.micro_batches)},
+          {"simulated_micro_batches", known(point.simulated_micro_batches)}};
 }
 
 std::string line_of(const Point& point) {
@@ -49,15 +64,15 @@ Point point_of(const std::string& line, const std::string& place) {
       if (status == name_of(one)) point.status = one, is_known = true;
     if (!is_known) throw input_error(place + ": expected a status of a sweep, got \"" + status + "\"");
     point.reason = json.at("reason").get<std::string>();
-    point.gpus = json.at("gpus").get<std::int64_t>();
-    point.step_ms = json.at("step_ms").get<double>();
-    point.bound_ms = json.at("bound_ms").get<double>();
-    point.tokens_per_s_per_gpu = json.at("tokens_per_s_per_gpu").get<double>();
+    point.gpus = number_or_0<std::int64_t>(json.at("gpus"));
+    point.step_ms = number_or_0<double>(json.at("step_ms"));
+    point.bound_ms = number_or_0<double>(json.at("bound_ms"));
+    point.tokens_per_s_per_gpu = number_or_0<double>(json.at("tokens_per_s_per_gpu"));
     if (!json.at("mfu").is_null()) point.mfu = json.at("mfu").get<double>();
-    point.memory_bytes = json.at("memory_bytes").get<std::int64_t>();
-    point.device_bytes = json.at("device_bytes").get<std::int64_t>();
-    point.micro_batches = json.at("micro_batches").get<std::int64_t>();
-    point.simulated_micro_batches = json.at("simulated_micro_batches").get<std::int64_t>();
+    point.memory_bytes = number_or_0<std::int64_t>(json.at("memory_bytes"));
+    point.device_bytes = number_or_0<std::int64_t>(json.at("device_bytes"));
+    point.micro_batches = number_or_0<std::int64_t>(json.at("micro_batches"));
+    point.simulated_micro_batches = number_or_0<std::int64_t>(json.at("simulated_micro_batches"));
     const bool is_predicted = point.status == Status::predicted;
     for (const auto& [name, value, is_above] : {std::tuple("step_ms", point.step_ms, is_predicted),
                                                 {"tokens_per_s_per_gpu", point.tokens_per_s_per_gpu, false},

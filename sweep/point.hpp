@@ -18,7 +18,7 @@ enum class Status : std::uint8_t {
 const char* name_of(Status status);  // "refused", "does not fit", "slower", "predicted"
 
 // One combination of a sweep with all that is known of it. A value type. Times are of one step in its steady period,
-// bytes are of one device.
+// bytes are of one device. A number that is not known is 0, in JSON null.
 struct Point {
   std::string key;               // 16 hexadecimal digits that stand for scenario, platform and settings
   std::vector<std::string> set;  // as --set takes them
@@ -32,7 +32,7 @@ struct Point {
   std::optional<double> mfu;      // share of the peak
   std::int64_t memory_bytes = 0;  // predicted peak of a device, or a lower bound of it; 0: unknown
   std::int64_t device_bytes = 0;
-  std::int64_t micro_batches = 0;            // of a rank
+  std::int64_t micro_batches = 0;            // of a rank; 0: refused before they were known
   std::int64_t simulated_micro_batches = 0;  // equal to micro_batches: the whole step was simulated
 };
 

@@ -55,7 +55,7 @@ class Values {
                {kDp, 0}}};
     for (std::size_t i = 0; i < space.axes.size(); ++i)
       for (auto& [key, size] : sizes_)
-        if (key == space.axes[i].key) size = number_of(values[i], space.axes[i].key);
+        if (key == space.axes[i].key) size = number_of(values[i], space.axes[i].place);
   }
 
   // `key` is one of sizes_.
@@ -143,8 +143,20 @@ std::int64_t number_of(const std::string& text, const std::string& place) {
   std::int64_t number = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (problem != std::errc() || end != text.data() + text.size() || number < 1)
-    throw input_error(fmt::format("{}: expected a whole number from 1 on, got {}", place, in_quotes(text)));
+    throw input_error(fmt::format("{}: expected a whole number from 1 on, got {}{}", place, in_quotes(text),
+                                  nearest_spelling(text, {"legal"}).empty() ? "" : "; did you mean \"legal\"?"));
   return number;
+}
+
+void require_sizes(const Space& space, const Scenario& scenario) {
+  std::vector<std::string> values;
+  for (const Axis& axis : space.axes) values.push_back(axis.values.front());
+  for (std::size_t i = 0; i < space.axes.size(); ++i)
+    for (const std::string& value : space.axes[i].values) {
+      const std::string first = std::exchange(values[i], value);
+      Values(space, values, scenario);
+      values[i] = first;
+    }
 }
 
 std::optional<PointSettings> settings_of(const Space& space, const std::vector<std::string>& values,

@@ -24,6 +24,9 @@ struct PointSettings {
 std::optional<PointSettings> settings_of(const Space& space, const std::vector<std::string>& values,
                                          const Scenario& scenario);
 
+// Throws Error(input), which names the place, where an axis of sizes has a value that is no size.
+void require_sizes(const Space& space, const Scenario& scenario);
+
 // Returns a size as a number. Throws Error(input), which names `place`.
 std::int64_t number_of(const std::string& text, const std::string& place);
 

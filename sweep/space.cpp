@@ -150,7 +150,7 @@ Space read_space(TomlTable table, const std::vector<std::string>& over, const Sc
       for (std::size_t i = 0; i < one.values.size(); ++i)
         if (std::count(one.values.begin(), one.values.end(), one.values[i]) > 1)
           throw input_error(fmt::format("{}: expected different values, got {} twice", one.place, one.values[i]));
-      space.axes.push_back({one.key, one.values});
+      space.axes.push_back({one.key, one.values, one.place});
     }
   };
   take_all();
@@ -159,10 +159,24 @@ Space read_space(TomlTable table, const std::vector<std::string>& over, const Sc
     add_legal(given, legal_switches(known, scenario), scenario);
     take_all();
   }
+  require_sizes(space, scenario);
   if (space.points() > kMostPoints)
     throw input_error(
         fmt::format("[sweep]: expected at most {} combinations, got more; list fewer values", kMostPoints));
   return space;
+}
+
+std::vector<std::string> first_values(TomlTable table, const std::vector<std::string>& over) {
+  std::vector<std::string> set;
+  bool has_gpus = false, has_replicas = false;
+  for (const Given& one : given_axes(table, over)) {
+    has_gpus = has_gpus || one.key == kGpus;
+    has_replicas = has_replicas || one.key == kDp;
+    if (one.values != kLegal && !one.values.empty() && one.key.find('.') != std::string::npos)
+      set.push_back(one.key + "=" + one.values.front());
+  }
+  if (has_gpus && !has_replicas) set.push_back(std::string(kDp) + "=1");
+  return set;
 }
 
 std::string not_searched(const Space& space, const Scenario& scenario) {

@@ -16,6 +16,7 @@ namespace stretto::sweep {
 struct Axis {
   std::string key;
   std::vector<std::string> values;
+  std::string place = {};  // where it was given, for messages: "--over tp", "scenario.toml:12: [sweep] tp"
 };
 
 struct Space {
@@ -32,9 +33,14 @@ constexpr std::int64_t kMostPoints = 100'000'000;
 // and is meant where nothing is given but gpus, platform and the batch; "overlap=legal" for all switches of modes that
 // act in some of these layouts.
 // Throws Error(input): an unknown key with its nearest spelling, a key twice, no value, "legal" for a key that has no
-// list of values, more than kMostPoints points.
+// list of values, a size that is no number, more than kMostPoints points.
 Space read_space(TomlTable table, const std::vector<std::string>& over, const Scenario& scenario,
                  const sim::Platform& platform);
+
+// Returns settings that give each axis of read_space() its first value, where that is a list of a scenario's key, and
+// one replica where the number of GPUs or of replicas is an axis. A scenario whose own values cannot go together may be
+// read with these. Throws as read_space() does.
+std::vector<std::string> first_values(TomlTable table, const std::vector<std::string>& over);
 
 // Returns one line that says what the sweep does not vary: axes by their short names, with the option that adds one,
 // and the keys of [parallel] and [overlap] whose values are not the defaults.

@@ -20,6 +20,9 @@ std::string value_of(const Point& point, const std::string& key) {
   return "";
 }
 
+// Returns a cell that is empty where the number is unknown.
+std::string known(double number) { return number == 0 ? "" : fmt::format("{}", number); }
+
 // Returns the axes of which the points have several values.
 std::vector<std::string> keys_of(const Space& space) {
   std::vector<std::string> keys;
@@ -105,9 +108,9 @@ std::string csv_of(const Space& space, const SearchResult& result) {
     for (const std::string& key : keys) text += value_of(point, key) + ",";
     std::string reason;
     for (const char c : point.reason) reason += c == '"' ? "\"\"" : std::string(1, c);
-    text += fmt::format("{},{},{},{},{},{},\"{}\"\n", name_of(point.status), point.step_ms, point.bound_ms,
-                        point.tokens_per_s_per_gpu, point.mfu ? fmt::format("{}", *point.mfu) : "", point.memory_bytes,
-                        reason);
+    text += fmt::format("{},{},{},{},{},{},\"{}\"\n", name_of(point.status), known(point.step_ms),
+                        known(point.bound_ms), known(point.tokens_per_s_per_gpu), known(point.mfu.value_or(0)),
+                        known(double(point.memory_bytes)), reason);
   }
   return text;
 }
@@ -129,11 +132,16 @@ std::string set_options(const Point& point) {
 std::string why_none(const SearchResult& result) {
   if (result.points.empty() && !result.complete) return "interrupted before the first point";
   if (result.points.empty()) return "no point: no combination has sizes that divide";
-  const Point* refused = nullptr;
+  // The point that lacks least says how far the machine is from enough.
+  const Point *refused = nullptr, *smallest = nullptr;
   for (const Point& point : result.points) {
-    if (point.status != Status::refused) return "no point fits";
-    refused = &point;
+    if (point.status == Status::refused)
+      refused = &point;
+    else if (smallest == nullptr || point.memory_bytes < smallest->memory_bytes)
+      smallest = &point;
   }
+  if (smallest != nullptr)
+    return fmt::format("no point fits; the smallest: {} ({})", smallest->reason, set_options(*smallest));
   return "no point: all are refused, for instance: " + refused->reason;
 }
 

@@ -60,6 +60,11 @@ class Diagnose(ProgramTest):
                    says=["run.json", "expected a trace of this model"])
         self.ok("diagnose", self.write("run.json.gz", packed), self.tiny, "--platform", PLATFORM)
 
+        # One of another size: its operations have equal names, and other products.
+        self.ok("simulate", self.tiny, "--platform", PLATFORM, "--trace", "wide.json", "--set", "model.hidden_size=128", "--set", "model.num_attention_heads=4")
+        self.fails(2, "diagnose", "wide.json", self.tiny, "--platform", PLATFORM, says=["wide.json", "products have other shapes", "gemm"])
+        self.fails(2, "diagnose", "run.json", self.tiny, "--platform", PLATFORM, "--rank", "1", says=["--rank", "2 ranks"])
+
     def test_times_of_a_trace_are_measurements(self):
         self.write("trace.json", KINETO.read_bytes().replace(b'"float", "float"', b'"c10::BFloat16", "c10::BFloat16"'))
         said = self.ok("calibrate", "--import", "trace.json", "--base", "h100-sxm", "-o", "mine.toml").out

@@ -188,8 +188,24 @@ class Sweep(ProgramTest):
         one = ("--over", "mbs=1", "--over", "recompute=none", "--best", "1")
         self.fails(2, "sweep", self.small, *one, "--over", "gpus=7", says=["no combination has sizes that divide"])
         self.fails(2, "sweep", self.small, *one, "--over", "schedule=1f1c", says=["all are refused", "1f1b"])
-        self.fails(1, "plan", "llama3-70b", "--gpus", "1", "--global-batch", "1", *one, "-o", "best.toml", says=["no point fits"])
+        self.fails(1, "plan", "llama3-70b", "--gpus", "1", "--global-batch", "1", *one, "-o", "best.toml", says=["no point fits; the smallest:", "GiB of 80", "--set parallel.tensor_model_parallel_size="])
         self.assertFalse((self.folder / "best.toml").exists())
+
+    def test_axes_replace_keys_that_cannot_go_together(self):
+        # The scenario's replicas do not divide the batch; those of the points do.
+        one = ("--set", "training.global_batch_size=1", "--over", "tp=1,2", "--over", "pp=1", "--over", "recompute=none", "--over", "mbs=1", "--best", "1")
+        done = self.ok("sweep", self.small, *one, "--over", "gpus=1,2", "--json", "s.json")
+        self.assertIn("the scenario as it is cannot be predicted", done.out)
+        points = json.loads((self.folder / "s.json").read_text())["points"]
+        self.assertEqual([(point["gpus"], point["status"]) for point in points], [(1, "predicted"), (2, "predicted")])
+        self.fails(2, "sweep", self.small, *one, says=["global_batch_size"])
+
+    def test_what_is_not_known_is_null(self):
+        value = self.json("sweep", self.small, "--over", "mbs=1", "--over", "tp=2", "--over", "recompute=none", "--over", "schedule=1f1b,1f1c", "--best", "1", "--csv", "s.csv")
+        refused = next(point for point in value["points"] if point["status"] == "refused")
+        self.assertEqual([refused[key] for key in ("step_ms", "bound_ms", "gpus", "memory_bytes", "simulated_micro_batches")], [None] * 5)
+        row = next(line for line in (self.folder / "s.csv").read_text().splitlines() if "refused" in line)
+        self.assertIn("refused,,,,,,", row)
 
     def test_the_command_of_the_fastest_gives_its_step(self):
         done = self.ok("sweep", self.small, "--over", "micro_batch_size=1,2", "--set", "model.num_layers=4", "--platform", "b200-sxm", "--json", "s.json")
@@ -217,6 +233,14 @@ class Sweep(ProgramTest):
                            (["--set", "training.global_batch_size=16"], ["--set training.global_batch_size", "--global-batch"]), \
                            (["--set", "model.seq_length=4096"], ["--set model.seq_length", "--seq-length"]), \
                            (["--set", "model.num_layer=4"], ["--set model.num_layer", "num_layers"]):
+            self.fails(2, *plan, *wrong, says=says)
+        for wrong, says in (["--set", "platform=b200-sxm"], ["--set platform", "--platform"]), \
+                           (["--set", "run.tokens=1"], ["--set run.tokens", "compares steps"]), \
+                           (["--set", "parallel.tensor_model_parallel_size=2"], ["the sweep varies", "--over tp=2"]), \
+                           (["--set", "parallel.data_parallel_size=2"], ["number of GPUs", "--over dp=2"]), \
+                           (["--over", "tp=1,,2"], ["--over tp: ", 'got ""']), \
+                           (["--over", "tp=legall"], ["--over tp: ", 'did you mean "legal"']), \
+                           (["--platform", "b200-sxm", "--over", "platform=h100-sxm,h200-sxm"], ["--platform", "--over platform", "b200-sxm"]):
             self.fails(2, *plan, *wrong, says=says)
         self.fails(2, "sweep", self.small, "--set", "run.jitter=1", says=["--set run.jitter", 'did you mean "jitter_pct"'])
         self.write("bad.toml", SMALL.replace("micro_batch_size", "micro_batch_sizes"))
