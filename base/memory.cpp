@@ -2,7 +2,6 @@
 
 #include <sys/resource.h>
 #ifdef __GLIBC__
-#include <malloc.h>
 #endif
 
 #include <algorithm>
@@ -44,12 +43,6 @@ void keep_within_free_memory() {
   if (free == kUnknown || ::getrlimit(RLIMIT_DATA, &limit) != 0) return;
   limit.rlim_cur = std::min(limit.rlim_cur, static_cast<rlim_t>(free + status_bytes("VmData:")));
   ::setrlimit(RLIMIT_DATA, &limit);
-}
-
-void give_back_freed_memory() {
-#ifdef __GLIBC__
-  malloc_trim(0);
-#endif
 }
 
 std::string bytes_text(double bytes) {

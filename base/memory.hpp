@@ -13,9 +13,6 @@ std::int64_t free_memory_bytes();
 // with one line, and does not fill the machine. Not for processes that reserve more than they use, as CUDA does.
 void keep_within_free_memory();
 
-// Gives memory that was freed back to the system, which an allocator may keep for later. Takes milliseconds.
-void give_back_freed_memory();
-
 // Returns bytes as text: "1.5 GiB", "12 MiB".
 std::string bytes_text(double bytes);
 

@@ -1,6 +1,9 @@
 #include "base/parallel.hpp"
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <thread>
 
 namespace stretto {
 
@@ -13,6 +16,49 @@ TEST_CASE("parts of a parallel loop make up all of it") {
       });
       CHECK(std::all_of(times.begin(), times.end(), [](int n) { return n == 1; }));
     }
+}
+
+TEST_CASE("each item of a parallel loop is taken once, and the failure of the first one is told") {
+  for (const bool from_both_ends : {false, true})
+    for (const std::int64_t count : {0, 1, 2, 7, 1000}) {
+      std::vector<int> times(static_cast<std::size_t>(count), 0), inner(times);
+      const auto act = [&](std::int64_t i) {
+        ++times[static_cast<std::size_t>(i)];
+        // A loop within the loop stays on its thread.
+        const std::thread::id here = std::this_thread::get_id();
+        parallel_each(3, [&](std::int64_t) {
+          inner[static_cast<std::size_t>(i)] += count == 1 || std::this_thread::get_id() == here;
+        });
+        if (i >= 5) throw i;
+      };
+      std::int64_t failed = count;
+      try {
+        parallel_each(count, act, from_both_ends);
+      } catch (const std::int64_t i) {
+        failed = i;
+      }
+      CHECK(failed == std::min<std::int64_t>(count, 5));
+      CHECK(std::all_of(times.begin(), times.end(), [](int n) { return n == 1; }));
+      CHECK(std::all_of(inner.begin(), inner.end(), [](int n) { return n == 3; }));
+    }
+}
+
+TEST_CASE("a loop from both ends gives the calling thread the first items") {
+  if (std::thread::hardware_concurrency() < 2) return;
+  const std::thread::id caller = std::this_thread::get_id();
+  std::vector<std::thread::id> by(100);
+  std::atomic<int> active{0};
+  parallel_each(
+      100,
+      [&](std::int64_t i) {
+        by[static_cast<std::size_t>(i)] = std::this_thread::get_id();
+        ++active;
+        const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+        while (active < 2 && std::chrono::steady_clock::now() < patience) std::this_thread::yield();
+      },
+      true);
+  CHECK(by.front() == caller);
+  CHECK(by.back() != caller);
 }
 
 }  // namespace stretto

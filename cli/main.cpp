@@ -24,8 +24,6 @@
 #include "cli/version.hpp"
 #include "exec/launch/spawn.hpp"
 
-extern "C" void openblas_set_num_threads(int threads);  // of OpenBLAS (cblas.h)
-
 namespace {
 
 std::string did_you_mean(const std::string& given, const std::vector<std::string>& known) {
@@ -70,17 +68,6 @@ void occupy_standard_streams() {
       const int opened = ::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
       if (opened != stream && opened >= 0) ::close(opened);
     }
-}
-
-// OpenBLAS starts a thread for each core when it is loaded. None is used, but each spins on its core for some 80 ms,
-// and keeps asking for memory where there is a limit to it. An OpenBLAS that does not ask blas_thread_init() below for
-// them may do so, and this program then executes itself once more, without these threads.
-bool openblas_has_asked = false;
-void load_openblas_without_threads(char** argv) {
-  if (openblas_has_asked) return openblas_set_num_threads(1);
-  if (std::getenv("OPENBLAS_NUM_THREADS") != nullptr) return;
-  ::setenv("OPENBLAS_NUM_THREADS", "1", 1);
-  ::execv("/proc/self/exe", argv);  // reached only where the call fails: the program goes on as it is
 }
 
 // This function must not allocate.
@@ -181,16 +168,11 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-// Takes the place of OpenBLAS's own function (driver/others/blas_server.c), which its loader calls to start its
-// threads. One thread, which is asked for before any product, needs none of them.
-extern "C" int blas_thread_init() {
-  openblas_has_asked = true;
-  return 0;
-}
-
 // Exit codes: 0 done, 1 failed, 2 wrong usage or input.
 int main(int argc, char** argv) {
-  load_openblas_without_threads(argv);
+  // OpenBLAS would start a thread for each core when it is loaded. None is used, but each spins on its core for some
+  // 80 ms, and keeps asking for memory where there is a limit to it.
+  ::setenv("OPENBLAS_NUM_THREADS", "1", 1);
   occupy_standard_streams();
   const stretto::cli::ShownText errors(std::cerr), shown(std::cout);
   const int code = run(argc, argv);

@@ -6,7 +6,7 @@
 #   share/stretto/{platforms,profiles,models,modes}/, published.csv and .toml, bridge_recipes.csv   found by name: base/data_folder.hpp
 include(GNUInstallDirs)
 install(TARGETS stretto RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(TARGETS stretto_simgrid LIBRARY DESTINATION lib/stretto)
+install(TARGETS stretto_blas stretto_simgrid LIBRARY DESTINATION lib/stretto)
 if(TARGET stretto_cuda)
   install(TARGETS stretto_cuda LIBRARY DESTINATION lib/stretto OPTIONAL COMPONENT cuda)
 endif()

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <exception>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -37,15 +36,10 @@ std::vector<KnobOff> predict_without(const Scenario& scenario, const sim::Platfo
                                      const std::vector<PredictedMode>& modes) {
   const std::vector<WithoutKnob> without = without_each_knob(scenario);
   std::vector<double> ms(without.size());
-  std::vector<std::exception_ptr> failures(without.size());
   const auto simulate = [&](std::int64_t at) {
     const auto i = static_cast<std::size_t>(at);
-    try {
-      const std::optional<double> known = known_step_ms(scenario, without[i].overlap, modes);
-      ms[i] = known ? *known : step_ms_with(scenario, without[i].overlap, platform, options);
-    } catch (...) {
-      failures[i] = std::current_exception();
-    }
+    const std::optional<double> known = known_step_ms(scenario, without[i].overlap, modes);
+    ms[i] = known ? *known : step_ms_with(scenario, without[i].overlap, platform, options);
   };
   // Only one SimGrid engine can exist at a time.
   if (options.network == sim::NetworkKind::fluid)
@@ -53,10 +47,8 @@ std::vector<KnobOff> predict_without(const Scenario& scenario, const sim::Platfo
   else
     for (std::int64_t i = 0; i < std::ssize(without); ++i) simulate(i);
   std::vector<KnobOff> knobs;
-  for (std::size_t i = 0; i < without.size(); ++i) {
-    if (failures[i]) std::rethrow_exception(failures[i]);
+  for (std::size_t i = 0; i < without.size(); ++i)
     knobs.push_back({without[i].knob, without[i].also_off, ms[i], ms[i] - step_ms});
-  }
   return knobs;
 }
 

@@ -97,21 +97,25 @@ std::string why_blocking_messages_cost(const Scenario& scenario, const Advice& a
 
 std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Platform& platform,
                                          const sim::SimOptions& options, const QuickStep* own) {
-  std::vector<PredictedMode> modes;
+  const std::vector<std::string> names = modes_of(scenario);
+  std::vector<PredictedMode> modes(names.size());
   std::string plain;  // name of the plain schedule
   std::vector<double> plain_logs;
-  for (const std::string& name : modes_of(scenario)) {
+  const auto predict = [&](std::size_t i) {
+    const std::string& name = names[i];
     const Scenario of_mode = with_mode(scenario, name, scenario.parallel.ranks());
     const bool is_scenario = of_mode.overlap == scenario.overlap;
     std::optional<QuickStep> built;
     const QuickStep& step = is_scenario && own != nullptr ? *own : built.emplace(of_mode);
     const ToldStep told = step.tell(platform, scenario.framework, options);
-    PredictedMode mode{name, to_ms(told.step()), {}, {}, false, {}};
+    PredictedMode& mode = modes[i];
+    mode.mode = name;
+    mode.step_ms = to_ms(told.step());
     Advice& advice = mode.advice;
     advice.mode = name;
     advice.ranks = scenario.parallel.ranks();
     advice.step = mode_step(step, told, platform);
-    advice.plain = modes.empty() ? advice.step : modes.front().advice.step;
+    advice.plain = modes.front().advice.step;
     mode.breakdown = advice.step.breakdown;
     for (const Communicator& communicator : step.schedule().communicators)
       mode.communicators.push_back(communicator.name);
@@ -121,7 +125,7 @@ std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Pl
           options.network == sim::NetworkKind::fluid ? mode.step_ms * 1e-3 : step.step_s(platform, scenario.framework);
       return log_steps(step, platform, fluid_s);
     };
-    if (modes.empty()) {
+    if (i == 0) {
       plain = step.schedule().name;
       if (platform.accelerator) plain_logs = logs();
     } else if (step.schedule().name == plain) {
@@ -131,8 +135,15 @@ std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Pl
     }
     if (of_mode.overlap.overlap_p2p_comm && advice.off_because.empty())
       advice.because = why_blocking_messages_cost(scenario, advice);
-    modes.push_back(std::move(mode));
-  }
+  };
+  if (names.empty()) return modes;
+  predict(0);  // the others are compared with the plain schedule
+  const auto predict_other = [&](std::int64_t i) { predict(static_cast<std::size_t>(i) + 1); };
+  // Only one SimGrid engine can exist at a time.
+  if (options.network == sim::NetworkKind::fluid)
+    parallel_each(std::ssize(names) - 1, predict_other);
+  else
+    for (std::int64_t i = 0; i + 1 < std::ssize(names); ++i) predict_other(i);
   return modes;
 }
 

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <future>
 #include <optional>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/memory.hpp"
+#include "base/parallel.hpp"
 #include "exec/cuda/memory_beside.hpp"
 #include "model/build_schedule.hpp"
 #include "predict/beyond_measured.hpp"
@@ -114,20 +116,21 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
     memory.beside.push_back({"userbuffers of tp_comm_overlap", bytes, by_framework.userbuffers->source.kind,
                              by_framework.userbuffers->source.origin});
   const std::vector<std::string_view> tensor_of = tensors_of_storages(schedule);
-  for (std::size_t role = 0; role < first_rank.size(); ++role) {
+  const std::int64_t limit_bytes = memory.device_bytes - memory.reserved_bytes();
+  parallel_each(std::ssize(first_rank), [&](std::int64_t at) {
+    const auto role = static_cast<std::size_t>(at);
     MemoryUse& use = memory.roles[role];
     const auto known = std::find_if(programs.begin(), programs.end(),
                                     [&](const BoundProgram& program) { return program.rank == first_rank[role]; });
     std::optional<BoundProgram> bound;
     if (known == programs.end()) bound = bind(schedule, first_rank[role]);
-    RoleMemory taken =
-        role_memory(schedule, plan.roles[role], bound ? *bound : *known, by_framework,
-                    memory.device_bytes - memory.reserved_bytes(), sim::most_rows(schedule, training.expert_loads),
-                    training.low_precision.reuse_grad_buf_for_mxfp8_param_ag, tensor_of);
+    RoleMemory taken = role_memory(schedule, plan.roles[role], bound ? *bound : *known, by_framework, limit_bytes,
+                                   sim::most_rows(schedule, training.expert_loads),
+                                   training.low_precision.reuse_grad_buf_for_mxfp8_param_ag, tensor_of);
     use.by_framework = std::move(taken.parts);
     use.held = taken.held_bytes;
     use.state = taken.state_bytes;
-  }
+  });
   return memory;
 }
 
@@ -243,10 +246,12 @@ Prediction predict_times(const QuickStep& step, const sim::Platform& platform, c
   const auto costs_of = [&](const Schedule& schedule) {
     return costs = sim::cost_schedule(schedule, platform, scenario.cluster, 1, scenario.framework, scenario.training);
   };
+  // The memory follows from the schedule alone, so both take their time at once.
+  std::future<DeviceMemory> memory = std::async([&] { return step.memory(platform); });
   const ToldStep told = step.tell(costs_of, options, &why);
   const double whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   Prediction p = prediction_of(scenario, platform, options, told, costs);
-  p.memory = step.memory(platform);
+  p.memory = memory.get();
   p.why_simulated = std::move(why);
   p.whole_s = whole_s;
   return p;

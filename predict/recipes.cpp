@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/parallel.hpp"
 #include "base/values_of.hpp"
 #include "model/overlap/gates.hpp"
 #include "predict/quick_step.hpp"
@@ -81,21 +82,23 @@ std::vector<RecipeStep> predict_recipes(const Scenario& scenario, const sim::Pla
     if (recipe == Recipe::mxfp8 && scenario.model.experts.any() && scenario.parallel.expert_model_parallel_size > 1)
       recipes.emplace_back(recipe, true);
   }
-  for (const auto& [recipe, sends] : recipes) {
-    RecipeStep& step = steps.emplace_back();
+  steps.resize(recipes.size());
+  const auto predict = [&](std::int64_t at) {
+    const auto [recipe, sends] = recipes[static_cast<std::size_t>(at)];
+    RecipeStep& step = steps[static_cast<std::size_t>(at)];
     step.recipe = sends ? kSendsCodes : recipe == Recipe::none ? "bf16" : name_of(recipe);
     step.is_scenario = recipe == own && sends == sends_codes(scenario.training.low_precision);
     if (const double least = least_capability(recipe);
         platform.compute_capability > 0 && platform.compute_capability < least) {
       step.why_not = fmt::format("needs a GPU of compute capability {:.1f}", least);
-      continue;
+      return;
     }
     Scenario other = scenario;
     if (!step.is_scenario) set_recipe(other.training.low_precision, recipe, sends);
     const Gates gates = gates_of(other);
     if (const Gate* refused = gates.refused(other.by_profile)) {
       step.why_not = refused->knob + ": " + refused->refusal();
-      continue;
+      return;
     }
     try {
       std::optional<QuickStep> built;
@@ -107,7 +110,12 @@ std::vector<RecipeStep> predict_recipes(const Scenario& scenario, const sim::Pla
     } catch (const Error& error) {
       step.why_not = error.what();
     }
-  }
+  };
+  // Only one SimGrid engine can exist at a time.
+  if (options.network == sim::NetworkKind::fluid)
+    parallel_each(std::ssize(recipes), predict);
+  else
+    for (std::int64_t i = 0; i < std::ssize(recipes); ++i) predict(i);
   return steps;
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -132,32 +131,6 @@ void predict_published(ValidatedStep& step, const sim::Platform& shipped, bool w
   if (is_of_container(step.published)) add_containers(step.spread);
 }
 
-// Lets rows be predicted at once only as far as their schedules are small together: one thread is enough for a large
-// one, whose verification has threads of its own.
-class SmallTogether {
- public:
-  // Estimates are half of what is taken in the end.
-  static constexpr double kMost_bytes = 64 << 20;
-
-  void begin(double bytes) {
-    std::unique_lock lock(mutex_);
-    ended_.wait(lock, [&] { return bytes_ == 0 || bytes_ + bytes <= kMost_bytes; });
-    bytes_ += bytes;
-    if (bytes > kMost_bytes) give_back_freed_memory();
-  }
-  void end(double bytes) {
-    if (bytes > kMost_bytes) give_back_freed_memory();
-    const std::lock_guard lock(mutex_);
-    bytes_ -= bytes;
-    ended_.notify_all();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  double bytes_ = 0;  // of the rows that are being predicted
-};
-
 // Returns the memory that a row's prediction takes, estimated in whole bytes.
 double bytes_of(const Scenario& scenario) {
   const std::int64_t few = predict::telling_micro_batches(scenario).front();
@@ -265,23 +238,24 @@ Validation validate(std::vector<PublishedStep> published, const ValidationOption
   const auto of_all = std::count_if(steps.begin(), steps.end(),
                                     [](const ValidatedStep& step) { return step.published.skipped.empty(); });
   std::mutex telling;
-  SmallTogether small;
   std::int64_t done = 0;
   tell(fmt::format("predicting {} steps", of_all));
-  parallel_each(std::int64_t(steps.size()), [&](std::int64_t i) {
-    ValidatedStep& step = steps[static_cast<std::size_t>(i)];
-    if (!step.published.skipped.empty()) return;
-    const double bytes = bytes_of(step.scenario);
-    small.begin(bytes);
+  const auto predict = [&](ValidatedStep& step) {
     try {
       predict_published(step, platforms.at(step), options.intervals);
     } catch (const Error& error) {
       step.published.skipped = error.what();
     }
-    small.end(bytes);
     const std::lock_guard lock(telling);
     tell(fmt::format("{} of {} steps predicted", ++done, of_all));
-  });
+  };
+  // The first thread predicts the largest steps, one after the other.
+  std::vector<std::pair<double, ValidatedStep*>> by_size;
+  for (ValidatedStep& step : steps)
+    if (step.published.skipped.empty()) by_size.emplace_back(-bytes_of(step.scenario), &step);
+  std::stable_sort(by_size.begin(), by_size.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  parallel_each(
+      std::ssize(by_size), [&](std::int64_t i) { predict(*by_size[static_cast<std::size_t>(i)].second); }, true);
   std::map<std::string, std::size_t> group_of;
   for (std::size_t s = 0; s < steps.size(); ++s) {
     const PublishedStep& row = steps[s].published;

@@ -1,5 +1,3 @@
-#include <cblas.h>
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 
@@ -10,7 +8,9 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/module.hpp"
 #include "base/overloaded.hpp"
+#include "exec/host/kernels/blas.hpp"
 #include "exec/host/kernels/families.hpp"
 #include "exec/host/kernels/kernels.hpp"
 
@@ -29,25 +29,33 @@ void run_work(const Work& work, std::span<const Operand> operands) {
              work);
 }
 
+const Blas& blas() {
+  static const Blas& loaded = []() -> const Blas& {
+    const auto functions = reinterpret_cast<const Blas* (*)()>(load_module(kBlasModule, kBlasSymbol));
+    functions()->set_threads(1);
+    return *functions();
+  }();
+  return loaded;
+}
+
 void prepare_blas(std::size_t threads) {
-  openblas_set_num_threads(1);
+  const Blas& functions = blas();
   // OpenBLAS allocates a buffer for each thread that computes in it, keeps it, and retries forever where allocation
   // fails.
   constexpr std::size_t buffer_bytes = std::size_t{128} << 20, most = 64;  // address space; figures of 0.3.21 on x86-64
   static std::mutex mutex;
   static std::size_t kept = 0;  // one for the process, like OpenBLAS's buffers
-  const auto allocate = reinterpret_cast<void* (*)(int)>(::dlsym(RTLD_DEFAULT, "blas_memory_alloc"));
-  const auto give_back = reinterpret_cast<void (*)(void*)>(::dlsym(RTLD_DEFAULT, "blas_memory_free"));
   std::lock_guard lock(mutex);
   const std::size_t wanted = std::min(threads, most);
-  if (allocate == nullptr || give_back == nullptr || wanted <= kept) return;
+  if (functions.allocate_buffer == nullptr || functions.free_buffer == nullptr || wanted <= kept) return;
   const auto has_room = [] {
     void* room = ::mmap(nullptr, buffer_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return room != MAP_FAILED && ::munmap(room, buffer_bytes) == 0;
   };
   std::vector<void*> buffers;
-  while (buffers.size() < wanted && (buffers.size() < kept || has_room())) buffers.push_back(allocate(0));
-  for (void* buffer : buffers) give_back(buffer);
+  while (buffers.size() < wanted && (buffers.size() < kept || has_room()))
+    buffers.push_back(functions.allocate_buffer(0));
+  for (void* buffer : buffers) functions.free_buffer(buffer);
   kept = std::max(kept, buffers.size());
   if (kept < wanted)
     throw runtime_failure(
