@@ -31,7 +31,7 @@ void diagnose_command(const DiagnoseOptions& options) {
   options.files.claim_outputs(inputs);
   const sim::Platform platform = load_platform(options, scenario);
   // No key of [run] acts here, but a wrong one is an error, too.
-  predict::read_run_input(options.scenario, options.set, scenario, platform);
+  predict::require_run_keys(options.scenario, options.set, platform);
   predict::open_fusions(scenario, options.scenario, options.set, platform).apply(scenario);
   keep_within_free_memory();
   Progress progress;

@@ -11,12 +11,15 @@
 #include <numeric>
 
 #include "base/checksum.hpp"
+#include "base/data_folder.hpp"
 #include "base/error.hpp"
 #include "base/memory.hpp"
 #include "base/time_left.hpp"
 #include "cli/commands.hpp"
 #include "cli/progress.hpp"
 #include "model/interchange/megatron.hpp"
+#include "model/model_json.hpp"
+#include "model/step_size.hpp"
 #include "predict/inputs.hpp"
 #include "predict/predict_step.hpp"
 #include "predict/quick_step.hpp"
@@ -81,24 +84,30 @@ std::pair<std::int64_t, std::int64_t> shard_of(const std::string& text) {
   return {shard, shards};
 }
 
+// The scenario that the points are compared with, and from which they have what no axis changes.
+struct Base {
+  Scenario scenario;
+  std::string platform;     // as --platform names it; "": the scenario's
+  std::string why_not_own;  // "" where the scenario is the user's as it is
+};
+
 // Platforms by the name that a point gives; they are read once.
 class Platforms {
  public:
-  Platforms(const Scenario& scenario, const SweepOptions& options) : scenario_(scenario), options_(options) {}
+  explicit Platforms(const Base& base) : base_(base) {}
   const sim::Platform& of(const std::string& name) {
     const std::lock_guard lock(mutex_);
     const auto [at, is_new] = platforms_.try_emplace(name);
     if (is_new) {
-      const std::string& asked = name.empty() ? options_.platform : name;
-      at->second = std::make_unique<sim::Platform>(predict::read_platform_input(asked, scenario_));
+      const std::string& asked = name.empty() ? base_.platform : name;
+      at->second = std::make_unique<sim::Platform>(predict::read_platform_input(asked, base_.scenario));
     }
     if (!at->second) throw input_error("platform " + name + ": cannot be read");
     return *at->second;
   }
 
  private:
-  const Scenario& scenario_;
-  const SweepOptions& options_;
+  const Base& base_;
   std::mutex mutex_;
   std::map<std::string, std::unique_ptr<sim::Platform>> platforms_;
 };
@@ -113,11 +122,11 @@ HtmlStep html_step(const FullStep& full, bool with_timeline) {
   const predict::PredictedStep& of = full.step;
   HtmlStep step;
   step.row.mode = layout_text(of.prediction.parallel);
-  step.row.ranks = of.schedule.mesh.ranks();
+  step.row.ranks = of.prediction.ranks;
   step.row.predicted_ms = of.prediction.step_ms;
   step.row.predicted = of.prediction.breakdown;
   step.layout = fmt::format("micro-batches of {} GPUs", of.prediction.devices);
-  for (const Communicator& communicator : of.schedule.communicators) step.communicators.push_back(communicator.name);
+  for (const ExposedPart& part : of.prediction.exposed) step.communicators.push_back(part.communicator);
   if (!with_timeline) return step;
   step.row.operations = operation_times(of.schedule, of.result.programs, {&of.result.timeline, 1}, {}, {});
   step.predicted = excerpt(of.schedule, of.result.programs, of.result.timeline);
@@ -186,26 +195,30 @@ std::string own_options(const SweepOptions& options, const sweep::Point& point) 
   return text;
 }
 
-// The scenario that the points are compared with, and from which they have what no axis changes.
-struct Base {
-  Scenario scenario;
-  std::string why_not_own;  // "" where the scenario is the user's as it is
-};
-
-// Reads the scenario as it is, or with the first values of axes where its own, which axes replace, are refused.
+// Reads the scenario as it is; or with the first values of axes, where its own, which axes replace, are refused.
 Base read_base(const SweepOptions& options, const Swept& swept) {
+  const auto read = [&](const std::vector<std::string>& set, const std::string& platform, const std::string& why) {
+    Base base{swept.read(set, platform), platform, why};
+    predict::read_platform_input(platform, base.scenario);  // it may be missing
+    return base;
+  };
+  std::string why_not_own;
+  std::exception_ptr own;
   try {
-    return {swept.read({}, options.platform), ""};
-  } catch (const Error& own) {
-    if (own.kind() != ErrorKind::input) throw;
-    const std::vector<std::string> first = sweep::first_values(swept.axes(), options.over);
-    if (first.empty()) throw;
-    try {
-      return {swept.read(first, options.platform), own.what()};
-    } catch (const Error&) {
-      throw own;
-    }
+    return read({}, options.platform, "");
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::input) throw;
+    own = std::current_exception();
+    why_not_own = error.what();
   }
+  const sweep::PointSettings first = sweep::first_values(swept.axes(), options.over);
+  const std::string& platform = first.platform.empty() ? options.platform : first.platform;
+  for (const std::vector<std::string>& set : {std::vector<std::string>(), first.set})
+    if (!set.empty() || !first.platform.empty()) try {
+        return read(set, platform, why_not_own);
+      } catch (const Error&) {
+      }
+  std::rethrow_exception(own);
 }
 
 // Throws where an option says what every point replaces.
@@ -234,12 +247,13 @@ void require_acting(const SweepOptions& options, const sweep::Space& space) {
 void sweep_command(SweepOptions& options, const Swept& swept) {
   const auto [shard, shards] = shard_of(options.shard);
   if (options.resume && options.out.empty()) throw input_error("--resume: expected --out, the file to go on with");
-  const auto [scenario, why_not_own] = read_base(options, swept);
+  const Base base = read_base(options, swept);
+  const Scenario& scenario = base.scenario;
   options.files.claim_outputs(scenario);
-  Platforms platforms(scenario, options);
+  Platforms platforms(base);
   const sim::Platform& platform = platforms.of("");
   // A sweep needs no key of [run], but a wrong one is an error here, too.
-  if (!swept.text_of) predict::read_run_input(options.scenario, options.set, scenario, platform);
+  if (!swept.text_of) predict::require_run_keys(options.scenario, options.set, platform);
   const sweep::Space space = sweep::read_space(swept.axes(), options.over, scenario, platform);
   require_acting(options, space);
   for (const sweep::Axis& axis : space.axes)
@@ -260,17 +274,21 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
   auto shown = begin;
   sweep::SearchCalls calls;
   calls.read = [&](const sweep::PointSettings& settings) {
-    return swept.read(settings.set, settings.platform.empty() ? options.platform : settings.platform);
+    return swept.read(settings.set, settings.platform.empty() ? base.platform : settings.platform);
   };
   calls.platform = [&](const sweep::PointSettings& settings) -> const sim::Platform& {
     return platforms.of(settings.platform);
   };
   Checksum of_all;
   of_all.add(swept.text);
+  // Files that the text names may have changed.
+  of_all.add(scenario.framework.digest);
+  of_all.add(model_json(scenario.model).dump());
   for (const std::string& set : options.set) of_all.add("\n" + set);
   calls.key = [&](const sweep::PointSettings& settings) {
     Checksum sum = of_all;
     sum.add("\n" + (settings.platform.empty() ? platform.name : settings.platform));
+    sum.add(platforms.of(settings.platform).digest);
     for (const std::string& set : settings.set) sum.add("\n" + set);
     return sum.digits();
   };
@@ -307,12 +325,23 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
   if (order.size() > static_cast<std::size_t>(options.best)) order.resize(static_cast<std::size_t>(options.best));
   std::vector<FullStep> full;
   std::vector<std::string> notes;
+  constexpr double kMostInFull = 1e7;  // operations: some ten seconds
   for (const std::size_t i : order) {
     if (interrupted()) break;
     progress.show(fmt::format("the best in full: {} of {}", full.size() + 1, order.size()));
     const sweep::Point& point = result.points[i];
     const sweep::PointSettings settings{point.set, point.platform};
-    full.push_back({i, predict::predict_step(calls.read(settings), calls.platform(settings))});
+    const Scenario best = calls.read(settings);
+    if (step_size_of(best).operations > kMostInFull) {
+      full.push_back({i, {}});
+      full.back().step.prediction = predict::predict_times(predict::QuickStep(best), calls.platform(settings));
+      notes.push_back(
+          fmt::format("{}: the whole step has more than {:.0f} million operations, so it was not simulated "
+                      "in full",
+                      layout_text(full.back().step.prediction.parallel), kMostInFull * 1e-6));
+    } else {
+      full.push_back({i, predict::predict_step(best, calls.platform(settings))});
+    }
     const Prediction& p = full.back().step.prediction;
     if (p.step_ms != point.step_ms)
       notes.push_back(fmt::format("{}: the whole step takes {} and not {}", layout_text(p.parallel),
@@ -348,7 +377,7 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
   std::string recipe;
   std::optional<Prediction> own;
   if (!swept.text_of && !full.empty()) try {
-      if (!why_not_own.empty()) throw input_error(why_not_own);
+      if (!base.why_not_own.empty()) throw input_error(base.why_not_own);
       own = times_of(scenario, platform);
       recipe = recipe_text(*own, full.front().step.prediction);
       json["own"] = prediction_json(*own);
@@ -417,7 +446,10 @@ void sweep_command(SweepOptions& options, const Swept& swept) {
       report.tables.push_back({"scaling-limits", "What stays hidden on more GPUs",
                                "Where the time of the best point of each number of GPUs goes.", scaling_limits});
     }
-    for (const FullStep& one : full) report.steps.push_back(html_step(one, &one == &full.front()));
+    for (const FullStep& one : full) {
+      const bool is_in_full = !one.step.result.timeline.rows.empty();
+      report.steps.push_back(html_step(one, is_in_full && &one == &full.front()));
+    }
     report.device_bytes = platform.memory_bytes;
     write_text(options.html, render_html(report));
   }
@@ -457,6 +489,7 @@ constexpr const char* kDenseProfile = "nemo-dgxc";  // of `plan`, where no other
 std::string planned_text(const SweepOptions& options, bool is_preset, const std::vector<std::string>& set,
                          const std::string& platform) {
   std::map<std::string, std::map<std::string, std::string>> sections;  // [section][key] value in TOML
+  std::string name = "plan";
   auto& model = sections["model"];
   if (is_preset)
     model["preset"] = options.model;
@@ -466,8 +499,14 @@ std::string planned_text(const SweepOptions& options, bool is_preset, const std:
   for (const std::string& one : set) {
     const std::size_t dot = one.find('.'), equals = one.find('=');
     if (dot < equals) sections[one.substr(0, dot)][one.substr(dot + 1, equals - dot - 1)] = one.substr(equals + 1);
+    if (one.starts_with("name=")) name = one.substr(equals + 1);
   }
-  std::string text = fmt::format("name = \"plan\"\nplatform = \"{}\"\nprofile = \"{}\"\n", platform, options.profile);
+  // The scenario may be written to another folder.
+  const auto anywhere = [](const std::string& file) {
+    return is_data_name(file) ? file : std::filesystem::absolute(file).string();
+  };
+  std::string text = fmt::format("name = \"{}\"\nplatform = \"{}\"\nprofile = \"{}\"\n", name, anywhere(platform),
+                                 anywhere(options.profile));
   for (const auto& [section, keys] : sections) {
     text += fmt::format("\n[{}]\n", section);
     for (const auto& [key, value] : keys) {
@@ -509,6 +548,10 @@ void require_no_contradiction(const SweepOptions& options) {
 void require_searched(const std::vector<std::string>& set) {
   for (const std::string& one : set) {
     const std::string key = one.substr(0, one.find('='));
+    if (key.starts_with("sweep."))
+      throw input_error(fmt::format("--set {}: expected --over {} in its place", key, key.substr(6)));
+    if (key == "model.preset" || key == "model.hf_config")
+      throw input_error(fmt::format("--set {}: the model is MODEL, which plan is given", key));
     if (key == "platform" || key == "profile")
       throw input_error(fmt::format("--set {}: expected --{} in its place", key, key));
     if (key.starts_with("run."))

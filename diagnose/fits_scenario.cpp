@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <optional>
 #include <set>
 
@@ -14,7 +12,7 @@
 namespace stretto::diagnose {
 namespace {
 
-constexpr double kLeast = 0.5;
+constexpr double kLeast = 0.5, kLeastOfOwn = 0.9;
 
 // Returns the multiply-adds of an operation that is a product; 0 for other ones.
 double products_of(const Operation& operation) {
@@ -22,36 +20,35 @@ double products_of(const Operation& operation) {
   return gemm ? double(gemm->m) * double(gemm->n) * double(gemm->k) : 0;
 }
 
-// Returns whether a product of a trace of Stretto's, "gemm 512x768x256 tn", is the operation's or a part of it: a run
-// with other overlaps may have cut one of the three sizes. nullopt where the trace does not say it.
-std::optional<bool> is_part_of(const std::string& kernel, const Gemm& gemm) {
+// Returns whether the operation of a trace of Stretto's is this one with all its sizes; nullopt for other traces, and
+// where it is another operation: runs with other overlaps cut products.
+std::optional<bool> is_same(const std::string& kernel, const std::string& label, const Operation& operation) {
   const std::size_t line = kernel.find('\n');
-  std::array<long long, 3> traced{};
-  if (line == std::string::npos ||
-      std::sscanf(kernel.c_str() + line + 1, "gemm %lldx%lldx%lld", &traced[0], &traced[1], &traced[2]) != 3)
-    return std::nullopt;
-  const int equal = int(traced[0] == gemm.m) + int(traced[1] == gemm.n) + int(traced[2] == gemm.k);
-  return equal >= 2;
+  if (line == std::string::npos || kernel.compare(0, line, label) != 0) return std::nullopt;
+  return kernel.compare(line + 1, std::string::npos, describe(operation.work)) == 0;
 }
 
 // Frameworks pad vocabularies and join products, so that a few differ.
 void require_shapes(const Schedule& schedule, const MeasuredRank& rank, const std::string& scenario) {
   std::int64_t known = 0, equal = 0;
+  double least = kLeast;
   std::string example;
   for (const PlacedKernel& placed : rank.placed.kernels) {
     const trace::Kernel& kernel = rank.kernel(placed);
     if (placed.op == kNoOperation || kernel.cls != trace::KernelClass::gemm) continue;
     const auto product = trace::product_of(*rank.trace, kernel);
     const Operation& operation = schedule.operations[rank.program.ops[static_cast<std::uint32_t>(placed.op)].op];
-    if (const auto* gemm = std::get_if<Gemm>(&operation.work))
-      if (const std::string& name = rank.trace->name_of(kernel); const auto is_part = is_part_of(name, *gemm)) {
-        ++known;
-        if (*is_part)
-          ++equal;
-        else if (example.empty())
-          example = fmt::format("{} where {} is {}", name.substr(name.find('\n') + 1), operation.name,
-                                describe(operation.work));
-      }
+    const std::string& name = rank.trace->name_of(kernel);
+    const std::string of = label(schedule, rank.program.ops[static_cast<std::uint32_t>(placed.op)]);
+    if (const std::optional<bool> same = is_same(name, of, operation)) {
+      least = kLeastOfOwn;
+      ++known;
+      if (*same)
+        ++equal;
+      else if (example.empty())
+        example = fmt::format("{} where {} is {}", name.substr(name.find('\n') + 1), operation.name,
+                              describe(operation.work));
+    }
     if (!product || products_of(operation) == 0) continue;
     ++known;
     if (product->m * product->n * product->k == products_of(operation))
@@ -61,7 +58,7 @@ void require_shapes(const Schedule& schedule, const MeasuredRank& rank, const st
                             describe(operation.work));
   }
   constexpr std::int64_t kFew = 8;
-  if (known >= kFew && double(equal) < kLeast * double(known))
+  if (known >= kFew && double(equal) < least * double(known))
     throw input_error(
         fmt::format("{}: {} of {} products have other shapes than those of {} ({}); expected a trace of "
                     "this model and layout",

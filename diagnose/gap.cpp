@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 
 #include "base/statistics.hpp"
@@ -77,8 +78,26 @@ std::set<TimeKey> keys_of(const MeasuredRank& rank) {
   return keys;
 }
 
-std::vector<Gap> gaps_of(const MeasuredRank& rank, const std::vector<MeasuredRank>& ranks) {
+// Returns for each kind of operations, some of which have kernels, the share of its predicted time that has none.
+std::map<std::string, double> missing_shares(const Schedule& schedule, const MeasuredRank& rank) {
+  std::set<std::int64_t> found;
+  for (const PlacedKernel& placed : rank.placed.kernels) found.insert(placed.op);
+  std::map<std::string, std::pair<double, double>> times;  // [name] predicted, and of it without kernels
+  for (const TimelineRow* row : rank.predicted.rows) {
+    if (row == nullptr || is_communication(rank.program.work_of(row->op))) continue;
+    auto& [all, missing] = times[without_bucket(schedule.operations[rank.program.ops[row->op].op].name)];
+    all += double(row->end - row->start);
+    if (!found.contains(row->op)) missing += double(row->end - row->start);
+  }
+  std::map<std::string, double> shares;
+  for (const auto& [name, time] : times)
+    if (time.second > 0 && time.second < time.first) shares[name] = time.second / time.first;
+  return shares;
+}
+
+std::vector<Gap> gaps_of(const Schedule& schedule, const MeasuredRank& rank, const std::vector<MeasuredRank>& ranks) {
   const std::vector<const MeasuredRank*> others = like(ranks, rank);
+  const std::map<std::string, double> missing = missing_shares(schedule, rank);
   std::vector<Gap> gaps;
   Picoseconds late = 0, most = 0;
   TimeKey most_late;
@@ -93,6 +112,14 @@ std::vector<Gap> gaps_of(const MeasuredRank& rank, const std::vector<MeasuredRan
       if (measured - common > most) most = measured - common, most_late = key;
     }
     if (common == predicted) continue;
+    if (const auto share = missing.find(key.name);
+        key.part == Part::kernel && share != missing.end() && std::max(measured, common) > 0) {
+      const double missing_ms = share->second * to_ms(predicted), rest_ms = to_ms(predicted) - missing_ms;
+      gaps.push_back({Cause::missing_kernel, key.name, missing_ms, 0, -missing_ms,
+                      fmt::format("{:.3g} % of its predicted time has no kernel", 100 * share->second), ""});
+      gaps.push_back({Cause::slower_kernel, key.name, rest_ms, to_ms(common), to_ms(common) - rest_ms, "", ""});
+      continue;
+    }
     gaps.push_back({cause_of(key, std::max(measured, common)), name_of_gap(key), to_ms(predicted), to_ms(common),
                     to_ms(common - predicted), "", ""});
   }
@@ -212,7 +239,7 @@ Diagnosis explain(const Schedule& schedule, const std::vector<MeasuredRank>& ran
     if (placed.op != kNoOperation && matched.insert(placed.op).second) diagnosis.matched_operations += placed.group;
   }
   diagnosis.lengths = lengths_of(schedule, rank);
-  diagnosis.gaps = diagnosis.is_whole ? gaps_of(rank, ranks) : gaps_of_kernels(rank, diagnosis.lengths);
+  diagnosis.gaps = diagnosis.is_whole ? gaps_of(schedule, rank, ranks) : gaps_of_kernels(rank, diagnosis.lengths);
   std::stable_sort(diagnosis.gaps.begin(), diagnosis.gaps.end(),
                    [](const Gap& a, const Gap& b) { return a.gap_ms > b.gap_ms; });
   add_details(diagnosis.gaps, diagnosis.lengths);

@@ -80,6 +80,13 @@ std::string name_of_communication(const Schedule& schedule, const Operation& ope
          (collective ? name_of(collective->kind) : "messages");
 }
 
+std::string without_bucket(const std::string& name) {
+  const std::size_t dot = name.rfind(".b");
+  const bool is_bucket = dot != std::string::npos && dot + 2 < name.size() &&
+                         name.find_first_not_of("0123456789", dot + 2) == std::string::npos;
+  return is_bucket ? name.substr(0, dot) : name;
+}
+
 std::string short_name(const std::string& kernel) {
   std::string name = kernel.substr(0, kernel.find('\n'));
   if (name.starts_with("void ")) name.erase(0, 5);
@@ -94,14 +101,6 @@ std::string short_name(const std::string& kernel) {
 }
 
 namespace {
-
-// Returns the name without that of a bucket: runs with other overlaps have other buckets.
-std::string without_bucket(const std::string& name) {
-  const std::size_t dot = name.rfind(".b");
-  const bool is_bucket = dot != std::string::npos && dot + 2 < name.size() &&
-                         name.find_first_not_of("0123456789", dot + 2) == std::string::npos;
-  return is_bucket ? name.substr(0, dot) : name;
-}
 
 constexpr Picoseconds kUnknown = std::numeric_limits<Picoseconds>::min();
 

@@ -16,7 +16,8 @@ struct Framework {
   std::string name;                // "": no framework; the platform's own constants
   std::string attention_kernel;    // a kernel of the platform; "": the platform's default
   std::int64_t softmax_heads = 1;  // the kernel of unfused attention takes a multiple of this many heads; 1: any number
-  // Its norm kernels also write codes by a known scale (delayed scaling), or take the largest magnitude, of their output.
+  // Its norm kernels also write codes by a known scale (delayed scaling), or take the largest magnitude, of their
+  // output.
   bool norm_quantises = false;
   // Memory traffic of one element in bytes, by kind of work ("adamw", "cross_entropy"), where the framework's kernels
   // read and write more often than the operation's operands say.
@@ -26,10 +27,11 @@ struct Framework {
   // Host time to issue an operation, and additionally a communication; before each micro-batch of a stage; and after a
   // step, when the host has waited for the device.
   Quantity issue_us, collective_issue_us, micro_batch_us, step_us;
-  Quantity part_us;       // and before each part of a layer that a schedule issues by itself
-  Quantity recompute_us;  // and before each module of a layer that is computed again (Recompute::Module)
+  Quantity part_us;                      // and before each part of a layer that a schedule issues by itself
+  Quantity recompute_us;                 // and before each module of a layer that is computed again (Recompute::Module)
   bool host_waits_for_messages = false;  // the host waits for pipeline messages before it issues anything else
   FrameworkMemory memory = {};
+  std::string digest;  // stands for the contents of the profile's file and of its base
 };
 
 }  // namespace stretto

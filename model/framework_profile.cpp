@@ -2,7 +2,9 @@
 
 #include <filesystem>
 
+#include "base/checksum.hpp"
 #include "base/data_folder.hpp"
+#include "base/toml_text.hpp"
 
 namespace stretto {
 
@@ -63,6 +65,10 @@ FrameworkProfile read_framework_profile(const std::string& path) {
   f.host_waits_for_messages = value_or<bool>(host, "waits_for_messages", f.host_waits_for_messages);
   host.finish();
   read_framework_memory(std::move(memory), f.memory);
+  Checksum sum;
+  sum.add(f.digest);  // of the base
+  sum.add(toml_text(path));
+  f.digest = sum.digits();
   return profile;
 }
 

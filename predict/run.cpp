@@ -178,6 +178,12 @@ std::optional<RunKeys> read_run_input(const std::string& input, const std::vecto
                   platform.accelerator ? platform.accelerator->domain : 0);
 }
 
+void require_run_keys(const std::string& input, const std::vector<std::string>& set, const sim::Platform& platform) {
+  constexpr std::int64_t kAnyRanks = std::int64_t{1} << 24;
+  read_run(read_toml(scenario_path(input), set).section("run"), kAnyRanks,
+           platform.accelerator ? platform.accelerator->domain : 0);
+}
+
 double expected_largest(std::int64_t n) {
   if (n <= 1) return 0;
   // ∫ x d F = ∫ from 0 on (1 − F) − ∫ up to 0 F, by Simpson's rule; beyond ±12 nothing is left of either for n up to
@@ -222,8 +228,9 @@ Run predict_run(const RunKeys& keys, const QuickStep& step, const Prediction& p,
   const Scenario& scenario = step.scenario();
   Run run;
   run.gpus = p.devices;
-  if (keys.stragglers.any())
-    run.straggler_ms = straggling_step_ms(keys.stragglers, step, platform, options) - p.step_ms;
+  run.has_stragglers = keys.stragglers.any();
+  run.has_jitter = keys.jitter_pct.has_value();
+  if (run.has_stragglers) run.straggler_ms = straggling_step_ms(keys.stragglers, step, platform, options) - p.step_ms;
   if (keys.jitter_pct) run.jitter_ms = *keys.jitter_pct / 100 * expected_largest(p.devices) * p.breakdown.compute;
   run.step_ms = p.step_ms + run.straggler_ms + run.jitter_ms;
   run.checkpoint_bytes = checkpoint_bytes(scenario);
@@ -236,8 +243,16 @@ Run predict_run(const RunKeys& keys, const QuickStep& step, const Prediction& p,
   constexpr double kLeastShare = 1e-6;  // below it a year's work takes a million years
   if (run.productive_share < kLeastShare)
     throw input_error(
-        fmt::format("[run]: expected failures that leave time to work: with one every {} the run makes no progress",
-                    duration_text(*run.mtbf_s)));
+        run.mtbf_s
+            ? fmt::format(
+                  "[run]: expected failures that leave time to work: with one every {} and {} of work between two "
+                  "checkpoints the run makes no progress",
+                  duration_text(*run.mtbf_s), duration_text(run.checkpoint_interval_s.value_or(0)))
+            : fmt::format(
+                  "[run] checkpoint_interval_s: expected more work between two checkpoints, of which each stops "
+                  "the steps for {}, got {}",
+                  duration_text(keys.checkpoint_stall_s.value_or(run.checkpoint_write_s.value_or(0))),
+                  duration_text(run.checkpoint_interval_s.value_or(0))));
 
   const double tokens_of_step = double(scenario.training.global_batch_size * scenario.model.seq_length);
   run.watts_per_gpu = keys.watts_per_gpu;
@@ -304,14 +319,15 @@ Table run_table(const Run& run) {
 
 nlohmann::json run_json(const Run& run) {
   return {{"step_ms", run.step_ms},
-          {"straggler_ms", run.straggler_ms},
-          {"jitter_ms", run.jitter_ms},
+          {"straggler_ms", run.has_stragglers ? nlohmann::json(run.straggler_ms) : nlohmann::json(nullptr)},
+          {"jitter_ms", run.has_jitter ? nlohmann::json(run.jitter_ms) : nlohmann::json(nullptr)},
           {"mtbf_s", json_of(run.mtbf_s)},
           {"checkpoint_bytes", run.checkpoint_bytes},
           {"checkpoint_write_s", json_of(run.checkpoint_write_s)},
           {"checkpoint_interval_s", json_of(run.checkpoint_interval_s)},
           {"checkpoint_GBps", json_of(run.checkpoint_GBps)},
-          {"productive_share", run.productive_share},
+          {"productive_share",
+           run.checkpoint_interval_s || run.mtbf_s ? nlohmann::json(run.productive_share) : nlohmann::json(nullptr)},
           {"steps", run.steps ? nlohmann::json(*run.steps) : nlohmann::json(nullptr)},
           {"elapsed_s", json_of(run.elapsed_s)},
           {"failures", json_of(run.failures)},

@@ -36,11 +36,16 @@ std::optional<RunKeys> read_run(TomlTable table, std::int64_t ranks, std::int64_
 std::optional<RunKeys> read_run_input(const std::string& input, const std::vector<std::string>& set,
                                       const Scenario& scenario, const sim::Platform& platform);
 
+// Throws what read_run_input() throws, except where only the number of ranks is at fault: for commands that need no
+// run.
+void require_run_keys(const std::string& input, const std::vector<std::string>& set, const sim::Platform& platform);
+
 // The run's step and what follows from it. Times of a run are in seconds.
 struct Run {
-  double step_ms = 0;       // with stragglers and jitter
-  double straggler_ms = 0;  // what stragglers add
-  double jitter_ms = 0;     // what jitter adds
+  double step_ms = 0;                               // with stragglers and jitter
+  bool has_stragglers = false, has_jitter = false;  // keys say so
+  double straggler_ms = 0;                          // what stragglers add
+  double jitter_ms = 0;                             // what jitter adds
   std::int64_t gpus = 1;
   double checkpoint_bytes = 0;                  // of all ranks together
   std::optional<double> mtbf_s;                 // of the whole run

@@ -13,7 +13,8 @@
 namespace stretto {
 namespace {
 
-constexpr std::array kAxes = {Coord::tp, Coord::cp, Coord::dp, Coord::pp};
+// All that axis_of() returns.
+constexpr std::array kAxes = {Coord::tp, Coord::cp, Coord::ep, Coord::dp, Coord::pp};
 constexpr std::array kLinks = {LinkKind::nvlink, LinkKind::network};
 
 std::string share_text(const std::optional<double>& share) { return share ? percent_text(*share) : "–"; }
@@ -68,10 +69,18 @@ nlohmann::json memory_json(const DeviceMemory& memory) {
 const char* name_of(LinkKind link) { return name_in({"unknown", "nvlink", "network"}, link); }
 
 Coord axis_of(const std::vector<Coord>& axes) {
-  const bool has_dp = std::find(axes.begin(), axes.end(), Coord::dp) != axes.end() ||
-                      std::find(axes.begin(), axes.end(), Coord::dp_instance) != axes.end();
+  const bool has_dp = std::any_of(axes.begin(), axes.end(), [](Coord axis) {
+    return axis == Coord::dp || axis == Coord::dp_instance || axis == Coord::edp;
+  });
   if (axes.empty() || has_dp) return Coord::dp;
-  return axes.front() == Coord::cp_exchange ? Coord::cp : axes.front();
+  switch (axes.front()) {
+    case Coord::cp_exchange:
+      return Coord::cp;
+    case Coord::etp:
+      return Coord::tp;
+    default:
+      return axes.front();
+  }
 }
 
 double Prediction::exposed_ms(Coord axis) const {
@@ -154,7 +163,7 @@ nlohmann::json prediction_json(const Prediction& p) {
          {"exposed_ms", part.ms}});
   if (p.knows_links())
     links = {{"nvlink", p.exposed_ms(LinkKind::nvlink)}, {"network", p.exposed_ms(LinkKind::network)}};
-  nlohmann::json exposed = {{"total", p.breakdown.exposed}, {"ep", 0}};  // 0, because experts do not exist yet
+  nlohmann::json exposed = {{"total", p.breakdown.exposed}};
   for (const Coord axis : kAxes) exposed[name_of(axis)] = p.exposed_ms(axis);
   return {{"scenario", p.scenario},
           {"engine", p.engine},

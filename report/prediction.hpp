@@ -24,11 +24,12 @@ const char* name_of(LinkKind link);
 // Exposed communication (report/exposure.hpp) of one communicator.
 struct ExposedPart {
   std::string communicator;
-  Coord axis = Coord::dp;  // communicators across several axes count for dp where that is one of them
+  Coord axis = Coord::dp;  // as axis_of() returns it
   LinkKind link = LinkKind::unknown;
   double ms = 0;
 };
-// Returns the axis for which a communicator across these axes counts.
+// Returns the axis for which a communicator across these axes counts: dp where that is one of them, replicas of experts
+// included, else tp, cp, ep or pp.
 Coord axis_of(const std::vector<Coord>& axes);
 
 // All that `simulate` prints about one step. Plain data.

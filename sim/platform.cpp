@@ -4,9 +4,11 @@
 
 #include <filesystem>
 
+#include "base/checksum.hpp"
 #include "base/error.hpp"
 #include "base/new_file.hpp"
 #include "base/toml.hpp"
+#include "base/toml_text.hpp"
 
 namespace stretto::sim {
 namespace {
@@ -213,7 +215,14 @@ Platform platform_of(TomlTable root, const std::string& file) {
 
 }  // namespace
 
-Platform read_platform(const std::string& path) { return platform_of(read_toml(path), path); }
+Platform read_platform(const std::string& path) {
+  Platform platform = platform_of(read_toml(path), path);
+  Checksum sum;
+  sum.add(toml_text(path));
+  if (platform.accelerator) sum.add(platform.accelerator->tables_digest);
+  platform.digest = sum.digits();
+  return platform;
+}
 Platform parse_platform(const std::string& text, const std::string& name) {
   return platform_of(parse_toml(text, name, {}), name);
 }

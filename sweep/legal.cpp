@@ -97,7 +97,7 @@ std::vector<std::string> legal_values(const std::string& key, const Scenario& sc
     const std::int64_t most = std::max<std::int64_t>(1, layers / 2);
     return texts_of(merged(divisors({layers}, most), powers_of_two(most)));
   }
-  if (key == kCp) return texts_of(powers_of_two(std::min(gpus, model.seq_length / 2)));
+  if (key == kCp) return texts_of(powers_of_two(std::max<std::int64_t>(1, std::min(gpus, model.seq_length / 2))));
   if (!model.experts.any() && (key == kEp || key == kEtp)) return {"1"};
   if (key == kEp) return texts_of(divisors({model.experts.num_moe_experts}, gpus));
   if (key == kEtp) return texts_of(divisors({model.expert_size()}, most_tp));

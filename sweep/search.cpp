@@ -136,6 +136,7 @@ class Search {
   struct Open {
     std::int64_t number = 0;
     Point point;
+    bool was_slower = false;  // in a former run
   };
 
   template <class Act>
@@ -171,9 +172,12 @@ class Search {
     Point point = known != nullptr ? *known : looker_.look_at(*settings, reader(*settings), platform(*settings));
     point.key = key;
     if (known != nullptr) looker_.add(space_, values, point);
+    // Whether a point is too slow depends on the options and on the others.
+    const bool was_slower = known != nullptr && point.status == Status::slower;
+    if (was_slower) point.status = Status::open;
     const std::lock_guard lock(mutex_);
     if (point.status == Status::open)
-      open_.push_back({number, std::move(point)});
+      open_.push_back({number, std::move(point), was_slower});
     else
       keep(number, std::move(point), known == nullptr);
   }
@@ -188,7 +192,7 @@ class Search {
     progress_.to_try = std::upper_bound(open_.begin(), open_.end(), limit_ms,
                                         [](double limit, const Open& o) { return limit < o.point.bound_ms; }) -
                        open_.begin();
-    keep(open.number, open.point, true);
+    keep(open.number, open.point, !open.was_slower || open.point.status != Status::slower);
   }
 
   // The caller holds the mutex.

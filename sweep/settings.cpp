@@ -143,8 +143,9 @@ std::int64_t number_of(const std::string& text, const std::string& place) {
   std::int64_t number = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (problem != std::errc() || end != text.data() + text.size() || number < 1)
-    throw input_error(fmt::format("{}: expected a whole number from 1 on, got {}{}", place, in_quotes(text),
-                                  nearest_spelling(text, {"legal"}).empty() ? "" : "; did you mean \"legal\"?"));
+    throw input_error(
+        fmt::format("{}: expected a whole number from 1 on, got {}{}", place, in_quotes(text),
+                    text == "legal" || nearest_spelling(text, {"legal"}).empty() ? "" : "; did you mean \"legal\"?"));
   return number;
 }
 

@@ -8,14 +8,8 @@
 
 namespace stretto::sweep {
 
-// The overrides of one point, complete: with the data-parallel size and the global batch, which is the scenario's
-// unless it is an axis. `platform` is set where the platform is an axis.
-struct PointSettings {
-  std::vector<std::string> set;  // "section.key=value"
-  std::string platform;
-};
-
-// Returns the settings of a point with these values. nullopt where it is none: where sizes do not divide (GPUs by the
+// Returns the settings of a point with these values, complete: with the data-parallel size and the global batch, which
+// is the scenario's unless it is an axis. nullopt where it is none: where sizes do not divide (GPUs by the
 // layout, the batch by ranks and micro-batches, layers by stages, the ranks of a stage by those that share experts),
 // and where it would be another point once more: with a switch of [overlap] that no such layout can use, or a sharding
 // strategy of a single replica. A point also has what its values need, unless that is an axis: a

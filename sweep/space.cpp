@@ -166,17 +166,20 @@ Space read_space(TomlTable table, const std::vector<std::string>& over, const Sc
   return space;
 }
 
-std::vector<std::string> first_values(TomlTable table, const std::vector<std::string>& over) {
-  std::vector<std::string> set;
-  bool has_gpus = false, has_replicas = false;
+PointSettings first_values(TomlTable table, const std::vector<std::string>& over) {
+  PointSettings first;
+  bool has_gpus = false, has_replicas = false, changes_size = false;
   for (const Given& one : given_axes(table, over)) {
     has_gpus = has_gpus || one.key == kGpus;
     has_replicas = has_replicas || one.key == kDp;
-    if (one.values != kLegal && !one.values.empty() && one.key.find('.') != std::string::npos)
-      set.push_back(one.key + "=" + one.values.front());
+    changes_size = changes_size || one.key == kTp || one.key == kPp || one.key == kCp;
+    if (one.values == kLegal || one.values.empty()) continue;
+    if (one.key == kPlatform) first.platform = one.values.front();
+    if (one.key.find('.') != std::string::npos) first.set.push_back(one.key + "=" + one.values.front());
   }
-  if (has_gpus && !has_replicas) set.push_back(std::string(kDp) + "=1");
-  return set;
+  if (changes_size && !has_gpus && !has_replicas) first.set.clear();  // the number of GPUs is the scenario's
+  if (has_gpus && !has_replicas) first.set.push_back(std::string(kDp) + "=1");
+  return first;
 }
 
 std::string not_searched(const Space& space, const Scenario& scenario) {

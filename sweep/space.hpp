@@ -37,10 +37,17 @@ constexpr std::int64_t kMostPoints = 100'000'000;
 Space read_space(TomlTable table, const std::vector<std::string>& over, const Scenario& scenario,
                  const sim::Platform& platform);
 
-// Returns settings that give each axis of read_space() its first value, where that is a list of a scenario's key, and
-// one replica where the number of GPUs or of replicas is an axis. A scenario whose own values cannot go together may be
-// read with these. Throws as read_space() does.
-std::vector<std::string> first_values(TomlTable table, const std::vector<std::string>& over);
+// The overrides of one point. `platform` is set where the platform is an axis.
+struct PointSettings {
+  std::vector<std::string> set;  // "section.key=value"
+  std::string platform;
+};
+
+// Returns settings that give each axis of read_space() its first value, where that is a list, and one replica where the
+// number of GPUs is an axis; only the platform where neither GPUs nor replicas are an axis and sizes of the layout are,
+// from which the number of GPUs follows. A scenario whose own values cannot go together may be read with these. Throws
+// as read_space() does.
+PointSettings first_values(TomlTable table, const std::vector<std::string>& over);
 
 // Returns one line that says what the sweep does not vary: axes by their short names, with the option that adds one,
 // and the keys of [parallel] and [overlap] whose values are not the defaults.

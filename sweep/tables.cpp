@@ -131,7 +131,8 @@ std::string set_options(const Point& point) {
 
 std::string why_none(const SearchResult& result) {
   if (result.points.empty() && !result.complete) return "interrupted before the first point";
-  if (result.points.empty()) return "no point: no combination has sizes that divide";
+  if (result.points.empty())
+    return result.indivisible > 0 ? "no point: no combination has sizes that divide" : "no point is in this part";
   // The point that lacks least says how far the machine is from enough.
   const Point *refused = nullptr, *smallest = nullptr;
   for (const Point& point : result.points) {

@@ -185,10 +185,26 @@ class Importer {
     return covers(grid.m(), other.m()) && covers(grid.n(), other.n()) && covers(grid.k(), other.k());
   }
 
+  // Names the file and the shape that cannot be; contradiction() would name a shape that follows from it.
+  void require_below_peak() {
+    constexpr double kMostOfPeak = 1.1;  // as contradiction() has it
+    for (const Measurements& one : measured_)
+      for (const sim::GemmTime& time : one.gemms)
+        if (const double TFLOPs = 2 * time.m * time.n * time.k / time.us * 1e-6,
+            peak = accelerator().peak_TFLOPs_of(time.type);
+            peak > 0 && TFLOPs > kMostOfPeak * peak)
+          throw input_error(
+              fmt::format("{}: m, n, k = {:g}, {:g}, {:g} in {:g} us: expected at most the peak, {:g} TFLOP/s, got "
+                          "{:.0f}; times are "
+                          "in microseconds, and the data sheet's numbers are options",
+                          one.file, time.m, time.n, time.k, time.us, peak, TFLOPs));
+  }
+
   void add_gemms() {
     sim::Accelerator& a = accelerator();
     std::vector<sim::GemmTime> times;
     for (const Measurements& one : measured_) times.insert(times.end(), one.gemms.begin(), one.gemms.end());
+    require_below_peak();
     const std::string files = listed(files_with(measured_, [](const Measurements& one) { return !one.gemms.empty(); }));
     if (times.empty()) {
       if (!a.gemms.empty())
@@ -207,8 +223,17 @@ class Importer {
                fmt::format("{} shapes", count_shapes(of_type)), kYours);
       const bool is_base = a.gemms.has(type);
       if (is_base && !(is_gemm_grid(of_type) && reaches(sim::GemmGrid(of_type, files), a.gemms.grid(type)))) {
-        of_type = corrected_gemms(a.gemms.grid(type), a.gemm_waves ? a.sms : 0, of_type);
-        for (sim::GemmTime& time : of_type) time.type = type;
+        const std::vector<sim::GemmTime> own = std::move(of_type);
+        of_type = corrected_gemms(a.gemms.grid(type), a.gemm_waves ? a.sms : 0, own);
+        for (sim::GemmTime& time : of_type) {
+          time.type = type;
+          // A few small shapes that are faster than the base's say nothing about its large ones, which are near the
+          // peak.
+          const bool is_own = std::any_of(own.begin(), own.end(), [&](const sim::GemmTime& measured) {
+            return measured.m == time.m && measured.n == time.n && measured.k == time.k;
+          });
+          if (!is_own) time.us = std::max(time.us, 2 * time.m * time.n * time.k / a.peak_TFLOPs_of(type) * 1e-6);
+        }
         keeps_base = true;
         add_part("GEMMs between and beyond these shapes", "scaled as they are", of_base(is_peak_given()));
       }

@@ -73,9 +73,10 @@ struct Accelerator {
   Quantity peak_TFLOPs;  // dense bf16: what MFU counts against
   Quantity hbm_GBps;
 
-  GemmTable gemms;          // empty: the roofline of gemm_share and hbm_share is used
-  Source gemm_source;       // source of the table
-  bool gemm_waves = false;  // GemmTable::time_us accounts for whole waves
+  std::string tables_digest;  // stands for the contents of the files of tables
+  GemmTable gemms;            // empty: the roofline of gemm_share and hbm_share is used
+  Source gemm_source;         // source of the table
+  bool gemm_waves = false;    // GemmTable::time_us accounts for whole waves
   Quantity gemm_sustained;  // time in a training step / time in the table, whose measurements do not throttle the clock
   ProductRate fp8, fp8_block, mxfp8, nvfp4;
   Quantity split_accumulation;  // time of a product of fp8 with split accumulation / fast accumulation

@@ -37,6 +37,24 @@ class Diagnose(ProgramTest):
         for gap in value["gaps"]:
             self.assertAlmostEqual(gap["gap_ms"], 0, places=6)
 
+    def test_kernels_that_are_missing_are_not_faster(self):
+        self.ok("simulate", self.tiny, "--platform", PLATFORM, "--trace", "whole.json")
+        trace = json.loads((self.folder / "whole.json").read_text())
+        kept, dropped = [], set()
+        for event in trace["traceEvents"]:
+            # The first weight gradient of the MLP on each rank.
+            if event["ph"] == "X" and "fc1.wgrad" in event["name"] and event["pid"] not in dropped:
+                dropped.add(event["pid"])
+            else:
+                kept.append(event)
+        self.assertEqual(len(dropped), 2)
+        self.write("less.json", json.dumps({"traceEvents": kept}))
+        value = self.json("diagnose", "less.json", self.tiny, "--platform", PLATFORM)
+        missing = next(gap for gap in value["gaps"] if gap["cause"] == "missing kernel")
+        self.assertIn("fc1.wgrad", missing["name"])
+        self.assertLess(missing["gap_ms"], 0)
+        self.assertFalse([gap for gap in value["gaps"] if gap["cause"] == "slower kernel" and abs(gap["gap_ms"]) > 1e-6])
+
     def test_one_of_several_runs(self):
         self.ok("compare", self.tiny, "--platform", PLATFORM, "--trace", "runs.json", "--set", "compare.ranks=[2]")
         self.fails(2, "diagnose", "runs.json", self.tiny, "--platform", PLATFORM, says=["--section", "measured plain, 2 ranks"])

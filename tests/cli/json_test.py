@@ -63,6 +63,8 @@ class Json(ProgramTest):
                 self.assertGreater(value["step_ms"], 0)
                 self.assertEqual(value["fits"], value["free_bytes"] >= 0)
                 self.assertIsNone(value["fits_with"])
+                exposed = value["exposed_ms"]
+                self.assertAlmostEqual(sum(ms for axis, ms in exposed.items() if axis != "total"), exposed["total"], places=6)
 
     def test_simulate_on_published_gpus(self):
         self.write("cluster.toml", CLUSTER)

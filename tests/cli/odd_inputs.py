@@ -324,7 +324,7 @@ def imports():
         for number in ("1e308", "nan", "inf", "-3", "0", "1e-320", "1e12", "", "fast"):
             yield case([*run, "--import", "t.csv"], 2, "t.csv:2: time_us: expected a number", files={"t.csv": table.format(number)})
     # The files claim 2 EFLOP/s, and 10 TB/s on a link of 450 GB/s.
-    yield case([*run, "--import", "t.csv"], 2, "expected at most peak_TFLOPs", files={"t.csv": gemm.format(1).replace("1024", "10000")})
+    yield case([*run, "--import", "t.csv"], 2, "expected at most the peak", files={"t.csv": gemm.format(1).replace("1024", "10000")})
     yield case([*run, "--import", "t.csv"], 2, "expected at most 450 GB/s", files={"t.csv": collectives.format(0.1)})
     excel = gemm.encode().replace(b"{}", b"40") + b"# Gr\xf6\xdfe,,,\n"
     yield case([*run, "--import", "t.csv"], 2, "t.csv:3: expected UTF-8 text, got the byte 0xf6; save", files={"t.csv": excel})

@@ -9,7 +9,7 @@ import subprocess
 import time
 import unittest
 
-from program import PLATFORM, STRETTO, ProgramTest, main
+from program import PLATFORM, ROOT, STRETTO, ProgramTest, main
 
 KILLS = int(os.environ.get("STRETTO_SWEEP_KILLS", 3))
 
@@ -134,6 +134,29 @@ class Sweep(ProgramTest):
         self.write("wrong.jsonl", re.sub(r'"step_ms":[0-9.]+', '"step_ms":-1.0', lines, count=1))
         self.fails(2, "sweep", self.small, *arguments[:-1], "wrong.jsonl", "--resume", says=["wrong.jsonl:1: step_ms", "got -1"])
         self.assertEqual(len(lines_of(self.folder / "points.jsonl")), 2 * points)
+
+    def test_changed_files_and_options_decide_again(self):
+        platform = (ROOT / "scenarios/platforms/h100-sxm.toml").read_text().replace('file = "', f'file = "{ROOT}/scenarios/platforms/')
+        self.write("mine.toml", platform)
+        arguments = ("sweep", self.small, "--platform", "mine.toml", "--over", "tp=1,2", "--over", "pp=1,2", "--over", "mbs=1,2,4", "--over", "recompute=none")
+        value = self.json(*arguments, "--best", "1", "--out", "points.jsonl")
+        self.assertIn("slower", [point["status"] for point in value["points"]])
+        # More of the points are asked for than the file has simulated.
+        value = self.json(*arguments, "--all", "--best", "1", "--out", "points.jsonl", "--resume")
+        self.assertNotIn("slower", [point["status"] for point in value["points"]])
+        self.write("mine.toml", platform.replace("name = ", "# another file\nname = ", 1))
+        before = len(lines_of(self.folder / "points.jsonl"))
+        self.ok(*arguments, "--best", "1", "--out", "points.jsonl", "--resume")
+        self.assertGreater(len(lines_of(self.folder / "points.jsonl")), before)
+
+    def test_a_platform_that_the_axis_replaces(self):
+        self.write("none.toml", SMALL.replace('platform = "h100-sxm"', 'platform = "nowhere"'))
+        one = ("--over", "mbs=1", "--over", "tp=2", "--over", "pp=1", "--over", "recompute=none", "--best", "1")
+        self.assertIn("cannot be predicted", self.ok("sweep", "none.toml", *one, "--over", "platform=h100-sxm").out)
+        (self.folder / "p").mkdir()
+        (self.folder / "p/x.toml").write_text((ROOT / "scenarios/platforms/h100-sxm.toml").read_text().replace('file = "', f'file = "{ROOT}/scenarios/platforms/'))
+        self.ok("plan", "gpt2-124m", "--gpus", "2", "--global-batch", "4", "--platform", "p/x.toml", "--over", "tp=1", "--over", "pp=1", "-o", "p/best.toml")
+        self.ok("simulate", "p/best.toml")
 
     def test_plan_writes_the_winner(self):
         value = self.json("plan", "llama3-8b", "--gpus", "8", "--global-batch", "32", "--set", "model.num_layers=8", "--over", "tensor_model_parallel_size=1,2",
