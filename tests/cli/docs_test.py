@@ -179,7 +179,7 @@ class Docs(ProgramTest):
                          "validate": ["validate", "--help"]}
         rows = measure.times()["times"]
         # A help text takes less than the ten milliseconds that the kernel counts a process's time in.
-        self.assertTrue(all(0 <= row["user_s"] < 60 and row["peak_bytes"] > 1e6 for row in rows.values()), rows)
+        self.assertTrue(all(0 <= row["user_s"] < 60 and 0 < row["elapsed_s"] < 120 and row["peak_bytes"] > 1e6 for row in rows.values()), rows)
         self.assertGreater(rows["simulate gpt3-175b-1024, a slow rank"]["user_s"], 0.05)
         plan = rows["plan llama3-8b"]
         self.assertEqual(sum(plan.get(state, 0) for state in ("refused", "does not fit", "slower", "predicted")), plan["points"])
