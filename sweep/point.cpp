@@ -23,11 +23,6 @@ nlohmann::json known(Number number) {
   return number == 0 ? nlohmann::json(nullptr) : nlohmann::json(number);
 }
 
-template <class Number>
-Number number_or_0(const nlohmann::json& json) {
-  return json.is_null() ? Number{} : json.get<Number>();
-}
-
 }  // namespace
 
 nlohmann::json json_of(const Point& point) {
@@ -54,6 +49,16 @@ std::string line_of(const Point& point) {
 Point point_of(const std::string& line, const std::string& place) {
   try {
     const nlohmann::json json = nlohmann::json::parse(line);
+    const auto number = [&](const char* name) {
+      const nlohmann::json& value = json.at(name);
+      return value.is_null() ? 0 : value.get<double>();
+    };
+    const auto count = [&](const char* name) {
+      const nlohmann::json& value = json.at(name);
+      if (!value.is_null() && !value.is_number_integer())
+        throw input_error(fmt::format("{}: {}: expected a whole number, got {}", place, name, value.dump()));
+      return value.is_null() ? 0 : value.get<std::int64_t>();
+    };
     Point point;
     point.key = json.at("point").get<std::string>();
     point.set = json.at("set").get<std::vector<std::string>>();
@@ -64,20 +69,21 @@ Point point_of(const std::string& line, const std::string& place) {
       if (status == name_of(one)) point.status = one, is_known = true;
     if (!is_known) throw input_error(place + ": expected a status of a sweep, got \"" + status + "\"");
     point.reason = json.at("reason").get<std::string>();
-    point.gpus = number_or_0<std::int64_t>(json.at("gpus"));
-    point.step_ms = number_or_0<double>(json.at("step_ms"));
-    point.bound_ms = number_or_0<double>(json.at("bound_ms"));
-    point.tokens_per_s_per_gpu = number_or_0<double>(json.at("tokens_per_s_per_gpu"));
+    point.gpus = count("gpus");
+    point.step_ms = number("step_ms");
+    point.bound_ms = number("bound_ms");
+    point.tokens_per_s_per_gpu = number("tokens_per_s_per_gpu");
     if (!json.at("mfu").is_null()) point.mfu = json.at("mfu").get<double>();
-    point.memory_bytes = number_or_0<std::int64_t>(json.at("memory_bytes"));
-    point.device_bytes = number_or_0<std::int64_t>(json.at("device_bytes"));
-    point.micro_batches = number_or_0<std::int64_t>(json.at("micro_batches"));
-    point.simulated_micro_batches = number_or_0<std::int64_t>(json.at("simulated_micro_batches"));
+    point.memory_bytes = count("memory_bytes");
+    point.device_bytes = count("device_bytes");
+    point.micro_batches = count("micro_batches");
+    point.simulated_micro_batches = count("simulated_micro_batches");
     const bool is_predicted = point.status == Status::predicted;
     for (const auto& [name, value, is_above] : {std::tuple("step_ms", point.step_ms, is_predicted),
                                                 {"tokens_per_s_per_gpu", point.tokens_per_s_per_gpu, false},
                                                 {"bound_ms", point.bound_ms, false},
                                                 {"gpus", double(point.gpus), false},
+                                                {"micro_batches", double(point.micro_batches), false},
                                                 {"memory_bytes", double(point.memory_bytes), false},
                                                 {"device_bytes", double(point.device_bytes), false}})
       if (!(is_above ? value > 0 : value >= 0))

@@ -88,7 +88,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   }
   bool end_object() override {
     if (event_depth_ > 0 && depth_ == event_depth_) {
-      require_length();
+      require_times();
       use_(event_);
       event_depth_ = 0;
     }
@@ -137,12 +137,14 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
     if (depth_ == event_depth_ + 1) kept_ = {};
     --depth_;
   }
-  // Events of a device and operations of Stretto's own have lengths. Other events are allowed to lack one.
-  void require_length() const {
-    const bool has_length = event_.phase == "X" && (event_.category == "kernel" || !event_[Argument::op].empty());
-    if (!has_length || (event_.length.is_there && event_.length.us >= 0)) return;
+  // Events of a device and operations of Stretto's own have times. Other events are allowed to lack them.
+  void require_times() const {
+    const bool has_times = event_.phase == "X" && (event_.category == "kernel" || !event_[Argument::op].empty());
+    const bool has_length = event_.length.is_there && event_.length.us >= 0;
+    if (!has_times || (has_length && event_.begin.is_there)) return;
     throw input_error(name_ + ": event " + in_quotes(printable(event_.name.substr(0, 80))) +
-                      ": expected a \"dur\" from 0 to 1e15 microseconds");
+                      (has_length ? ": expected a \"ts\" in microseconds, of at most 1e15 where it has an exponent"
+                                  : ": expected a \"dur\" from 0 to 1e15 microseconds"));
   }
   // An array directly in the array of "Input Dims".
   bool is_shape() const { return event_depth_ > 0 && depth_ == event_depth_ + 3 && kept_.kept == Kept::shapes; }

@@ -68,6 +68,7 @@ class Diagnose(ProgramTest):
         for name, content, says in (("empty.json", b"", "is empty"), ("short.json", whole[:-100], "ends in the middle"),
                                     ("cut.json.gz", packed[:-100], "gzip ends in the middle"),
                                     ("bad.json.gz", packed[:60] + b"\xff" * 40 + packed[100:], "bad.json.gz"),
+                                    ("when.json", whole.replace(b'"ts":', b'"tt":'), 'expected a "ts"'),
                                     ("none.json", b'{"traceEvents": []}', "has no kernels"), ("text.json", b"hello", "expected JSON"),
                                     ("other.json", kineto, "is of rank 5"), ("old.sqlite", b"SQLite format 3\0", "SQLite")):
             self.write(name, content)
