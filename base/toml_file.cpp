@@ -114,11 +114,16 @@ std::string toml_text(const std::string& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) throw input_error(path + ": expected a readable TOML file, got: " + std::strerror(errno));
-  // One byte more than the limit is enough to refuse; the size is not asked because pipes have none.
-  std::string text(kTomlMaxBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  // One byte more than the limit is enough to refuse; the size is not asked because pipes have none. Most files fit
+  // into the first piece.
+  std::string text;
+  for (std::size_t piece = 1 << 14, size = 0; file && size <= kTomlMaxBytes; piece *= 2) {
+    text.resize(std::min(size + piece, kTomlMaxBytes + 1));
+    file.read(text.data() + size, static_cast<std::streamsize>(text.size() - size));
+    size += static_cast<std::size_t>(file.gcount());
+    text.resize(size);
+  }
   if (file.bad()) throw input_error(path + ": expected a readable TOML file, got: " + std::strerror(errno));
-  text.resize(static_cast<std::size_t>(file.gcount()));
   return text;
 }
 

@@ -11,6 +11,7 @@
 #include "base/checksum.hpp"
 #include "base/error.hpp"
 #include "base/memory.hpp"
+#include "base/read_file.hpp"
 #include "base/time_left.hpp"
 #include "cli/commands.hpp"
 #include "cli/progress.hpp"
@@ -66,6 +67,13 @@ struct Base {
   std::string why_not_own;  // "" where the scenario is the user's as it is
 };
 
+void add_contents(Checksum& sum, const std::vector<std::string>& files) {
+  for (const std::string& file : files) {
+    const std::vector<std::byte> bytes = ReadFile::open(file).take();
+    sum.add(bytes.data(), bytes.size());
+  }
+}
+
 // Platforms by the name that a point gives; they are read once.
 class Platforms {
  public:
@@ -80,11 +88,22 @@ class Platforms {
     if (!at->second) throw input_error("platform " + name + ": cannot be read");
     return *at->second;
   }
+  // Returns what stands for the contents of a platform's files.
+  const std::string& digest(const std::string& name) {
+    const sim::Platform& platform = of(name);
+    const std::lock_guard lock(mutex_);
+    std::string& digest = digests_[name];
+    if (!digest.empty()) return digest;
+    Checksum sum;
+    add_contents(sum, platform.files);
+    return digest = sum.digits();
+  }
 
  private:
   const Base& base_;
   std::mutex mutex_;
   std::map<std::string, std::unique_ptr<sim::Platform>> platforms_;
+  std::map<std::string, std::string> digests_;
 };
 
 // A step that was built in full, verified and simulated.
@@ -259,13 +278,13 @@ void search_layouts(SweepOptions& options, const Swept& swept) {
   Checksum of_all;
   of_all.add(swept.text);
   // Files that the text names may have changed.
-  of_all.add(scenario.framework.digest);
+  add_contents(of_all, scenario.framework.files);
   of_all.add(model_json(scenario.model).dump());
   for (const std::string& set : options.set) of_all.add("\n" + set);
   calls.key = [&](const sweep::PointSettings& settings) {
     Checksum sum = of_all;
     sum.add("\n" + (settings.platform.empty() ? platform.name : settings.platform));
-    sum.add(platforms.of(settings.platform).digest);
+    sum.add(platforms.digest(settings.platform));
     for (const std::string& set : settings.set) sum.add("\n" + set);
     return sum.digits();
   };

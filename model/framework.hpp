@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/quantity.hpp"
 #include "model/framework_memory.hpp"
@@ -31,7 +32,7 @@ struct Framework {
   Quantity recompute_us;                 // and before each module of a layer that is computed again (Recompute::Module)
   bool host_waits_for_messages = false;  // the host waits for pipeline messages before it issues anything else
   FrameworkMemory memory = {};
-  std::string digest;  // stands for the contents of the profile's file and of its base
+  std::vector<std::string> files;  // from which the profile was read: its own and its base's
 };
 
 }  // namespace stretto

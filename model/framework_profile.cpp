@@ -2,9 +2,7 @@
 
 #include <filesystem>
 
-#include "base/checksum.hpp"
 #include "base/data_folder.hpp"
-#include "base/toml_text.hpp"
 
 namespace stretto {
 
@@ -65,10 +63,7 @@ FrameworkProfile read_framework_profile(const std::string& path) {
   f.host_waits_for_messages = value_or<bool>(host, "waits_for_messages", f.host_waits_for_messages);
   host.finish();
   read_framework_memory(std::move(memory), f.memory);
-  Checksum sum;
-  sum.add(f.digest);  // of the base
-  sum.add(toml_text(path));
-  f.digest = sum.digits();
+  f.files.push_back(path);
   return profile;
 }
 

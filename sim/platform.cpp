@@ -4,11 +4,9 @@
 
 #include <filesystem>
 
-#include "base/checksum.hpp"
 #include "base/error.hpp"
 #include "base/new_file.hpp"
 #include "base/toml.hpp"
-#include "base/toml_text.hpp"
 
 namespace stretto::sim {
 namespace {
@@ -217,10 +215,10 @@ Platform platform_of(TomlTable root, const std::string& file) {
 
 Platform read_platform(const std::string& path) {
   Platform platform = platform_of(read_toml(path), path);
-  Checksum sum;
-  sum.add(toml_text(path));
-  if (platform.accelerator) sum.add(platform.accelerator->tables_digest);
-  platform.digest = sum.digits();
+  platform.files = {path};
+  if (platform.accelerator)
+    platform.files.insert(platform.files.end(), platform.accelerator->table_files.begin(),
+                          platform.accelerator->table_files.end());
   return platform;
 }
 Platform parse_platform(const std::string& text, const std::string& name) {

@@ -70,7 +70,7 @@ struct Platform {
   // [class]: extra time of an operation when more ranks than cores share a device by time slices (caches are cold after
   // each switch), as a share of its time alone.
   std::array<Quantity, kDemandClasses> oversubscribed;
-  std::string digest;  // stands for the contents of the file and of its tables; "": parsed from text
+  std::vector<std::string> files;  // from which it was read, tables included; none: parsed from text
 };
 
 // Reads a platform file. Throws Error(input) as docs/platform.md says.

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <map>
 
-#include "base/checksum.hpp"
 #include "base/read_file.hpp"
 #include "sim/accelerator/numbers.hpp"
 
@@ -168,18 +167,16 @@ Accelerator read_accelerator(TomlTable table, const std::string& folder) {
   a.domain = require<std::int64_t>(table, "domain", {.min = 1, .max = 1 << 16});
   a.multicast = value_or<bool>(table, "multicast", false);
   std::string path;
-  Checksum tables;
   if (const std::string text = read_table(table, "gemm_table", folder, path, a.gemm_source); table.has("gemm_table")) {
     a.gemms = GemmTable::parse(text, path);
-    tables.add(text);
+    a.table_files.push_back(path);
   }
   a.gemm_waves = value_or<bool>(table, "gemm_waves", false);
   if (const std::string text = read_table(table, "collective_table", folder, path, a.collective_source);
       table.has("collective_table")) {
     a.collectives = CollectiveTable::parse(text, path);
-    tables.add(text);
+    a.table_files.push_back(path);
   }
-  a.tables_digest = tables.digits();
   for (const CollectiveTime& time : a.collectives.times())
     if (time.span.on_node() > a.domain)
       throw input_error(path + ": expected at most " + std::to_string(a.domain) +

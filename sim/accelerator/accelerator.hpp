@@ -73,7 +73,7 @@ struct Accelerator {
   Quantity peak_TFLOPs;  // dense bf16: what MFU counts against
   Quantity hbm_GBps;
 
-  std::string tables_digest;  // stands for the contents of the files of tables
+  std::vector<std::string> table_files;  // from which the tables were read
   GemmTable gemms;            // empty: the roofline of gemm_share and hbm_share is used
   Source gemm_source;         // source of the table
   bool gemm_waves = false;    // GemmTable::time_us accounts for whole waves
