@@ -158,6 +158,17 @@ class Sweep(ProgramTest):
         self.ok("plan", "gpt2-124m", "--gpus", "2", "--global-batch", "4", "--platform", "p/x.toml", "--over", "tp=1", "--over", "pp=1", "-o", "p/best.toml")
         self.ok("simulate", "p/best.toml")
 
+    def test_sequences_of_one_token(self):
+        self.ok("plan", "llama3-8b", "--gpus", "2", "--global-batch", "2", "--seq-length", "1", "--set", "model.num_layers=4", "--over", "pp=1")
+
+    def test_the_memory_is_one_with_and_without_a_trace(self):
+        # The whole step has 32 micro-batches a rank, of which few tell it.
+        layout = ("--set", "parallel.pipeline_model_parallel_size=2", "--set", "training.global_batch_size=512")
+        whole = self.json("simulate", self.small, *layout, "--trace", "trace.json")
+        few = self.json("simulate", self.small, *layout)
+        self.assertLess(few["simulated_micro_batches"], whole["simulated_micro_batches"])
+        self.assertEqual(few["memory"], whole["memory"])
+
     def test_plan_writes_the_winner(self):
         value = self.json("plan", "llama3-8b", "--gpus", "8", "--global-batch", "32", "--set", "model.num_layers=8", "--over", "tensor_model_parallel_size=1,2",
                           "--over", "pipeline_model_parallel_size=1,2", "--best", "1", "-o", "best.toml")
