@@ -9,6 +9,14 @@
 
 namespace stretto {
 
+// This is the only file of the predictor that starts threads (tests/cli/page_test.py): the page links the predictor as
+// WebAssembly, where a thread that is started never runs, and what waits for it waits for ever.
+#ifdef __EMSCRIPTEN__
+inline constexpr bool kHasThreads = false;
+#else
+inline constexpr bool kHasThreads = true;
+#endif
+
 // The loops below run on as many threads as there are processors, the calling one included, and on fewer where the
 // system grants fewer. A loop within a loop runs on the thread that comes to it, because the others are busy.
 inline bool& is_in_parallel_loop() {
@@ -20,7 +28,8 @@ inline bool& is_in_parallel_loop() {
 // most `most` parts. Blocks until all are done. `act` must not throw.
 template <class Act>
 void parallel_parts(std::int64_t most, Act act) {
-  const std::int64_t processors = is_in_parallel_loop() ? 1 : std::max(1u, std::thread::hardware_concurrency());
+  const std::int64_t processors =
+      !kHasThreads || is_in_parallel_loop() ? 1 : std::max(1u, std::thread::hardware_concurrency());
   const std::int64_t parts = std::clamp<std::int64_t>(most, 1, processors);
   if (parts == 1) return act(std::int64_t{0}, parts);
   const auto within = [&act, parts](std::int64_t part) {
@@ -70,6 +79,34 @@ void parallel_each(std::int64_t count, Act act, bool from_both_ends = false) {
       }
   });
   if (failure) std::rethrow_exception(failure);
+}
+
+// Calls `one` on the calling thread and `other` at the same time on a thread of its own, or after `one` where there are
+// no threads, within a parallel loop, or where the system grants no thread. Returns when both are done. If either
+// throws, the other is finished all the same; if both throw, what `one` threw is thrown again. Loops in them are
+// parallel.
+template <class One, class Other>
+void concurrently(One one, Other other) {
+  std::exception_ptr failure_of_one, failure_of_other;
+  const auto call = [](auto& act, std::exception_ptr& failure) {
+    try {
+      act();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  };
+  std::thread thread;
+  if (kHasThreads && !is_in_parallel_loop()) try {
+      thread = std::thread([&] { call(other, failure_of_other); });
+    } catch (const std::system_error&) {  // as in parallel_parts()
+    }
+  call(one, failure_of_one);
+  if (thread.joinable())
+    thread.join();
+  else
+    call(other, failure_of_other);
+  if (failure_of_one) std::rethrow_exception(failure_of_one);
+  if (failure_of_other) std::rethrow_exception(failure_of_other);
 }
 
 }  // namespace stretto

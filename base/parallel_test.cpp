@@ -61,4 +61,38 @@ TEST_CASE("a loop from both ends gives the calling thread the first items") {
   CHECK(by.back() != caller);
 }
 
+TEST_CASE("two calls run at the same time, and both end whatever either throws") {
+  std::atomic<int> arrived = 0;
+  const auto meet = [&] {
+    ++arrived;
+    while (arrived < 2) std::this_thread::yield();  // never ends if one waits for the other
+  };
+  concurrently(meet, meet);
+  CHECK(arrived == 2);
+
+  // Within a parallel loop all processors are busy.
+  std::atomic<int> moved = 0;
+  parallel_each(2, [&](std::int64_t) {
+    const std::thread::id outer = std::this_thread::get_id();
+    concurrently([] {}, [&] { moved += std::this_thread::get_id() != outer; });
+  });
+  CHECK((moved == 0 || std::thread::hardware_concurrency() == 1));
+  for (const bool one_throws : {false, true})
+    for (const bool other_throws : {false, true}) {
+      int ended = 0;
+      const auto throws = [&](bool does, int what) {
+        return [&ended, does, what] {
+          if (++ended; does) throw what;
+        };
+      };
+      int caught = 0;
+      try {
+        concurrently(throws(one_throws, 1), throws(other_throws, 2));
+      } catch (const int what) {
+        caught = what;
+      }
+      CHECK(caught == (one_throws ? 1 : other_throws ? 2 : 0));
+    }
+}
+
 }  // namespace stretto

@@ -1,10 +1,12 @@
 """Writes the page as one file: assemble.py FOLDER OUTPUT, where FOLDER has stretto_page.js and stretto_page.wasm.
 
 The module and the files of scenarios/ are compressed and then written in base64, because a page that is opened from a
-file may fetch nothing.
+file may fetch nothing. The page's Content-Security-Policy lets the browser run only the script and the style whose
+hashes stand in it, and load nothing from elsewhere.
 """
 import base64
 import gzip
+import hashlib
 import json
 import pathlib
 import sys
@@ -20,6 +22,11 @@ def packed(data):
     return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
 
 
+def hash_of(text):
+    """Returns the hash of an inline element's text, as a Content-Security-Policy names it."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
 worker = (built / "stretto_page.js").read_text() + (here / "worker.js").read_text()
 parts = {
     "style.css": (here / "style.css").read_text(),
@@ -28,11 +35,14 @@ parts = {
     "worker": packed(worker.encode()),
     "page.js": "".join((here / name).read_text() for name in ("engine.js", "strip.js", "form.js", "page.js")),
 }
+parts = {name: part.replace("</script", "<\\/script") for name, part in parts.items()}
+# index.html has the script on lines of its own.
+parts["script-hash"], parts["style-hash"] = hash_of(f"\n{parts['page.js']}\n"), hash_of(parts["style.css"])
 text = (here / "index.html").read_text()
 for name, part in parts.items():
     place = f"@{name}@"
     if text.count(place) != 1:
         sys.exit(f"index.html: expected {place} once")
-    text = text.replace(place, part.replace("</script", "<\\/script"))
+    text = text.replace(place, part)
 output.write_text(text)
 print(f"{output}: {len(text) / 1e6:.2f} MB, {len(gzip.compress(text.encode(), 9)) / 1e6:.2f} MB compressed")

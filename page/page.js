@@ -280,7 +280,15 @@ async function begin() {
     engine: quick,
   };
   lists = JSON.parse(await quick.ask({ what: "lists" }));
-  document.head.append(make("style", { textContent: lists.css }));
+  if (lists.error) {  // without lists there is no setting to change
+    byId("status").textContent = "";
+    byId("problem").hidden = false;
+    byId("problem").textContent = lists.error.replace("The next change of a setting starts it anew.", "Load the page again to start it anew.");
+    return;
+  }
+  const colours = new CSSStyleSheet();  // not an element, which the page's policy would refuse
+  colours.replaceSync(lists.css);
+  document.adoptedStyleSheets = [colours];
   form = new Form(lists, change, pinAll);
   const group = (label, ...children) => make("optgroup", { label }, ...children);
   byId("source").append(group("Scenarios", ...lists.scenarios.map((name) => option(`scenario:${name}`, name))),

@@ -1,7 +1,7 @@
 // Runs in a worker behind the compiler's script, so that the page stays responsive.
 //   first message  { wasm, data }: the compressed module and the files of scenarios/
 //   then           { id, request, files }: request as text for page/answer.hpp; files: [{ name, text }] that it names
-//   replies        { id, text, ms }, and { id: 0, text: "" } when the first message is done
+//   replies        { id, text }, and { id: 0, text: "" } when the first message is done
 
 const unpacked = (bytes) =>
   new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
@@ -32,10 +32,9 @@ onmessage = async ({ data: message }) => {
     }
     await ready;
     for (const { name, text } of message.files) module.FS.writeFile(name, text);
-    const start = performance.now();
     const text = module.ccall("stretto_answer", "string", ["string"], [message.request]);
-    postMessage({ id: message.id, text, ms: performance.now() - start });
+    postMessage({ id: message.id, text });
   } catch (problem) {
-    postMessage({ id: message.id || 0, text: JSON.stringify({ error: "the page failed: " + problem }) });
+    postMessage({ id: message.id || 0, text: JSON.stringify({ error: `the page failed: ${problem}` }) });
   }
 };

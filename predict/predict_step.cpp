@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <future>
 #include <optional>
 #include <utility>
 
@@ -250,12 +249,13 @@ Prediction predict_times(const QuickStep& step, const sim::Platform& platform, c
   const auto costs_of = [&](const Schedule& schedule) {
     return costs = sim::cost_schedule(schedule, platform, scenario.cluster, 1, scenario.framework, scenario.training);
   };
-  // The memory follows from the schedule alone, so both take their time at once.
-  std::future<DeviceMemory> memory = std::async([&] { return step.memory(platform); });
-  const ToldStep told = step.tell(costs_of, options, &why);
+  // The memory follows from the schedule alone, so both are computed at the same time.
+  std::optional<ToldStep> told;
+  DeviceMemory memory;
+  concurrently([&] { told.emplace(step.tell(costs_of, options, &why)); }, [&] { memory = step.memory(platform); });
   const double whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  Prediction p = prediction_of(scenario, platform, options, told, costs);
-  p.memory = memory.get();
+  Prediction p = prediction_of(scenario, platform, options, *told, costs);
+  p.memory = std::move(memory);
   p.why_simulated = std::move(why);
   p.whole_s = whole_s;
   return p;

@@ -18,9 +18,17 @@ class Page(ProgramTest):
             sources |= {f"{folder}/{name}.cpp" for name in names.split()}
         sources |= set(re.findall(r"\$\{root\}/([\w/]+\.cpp)", text))
         self.assertGreater(len(sources), 200)
+        self.check_no_threads(sources)
         self.assertEqual([name for name in sources if not (ROOT / name).exists()], [])
         included = {f"{header}.cpp": name for name in sources for header in re.findall(r'#include "([\w/]+)\.hpp"', (ROOT / name).read_text())}
         self.assertEqual({name: by for name, by in included.items() if name not in sources | NOT_LINKED and (ROOT / name).exists()}, {})
+
+    def check_no_threads(self, sources):
+        """A thread that is started in WebAssembly never runs; base/parallel.hpp alone knows where there are threads."""
+        starts = re.compile(r"std::(async|thread|jthread|packaged_task)\b|pthread_create|#include <(future|thread)>")
+        files = {name for source in sources for name in (source, source.removesuffix("cpp") + "hpp") if (ROOT / name).exists()}
+        headers = {path.relative_to(ROOT).as_posix() for folder in ("base", "model", "sim", "predict") for path in (ROOT / folder).rglob("*.hpp")}
+        self.assertEqual([name for name in sorted(files | headers) if starts.search((ROOT / name).read_text())], ["base/parallel.hpp"])
 
     def test_copies_the_page(self):
         self.write("page.html", "<!doctype html>\n<p>é</p>\n")

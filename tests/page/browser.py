@@ -12,7 +12,7 @@ class Browser:
     def __init__(self, page, width=1280, height=900):
         program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
         if program is None:
-            raise RuntimeError("no Chromium: scripts/packages soak")
+            raise RuntimeError("no Chromium: scripts/packages test")
         self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # the browser may still write
         to_browser, self.write_end = os.pipe()
         self.read_end, from_browser = os.pipe()
@@ -33,6 +33,7 @@ class Browser:
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         self.call("Runtime.enable")
+        self.call("Log.enable")  # what a policy refuses stands only there
         self.call("Page.enable")
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
         self.navigate(page)
@@ -65,7 +66,7 @@ class Browser:
                 if "error" in message:
                     raise RuntimeError(f"{method}: {message['error']}")
                 return message["result"]
-            if message.get("method") in ("Runtime.exceptionThrown", "Runtime.consoleAPICalled"):
+            if message.get("method") in ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"):
                 self.messages.append(json.dumps(message["params"])[:600])
 
     def run(self, script, seconds=120):

@@ -1,10 +1,10 @@
 """The page's figures are those of the command, digit for digit.
 
-  tests/page/page_test.py PAGE STRETTO [--states N] [--seed N]
+  tests/page/page_test.py PAGE STRETTO [--states N] [--seed N] [--node]
 
-PAGE is build/page/page.html of scripts/page, STRETTO the program of the same commit. Random states of the page, of which
-N are answered, are computed in a headless Chromium and by `stretto simulate`: results are equal as text, and so are the
-lines of refused states.
+PAGE is build/page/page.html of scripts/page, STRETTO the program of the same commit. Random states of the page, N
+answered ones and those refused between them, are computed in a headless Chromium (--node: in Node.js, which needs a tenth
+of the time and shows nothing) and by `stretto simulate`: results are equal as text, and so are the lines of refused states.
 """
 import argparse
 import json
@@ -17,6 +17,7 @@ import tempfile
 import urllib.parse
 
 from browser import Browser
+from node import Node
 
 # Sizes that states set; all other keys and values come from the page's own lists.
 SIZES = {"parallel.tensor_model_parallel_size": [1, 2, 4, 8], "parallel.pipeline_model_parallel_size": [1, 2, 4, 8],
@@ -113,45 +114,69 @@ def check_access(page):
         browser.close()
 
 
+class InBrowser:
+    """The page in a Chromium, asked as a person's settings ask it."""
+
+    def __init__(self, page):
+        self.browser = Browser(page)
+        self.browser.wait("window.stretto?.shown !== undefined")
+
+    def ask(self, what, state=None):
+        return self.browser.run(f"stretto.ask({json.dumps(what)}, {json.dumps(address_of(state) if state else '')})")
+
+    def shown(self, state, printed, expected, program, folder):
+        return check_shown(self.browser, state, printed) + check_toml(self.browser, program, state, expected, folder)
+
+    def close(self):
+        self.browser.close()
+
+
+def compare(predictor, given, shown_every):
+    """Returns the differences of random states as (state, lines), and how many were answered, refused and shown."""
+    draw = random.Random(given.seed)
+    lists = json.loads(predictor.ask("lists"))
+    failures, answered, refused, shown = [], 0, 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        while answered < given.states and answered + refused <= 30 * given.states:
+            state = random_state(draw, lists)
+            expected, printed = commanded(given.stretto, state, folder)
+            text = predictor.ask("step", state)
+            answer = json.loads(text)
+            if "error" in answer or "error" in expected:
+                refused += 1
+                mine, theirs = neutral(answer.get("error", "")), neutral(expected.get("error", ""))
+                if mine != theirs:
+                    failures.append((state, [f"page: {mine}", f"command: {theirs}"]))
+                continue
+            answered += 1
+            wrong = differences(figures(text, "simulate"), expected)
+            if not wrong and shown_every and answered % shown_every == 0:
+                shown += 1
+                wrong = predictor.shown(state, printed, expected, given.stretto, folder)
+            if wrong:
+                failures.append((state, wrong))
+    return failures, answered, refused, shown
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("page", type=pathlib.Path)
     parser.add_argument("stretto", type=pathlib.Path)
     parser.add_argument("--states", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--node", action="store_true")
     given = parser.parse_args()
-    draw = random.Random(given.seed)
-    browser = Browser(given.page.resolve().as_uri())
-    failures, answered, refused, shown = [], 0, 0, 0
+    url = given.page.resolve().as_uri()
+    predictor = Node(given.page.with_name("stretto_page.js")) if given.node else InBrowser(url)
     try:
-        browser.wait("window.stretto?.shown !== undefined")
-        lists = json.loads(browser.run("stretto.ask('lists', '')"))
-        with tempfile.TemporaryDirectory() as folder:
-            while answered < given.states and answered + refused <= 30 * given.states:
-                state = random_state(draw, lists)
-                expected, printed = commanded(given.stretto, state, folder)
-                text = browser.run(f"stretto.ask('step', {json.dumps(address_of(state))})")
-                answer = json.loads(text)
-                if "error" in answer or "error" in expected:
-                    refused += 1
-                    mine, theirs = neutral(answer.get("error", "")), neutral(expected.get("error", ""))
-                    if mine != theirs:
-                        failures.append((state, [f"page: {mine}", f"command: {theirs}"]))
-                    continue
-                answered += 1
-                wrong = differences(figures(text, "simulate"), expected)
-                if not wrong and answered % 10 == 0:
-                    shown += 1
-                    wrong = check_shown(browser, state, printed) + check_toml(browser, given.stretto, state, expected, folder)
-                if wrong:
-                    failures.append((state, wrong))
+        failures, answered, refused, shown = compare(predictor, given, 0 if given.node else min(10, given.states))
     finally:
-        browser.close()
-    if wrong := check_access(given.page.resolve().as_uri()):
+        predictor.close()
+    if not given.node and (wrong := check_access(url)):
         failures.append(({}, wrong))
     for state, wrong in failures[:10]:
         print(json.dumps(state), *wrong[:8], sep="\n  ")
-    print(f"{answered} states answered alike, {refused} refused alike, {shown} shown as printed"
+    print(f"{answered} states with equal answers, {refused} with equal refusals, {shown} shown as printed"
           if not failures else f"{len(failures)} differences in {answered + refused} states")
     sys.exit(1 if failures or answered < given.states else 0)
 

@@ -1,0 +1,62 @@
+"""The page's predictor in Node.js, without a browser: the module of build/page, with the files that the page gives it."""
+import json
+import pathlib
+import selectors
+import shutil
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCRIPT = """
+const fs = require("fs"), [module, data] = process.argv.slice(1);
+async function begin() {
+  const predictor = await require(module)({ wasmBinary: fs.readFileSync(module.replace(/js$/, "wasm")) });
+  for (const kind of ["models", "platforms", "profiles"]) {
+    predictor.FS.mkdirTree("/data/" + kind);
+    for (const name of fs.readdirSync(`${data}/${kind}`))
+      predictor.FS.writeFile(`/data/${kind}/${name}`, fs.readFileSync(`${data}/${kind}/${name}`));
+  }
+  predictor.FS.mkdirTree("/dropped");
+  predictor.FS.chdir("/dropped");
+  for await (const line of require("readline").createInterface({ input: process.stdin })) {
+    const text = predictor.ccall("stretto_answer", "string", ["string"], [line]);
+    fs.writeSync(1, JSON.stringify(text) + "\\n");
+  }
+}
+begin();
+"""
+
+
+class Node:
+    def __init__(self, module):
+        """Starts the predictor of build/page/stretto_page.js."""
+        program = shutil.which("node") or shutil.which("nodejs")
+        if program is None:
+            raise RuntimeError("no Node.js: scripts/packages page")
+        self.process = subprocess.Popen([program, "-e", SCRIPT, "--", str(pathlib.Path(module).resolve()), str(ROOT / "scenarios")],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.buffer = b""
+
+    def ask(self, what, state=None, seconds=20):
+        """Returns the text of page/answer.hpp's answer. A predictor that is silent for `seconds` is a failure."""
+        request = {"what": what}
+        if state:
+            request |= {key: state[key] for key in ("scenario", "platform")} | {"set": [f"{key}={value}" for key, value in state["set"].items()]}
+        self.process.stdin.write(json.dumps(request).encode() + b"\n")
+        self.process.stdin.flush()
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self.buffer:
+                if not selector.select(seconds):
+                    raise TimeoutError(f"the page's predictor was silent for {seconds} s: {json.dumps(request)}")
+                part = self.process.stdout.read1(1 << 20)
+                if not part:
+                    raise RuntimeError(f"the page's predictor ended with code {self.process.wait()}: {json.dumps(request)}")
+                self.buffer += part
+        line, self.buffer = self.buffer.split(b"\n", 1)
+        return json.loads(line)
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()

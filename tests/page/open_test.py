@@ -1,0 +1,83 @@
+"""What a person opens, in a headless Chromium: the page, also when its predictor fails, and a report.
+
+  tests/page/open_test.py PAGE STRETTO
+
+PAGE is build/page/page.html of scripts/page, STRETTO the program of the same commit.
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from browser import Browser
+
+PAGE, STRETTO = pathlib.Path(sys.argv[1]).resolve().as_uri(), str(pathlib.Path(sys.argv[2]).resolve())
+PROBLEM = "document.getElementById('problem')"
+STEP = "document.querySelector('#headline dd')"
+
+
+class Open(unittest.TestCase):
+    def open(self, url, width=1280):
+        browser = Browser(url, width=width)
+        self.addCleanup(browser.close)
+        return browser
+
+    def check_quiet(self, browser):
+        """Neither an exception, nor a word on the console, nor anything that the page's policy refused."""
+        browser.run("new Promise((resolve) => setTimeout(resolve, 200))")
+        self.assertEqual(browser.messages, [])
+
+    def test_page(self):
+        browser = self.open(PAGE)
+        browser.wait("window.stretto?.shown !== undefined")
+        browser.wait("document.querySelector('#strips canvas') !== null")
+        self.assertTrue(browser.run(f"{PROBLEM}.hidden"))
+        self.assertNotEqual(browser.run("getComputedStyle(document.documentElement).getPropertyValue('--compute').trim()"), "", "no colours")
+        self.check_quiet(browser)
+
+    def test_policy(self):
+        """A script that is written into the page afterwards does not run, and nothing can be loaded."""
+        browser = self.open(PAGE)
+        browser.wait("window.stretto?.shown !== undefined")
+        browser.run("document.body.append(Object.assign(document.createElement('script'), { textContent: 'window.ran = true' }))")
+        self.assertIsNone(browser.run("window.ran"))
+        self.assertEqual(browser.run("fetch('http://127.0.0.1:9/').catch((problem) => problem.name)"), "TypeError")
+        self.assertGreaterEqual(sum("Content Security Policy" in message for message in browser.messages), 2)
+
+    def test_a_predictor_that_fails(self):
+        browser = self.open(PAGE)
+        browser.wait("window.stretto?.shown !== undefined")
+        first = browser.run(f"{STEP}.textContent")
+        # A worker that never answers, as one that waits for a thread.
+        browser.run("""window.post = Worker.prototype.postMessage; Worker.prototype.postMessage = () => {};
+            stretto.engine.silentMs = 300; stretto.go('scenario=llama3-70b&training.micro_batch_size=2'); 0""")
+        browser.wait(f"!{PROBLEM}.hidden")
+        self.assertIn("was silent for 0.3 s", browser.run(f"{PROBLEM}.textContent"))
+        self.assertEqual(browser.run("document.getElementById('status').textContent"), "")
+        # The next change starts another.
+        browser.run("Worker.prototype.postMessage = post; stretto.engine.silentMs = 20000; stretto.go('scenario=llama3-70b')")
+        self.assertTrue(browser.run(f"{PROBLEM}.hidden"))
+        self.assertEqual(browser.run(f"{STEP}.textContent"), first)
+        # A worker that ends with an error.
+        browser.run("""Worker.prototype.postMessage = function () { this.onerror({ message: 'out of memory' }); };
+            stretto.go('scenario=llama3-70b&training.micro_batch_size=2')""")
+        self.assertIn("out of memory", browser.run(f"{PROBLEM}.textContent"))
+        browser.run("Worker.prototype.postMessage = post; stretto.go('scenario=llama3-70b')")
+        self.assertTrue(browser.run(f"{PROBLEM}.hidden"))
+
+    def test_report(self):
+        with tempfile.TemporaryDirectory() as folder:
+            report = pathlib.Path(folder) / "report.html"
+            subprocess.run([STRETTO, "simulate", "llama3-8b", "--html", report], check=True, capture_output=True)
+            for width in (1280, 390):
+                browser = self.open(report.as_uri(), width)
+                browser.wait("document.readyState === 'complete'")
+                self.assertGreater(browser.run("document.querySelectorAll('canvas, svg').length"), 0)
+                self.assertLessEqual(browser.run("document.documentElement.scrollWidth"), width)
+                self.check_quiet(browser)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
