@@ -23,23 +23,22 @@ class Form {
     this.change = change;
     this.pinAll = pinAll;
     const first = new Set(lists.first);
-    const knobs = new Map(lists.modes.map((mode) => [mode.knob, mode]));
     const rows = { first: document.getElementById("first"), overlap: document.getElementById("overlap"),
                    others: document.getElementById("others") };
     const byName = new Map(lists.keys.map((key) => [key.key, key]));
-    for (const name of lists.first) rows.first.append(this.#row(byName.get(name), true, null));
+    for (const name of lists.first) rows.first.append(this.#row(byName.get(name), true));
     for (const key of lists.keys) {
       if (first.has(key.key)) continue;
       const isSwitch = key.section === "overlap" && key.kind === "boolean";
       if (key.section === "compare" || key.name === "preset" || key.name === "hf_config") continue;
-      (isSwitch ? rows.overlap : rows.others).append(this.#row(key, false, isSwitch ? knobs.get(key.name) : null));
+      (isSwitch ? rows.overlap : rows.others).append(this.#row(key, false));
     }
     document.getElementById("search").addEventListener("input", ({ target }) => {
       for (const row of rows.others.children) row.hidden = !row.dataset.key.includes(target.value.trim());
     });
   }
 
-  #row(key, isFirst, mode) {
+  #row(key, isFirst) {
     const id = `key-${key.key}`, hint = `${id}-hint`;
     const row = make("div", { className: "key" });
     row.dataset.key = key.key;
@@ -71,7 +70,7 @@ class Form {
       input.addEventListener("change", () => tell(input.value === "" ? null : input.value));
       show = (value) => (input.value = value === undefined ? "" : textOf(value));
     }
-    const about = make("p", { className: "meaning", id: hint, textContent: plain(mode?.meaning ?? key.meaning) });
+    const about = make("p", { className: "meaning", id: hint, textContent: plain(key.meaning) });
     input.setAttribute("aria-describedby", hint);
     if (isFirst && key.kind === "integer") {
       const slider = make("input", { type: "range", min: "0", max: String(kSliderSteps - 1), step: "1" });

@@ -7,7 +7,6 @@
 
 #include "base/data_folder.hpp"
 #include "base/values_of.hpp"
-#include "model/overlap/overlap.hpp"
 #include "model/scenario/keys.hpp"
 #include "model/transformer.hpp"
 #include "report/colours.hpp"
@@ -64,10 +63,11 @@ Json key_json(const ScenarioKey& key) {
   std::vector<std::string> choices;
   const std::string kind = kind_of(key, choices);
   const auto bound = [](double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); };
-  return {{"key", key.full_name()}, {"section", key.section},       {"name", key.name},
-          {"kind", kind},           {"choices", choices},           {"least", bound(key.bounds.min)},
-          {"unit", key.unit},       {"most", bound(key.bounds.max)}, {"meaning", key.meaning},
-          {"range", key.range}};
+  return {{"key", key.full_name()}, {"section", key.section},
+          {"name", key.name},       {"kind", kind},
+          {"choices", choices},     {"least", bound(key.bounds.min)},
+          {"unit", key.unit},       {"most", bound(key.bounds.max)},
+          {"meaning", key.meaning}, {"range", key.range}};
 }
 
 // Returns the kinds of bars, whose places in the list are their numbers, with the classes of their colours.
@@ -102,15 +102,18 @@ Json bars_json() {
 }  // namespace
 
 Json lists() {
-  Json keys = Json::array(), first = Json::array(), modes = Json::array();
+  Json keys = Json::array(), first = Json::array();
   for (const std::string_view section : kSectionsOfKeys)
     for (const ScenarioKey& key : scenario_keys_of(section)) keys.push_back(key_json(key));
   for (const auto& [section, name] : kFirst) first.push_back(scenario_key(section, name).full_name());
-  for (const OverlapMode& mode : overlap_modes())
-    modes.push_back({{"name", mode.name}, {"knob", mode.knob}, {"meaning", mode.meaning}, {"memory", mode.memory}});
-  return {{"scenarios", data_names("models")}, {"platforms", data_names("platforms")}, {"profiles", data_names("profiles")},
-          {"presets", preset_names()},         {"keys", std::move(keys)},              {"first", std::move(first)},
-          {"modes", std::move(modes)},         {"bars", bars_json()},                  {"css", palette_css()}};
+  return {{"scenarios", data_names("models")},
+          {"platforms", data_names("platforms")},
+          {"profiles", data_names("profiles")},
+          {"presets", preset_names()},
+          {"keys", std::move(keys)},
+          {"first", std::move(first)},
+          {"bars", bars_json()},
+          {"css", palette_css()}};
 }
 
 }  // namespace stretto::page

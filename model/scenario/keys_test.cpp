@@ -91,6 +91,18 @@ TEST_CASE("the reader of scenarios knows the rows' keys and no others", "[keys]"
   }
 }
 
+// The page shows a row alone, and its search picks some out.
+TEST_CASE("a row's meaning needs no other row and is no other's", "[keys]") {
+  std::set<std::string> meanings;
+  for (const char* section : kSectionsOfKeys)
+    for (const ScenarioKey& key : scenario_keys_of(section)) {
+      INFO(key.full_name());
+      CHECK(meanings.insert(key.meaning).second);
+      for (const char* relative : {"the same", "so ", "also ", "that ", "as above"})
+        CHECK_FALSE(std::string(key.meaning).starts_with(relative));
+    }
+}
+
 TEST_CASE("docs/scenario.md has the rows", "[keys]") {
   std::ifstream file(std::filesystem::path(__FILE__).parent_path().parent_path().parent_path() / "docs/scenario.md");
   std::stringstream text;

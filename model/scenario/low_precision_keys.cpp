@@ -176,7 +176,9 @@ std::vector<ScenarioKey> low_precision_keys() {
       {.name = "moe_combine_bwd_dtype",
        .field = [](S s) -> Field { return WordField::of(s.training.low_precision.moe_combine_bwd_dtype); },
        .range = "as `moe_dispatch_fwd_dtype`, and `fp8_format` `\"e4m3\"`",
-       .meaning = "the same of the gradients of the experts' results, backward",
+       .meaning = "gradients of the experts' results that go to the ranks of the experts, backward: numbers, or codes "
+                  "with their "
+                  "scales, which the sender makes",
        .megatron = {"--moe-combine-bwd-dtype"},
        .acts = exchanges_codes,
        .record = Record::identity_since},

@@ -148,18 +148,20 @@ std::vector<ScenarioKey> overlap_keys() {
       {.name = "tp_comm_overlap_rs_dgrad",
        .field = [](S s) -> Field { return &s.overlap.tp_comm_overlap_rs_dgrad; },
        .range = "with `tp_comm_overlap`",
-       .meaning = "so too those after the data gradients of qkv and fc1; bulk overlap of these two layers is then off",
+       .meaning = "reduce-scatters after the data gradients of qkv and fc1 in four pieces, each concurrent with the "
+                  "next piece of the "
+                  "GEMM; bulk overlap of these two layers is then off",
        .megatron = {.name = "--tp-comm-overlap-rs-dgrad", .given = true, .absent = false},
        .record = Record::none},
       {.name = "tp_comm_overlap_disable_qkv",
        .field = [](S s) -> Field { return &s.overlap.tp_comm_overlap_disable_qkv; },
        .range = "acts with `tp_comm_overlap`; not with a method of qkv in `tp_comm_overlap_cfg`",
-       .meaning = "no overlap for that layer",
+       .meaning = "`tp_comm_overlap` leaves out the linear layer qkv",
        .megatron = {.name = "--tp-comm-overlap-disable-qkv", .given = true, .absent = false},
        .record = Record::none},
       {.name = "tp_comm_overlap_disable_fc1",
        .field = [](S s) -> Field { return &s.overlap.tp_comm_overlap_disable_fc1; },
-       .meaning = "the same",
+       .meaning = "`tp_comm_overlap` leaves out the linear layer fc1",
        .megatron = {.name = "--tp-comm-overlap-disable-fc1", .given = true, .absent = false},
        .record = Record::none},
       {.name = "tp_comm_overlap_compute_lanes",
@@ -221,7 +223,9 @@ std::vector<ScenarioKey> overlap_keys() {
       {.name = "overlap_p2p_comm_warmup_flush",
        .field = [](S s) -> Field { return &s.overlap.overlap_p2p_comm_warmup_flush; },
        .range = "needs `overlap_p2p_comm`; acts with 2 virtual stages and `pipeline_schedule = \"1f1b\"`",
-       .meaning = "also while the pipeline fills and drains: a receive is posted another chunk ahead",
+       .meaning = "messages between pipeline stages are concurrent with compute while the pipeline fills and drains as "
+                  "well: a "
+                  "receive is posted one chunk earlier",
        .megatron = {.name = "--overlap-p2p-communication-warmup-flush", .given = true, .absent = false},
        .record = Record::none},
       {.name = "batch_p2p_comm",
@@ -293,8 +297,9 @@ std::vector<ScenarioKey> overlap_keys() {
        .field = [](S s) -> Field { return &s.overlap.ep_flash_shards; },
        .bounds = {.min = 2, .max = 1024},
        .range = "acts with `ep_flash_overlap` and padding",
-       .meaning = "so many shards of ranks compute one after the other; from `expert_model_parallel_size` on each "
-                  "rank's rows are a shard",
+       .meaning = "number of shards of ranks whose rows experts compute one after the other; from "
+                  "`expert_model_parallel_size` on "
+                  "each rank's rows are a shard",
        .megatron = {},
        .record = Record::none,
        .drawn = {2, 3}},
@@ -312,7 +317,7 @@ std::vector<ScenarioKey> overlap_keys() {
        .unit = "micro-batches",
        .by_default = "0: all",
        .range = "needs `defer_embedding_wgrad_compute`",
-       .meaning = "so many are put off",
+       .meaning = "number of micro-batches whose weight gradient of the head is computed while the pipeline drains",
        .megatron = {"--wgrad-deferral-limit"},
        .in_bridge = true,
        .record = Record::none},

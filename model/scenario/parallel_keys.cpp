@@ -261,7 +261,7 @@ std::vector<ScenarioKey> parallel_keys() {
        .bounds = up_to(kMaxLayers),
        .also = {"decoder_last_pipeline_num_layers"},
        .by_default = "as the others",
-       .meaning = "the same for the last stage",
+       .meaning = "layers of the last stage; the other stages share the rest evenly",
        .megatron = {"--decoder-last-pipeline-num-layers"},
        .record = Record::none},
       {.name = "account_for_embedding_in_pipeline_split",

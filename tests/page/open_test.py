@@ -34,6 +34,9 @@ class Open(unittest.TestCase):
         browser.wait("window.stretto?.shown !== undefined")
         browser.wait("document.querySelector('#strips canvas') !== null")
         self.assertTrue(browser.run(f"{PROBLEM}.hidden"))
+        meanings = browser.run("[...document.querySelectorAll('.meaning')].map((one) => one.textContent)")
+        self.assertGreater(len(meanings), 80)
+        self.assertEqual([text for text in meanings if meanings.count(text) > 1], [], "two keys with one description")
         self.assertNotEqual(browser.run("getComputedStyle(document.documentElement).getPropertyValue('--compute').trim()"), "", "no colours")
         self.check_quiet(browser)
 
