@@ -42,10 +42,11 @@ double product_flops_of_modules(const Transformer& model, const Recompute& recom
 }  // namespace
 
 double recompute_flops_per_sequence(const Transformer& model, const Recompute& recompute, AttentionBackend backend,
-                                    std::int64_t tp) {
+                                    std::int64_t tp, double document_tokens) {
   if (recompute.granularity == Recompute::Granularity::none) return 0;
   const double s = double(model.seq_length), q = double(model.q_size() + model.attention_size()) / 2;
-  const double attention = 2 * executed_attention_share(backend, model.seq_length) * 2 * s * s * q;  // QKᵀ and PV
+  const double attention =  // QKᵀ and PV
+      2 * executed_attention_share(backend, model.seq_length, document_tokens) * 2 * s * s * q;
   const bool is_light = recompute.granularity == Recompute::Granularity::selective_op;
   double flops = 0;
   for (std::int64_t layer = 0; layer < model.num_layers; ++layer) {

@@ -63,6 +63,6 @@ const char* name_of(Recompute::Module module);  // "core_attn", …
 // Returns the recomputed FLOPs of a step per sequence, for layers that are cut `tp` times. They are counted as in
 // Flops::hardware, and the caller adds them to it.
 double recompute_flops_per_sequence(const Transformer& model, const Recompute& recompute, AttentionBackend backend,
-                                    std::int64_t tp);
+                                    std::int64_t tp, double document_tokens = 0);
 
 }  // namespace stretto

@@ -4,11 +4,25 @@
 
 namespace stretto {
 
-double executed_attention_share(AttentionBackend backend, std::int64_t seq) {
-  return backend == AttentionBackend::fused ? causal_attention_share(seq) : 1;
+namespace {
+
+AttentionPairs pairs_of_sequence(std::int64_t seq, double document_tokens) {
+  Attention whole;
+  whole.seq = seq;
+  whole.by_document = true;
+  whole.document_tokens = document_tokens;
+  return attention_pairs(whole);
 }
 
-Flops training_flops_per_sequence(const Transformer& model, bool frozen_base, AttentionBackend backend) {
+}  // namespace
+
+double executed_attention_share(AttentionBackend backend, std::int64_t seq, double document_tokens) {
+  if (backend != AttentionBackend::fused) return 1;
+  return pairs_of_sequence(seq, document_tokens).multiplied / (double(seq) * double(seq));
+}
+
+Flops training_flops_per_sequence(const Transformer& model, bool frozen_base, AttentionBackend backend,
+                                  double document_tokens) {
   const double s = double(model.seq_length), h = double(model.hidden_size);
   // FLOPs of one forward pass over the sequence.
   // attention_matmul: the mean of QKᵀ and PV, of all heads, every key of every query; more_of_scores: what QKᵀ has more
@@ -26,11 +40,14 @@ Flops training_flops_per_sequence(const Transformer& model, bool frozen_base, At
   const double passes = frozen_base ? 2 : 3;  // passes of products with weights
   flops.model_full_attention = passes * (linears + head) + 3 * 2 * attention_matmul;
   flops.model = passes * (linears + head) + 3 * attention_matmul;
+  const double within =
+      pairs_of_sequence(model.seq_length, document_tokens).count / pairs_of_sequence(model.seq_length, 0).count;
+  flops.model_within_documents = passes * (linears + head) + within * 3 * attention_matmul;
   // The forward kernel multiplies twice (QKᵀ, PV), the backward kernel five times (QKᵀ again, dV, dP, dQ, dK), each
   // over the part of the square that its blocks touch. Unfused attention does not form QKᵀ again because it has kept
   // the probabilities.
   const bool is_fused = backend == AttentionBackend::fused;
-  const double share = executed_attention_share(backend, model.seq_length);
+  const double share = executed_attention_share(backend, model.seq_length, document_tokens);
   flops.hardware = passes * (linears + padded_head) + (is_fused ? 7 : 6) * share * attention_matmul +
                    (is_fused ? share * more_of_scores : 0);
   return flops;

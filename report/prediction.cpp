@@ -135,8 +135,18 @@ Table prediction_table(const Prediction& p) {
   std::string tokens = fmt::format("{:.0f}", p.throughput.tokens_per_s);
   if (p.devices > 1) tokens += fmt::format(", {:.0f}{}", p.throughput.tokens_per_s_per_device, device);
   table.add_row({"tokens/s", tokens});
-  table.add_row({"FLOP/s", rate_text(p.throughput.FLOPs_per_s / double(p.devices)) + device});
-  if (p.throughput.mfu)
+  const auto within = p.throughput.FLOPs_within_documents_per_s;
+  table.add_row({"FLOP/s", rate_text(p.throughput.FLOPs_per_s / double(p.devices)) + device +
+                               (within ? fmt::format(" of whole sequences, as frameworks count; {}{} within documents",
+                                                     rate_text(*within / double(p.devices)), device)
+                                       : "")});
+  if (p.throughput.mfu_within_documents)
+    table.add_row({"MFU within documents",
+                   fmt::format("{} / HFU {} of {}{}, {}; MFU {} of whole sequences",
+                               percent_text(*p.throughput.mfu_within_documents), share_text(p.throughput.hfu),
+                               rate_text(p.peak.FLOPs_per_s / double(p.devices)), device, p.peak.source,
+                               share_text(p.throughput.mfu))});
+  else if (p.throughput.mfu)
     table.add_row(
         {"MFU / HFU", fmt::format("{} / {} of {}{}, {}; MFU {} with attention in full", percent_text(*p.throughput.mfu),
                                   share_text(p.throughput.hfu), rate_text(p.peak.FLOPs_per_s / double(p.devices)),
@@ -175,6 +185,7 @@ nlohmann::json prediction_json(const Prediction& p) {
           {"tokens_per_s_per_gpu", p.throughput.tokens_per_s_per_device},
           {"mfu", known(p.throughput.mfu)},
           {"mfu_full_attention", known(p.throughput.mfu_full_attention)},
+          {"mfu_within_documents", known(p.throughput.mfu_within_documents)},
           {"hfu", known(p.throughput.hfu)},
           {"tflops_per_gpu", p.throughput.TFLOPs_per_device},
           {"peak_tflops_per_gpu", p.peak.FLOPs_per_s / double(p.devices) * 1e-12},

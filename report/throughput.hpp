@@ -28,6 +28,9 @@ struct Throughput {
   double TFLOPs_per_device = 0;        // the model's FLOPs of one device
   std::optional<double> mfu, hfu;      // shares of the peak, at most 1; nullopt: the peak is not known or is wrong
   std::optional<double> mfu_full_attention;  // mfu with every key of every query counted
+  // FLOPs_per_s and mfu with only the pairs of tokens of one document counted, where sequences hold several documents
+  // whose mean length is known: what the model needs. FLOPs_per_s and mfu count whole sequences, as frameworks do.
+  std::optional<double> FLOPs_within_documents_per_s, mfu_within_documents;
   // why a share is left out although there is a peak: the share would be above 1
   std::string doubt;
 };

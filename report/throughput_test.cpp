@@ -45,3 +45,42 @@ global_batch_size = 8
   CHECK(recomputing.doubt.starts_with("HFU is left out: "));
   CHECK(t.doubt.empty());
 }
+
+TEST_CASE("with several documents in a sequence, what is counted and what is executed differ", "[report]") {
+  Scenario scenario = parse_scenario(R"([model]
+num_layers = 2
+hidden_size = 64
+num_attention_heads = 4
+seq_length = 8192
+vocab_size = 256
+[training]
+global_batch_size = 8
+eod_token = 0
+reset_attention_mask = true
+mean_document_tokens = 100
+)",
+                                     "documents");
+  const Flops flops = training_flops_per_sequence(scenario.model, false, AttentionBackend::fused, 100);
+  CHECK(training_flops_per_sequence(scenario.model).model == flops.model);
+  CHECK(flops.model_within_documents < 0.3 * flops.model);
+  CHECK(flops.hardware < 0.5 * flops.model);
+  // Of these documents a query sees 100 keys on average, of 4096.5.
+  const double attention = 6.0 * 2 * 8192 * 8192 * 64;
+  CHECK(flops.model - flops.model_within_documents == Approx(attention * (1 - 100 / 4096.5)).epsilon(1e-2));
+  // No kernel executes the pairs across documents, so the count of whole sequences may exceed the peak: the yardstick
+  // is right.
+  const PeakRate peak{8 * flops.model, "the peak"};
+  const Throughput t = throughput_of(scenario, 500, 4, peak);
+  CHECK_FALSE(t.mfu);
+  CHECK(t.mfu_within_documents.value() == Approx(2 * flops.model_within_documents / flops.model));
+  CHECK(t.hfu.value() == Approx(2 * flops.hardware / flops.model));
+  CHECK(t.doubt.starts_with(
+      "MFU of whole sequences is left out: it would be 200.0 %, because it counts pairs of tokens"));
+  const Throughput slow = throughput_of(scenario, 2000, 4, peak);
+  CHECK(slow.mfu.value() == Approx(0.5));
+  CHECK(slow.doubt.empty());
+  // A step that is faster than a true peak within documents too has a wrong yardstick.
+  CHECK(throughput_of(scenario, 50, 4, peak).doubt.starts_with("MFU within documents is left out: "));
+  scenario.training.mean_document_tokens = 0;
+  CHECK_FALSE(throughput_of(scenario, 2000, 4, peak).mfu_within_documents);
+}
