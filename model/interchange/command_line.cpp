@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <functional>
+#include <map>
 
 #include "model/interchange/benchmark_command.hpp"
 #include "model/interchange/shell_run.hpp"
@@ -144,22 +146,24 @@ void add_flags(const Words& words, std::size_t begin, int line, std::vector<Flag
 
 // Finds the lines of flags by their names in the script: a call has one line, but its flags may stand on others.
 void find_lines(std::string_view text, std::vector<Flag>& flags) {
-  for (Flag& flag : flags) {
-    int line = 1;
-    flag.line = 0;
-    for (std::size_t at = 0; at < text.size();) {
-      const std::size_t end = std::min(text.find('\n', at), text.size());
-      const std::string_view row = text.substr(at, end - at);
-      const std::size_t found = row.find(flag.name), comment = row.find('#');
-      const std::size_t behind = found == std::string_view::npos ? found : found + flag.name.size();
-      if (found < comment && (behind == row.size() ||
-                              (std::isalnum(static_cast<unsigned char>(row[behind])) == 0 && row[behind] != '-'))) {
-        flag.line = line;
-        break;
-      }
-      at = end + 1;
-      ++line;
+  std::map<std::string_view, int, std::less<>> lines;  // of the first place of each word that begins with --
+  int line = 1;
+  for (std::size_t at = 0; at < text.size(); ++line) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view whole = text.substr(at, end - at), row = whole.substr(0, whole.find('#'));
+    at = end + 1;
+    for (std::size_t begin = 0; (begin = row.find("--", begin)) != std::string_view::npos;) {
+      std::size_t behind = begin;
+      while (behind < row.size() && (std::isalnum(static_cast<unsigned char>(row[behind])) != 0 ||
+                                     std::string_view("-_.").find(row[behind]) != std::string_view::npos))
+        ++behind;
+      lines.try_emplace(row.substr(begin, behind - begin), line);
+      begin = behind;
     }
+  }
+  for (Flag& flag : flags) {
+    const auto found = lines.find(flag.name);
+    flag.line = found == lines.end() ? 0 : found->second;
   }
 }
 

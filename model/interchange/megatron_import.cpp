@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/budget.hpp"
 #include "base/error.hpp"
 #include "base/toml.hpp"
 #include "model/interchange/benchmark_command.hpp"
@@ -45,7 +46,7 @@ std::size_t letters_between(std::string_view a, std::string_view b) {
 class Import {
  public:
   Import(const CommandLine& line, const std::string& name, const ImportOptions& options)
-      : line_(line), options_(options) {
+      : line_(line), options_(options), budget_(name) {
     settings_.name = name;
     settings_.profile = kProfile;
     settings_.vocabulary_key = "--vocab-size";
@@ -129,6 +130,8 @@ class Import {
   // ---- one flag ----
 
   void take(const Flag& flag) {
+    budget_.at_line(flag.line);
+    budget_.look(flag.name.size() * megatron_rows().size());
     if (take_special(flag)) return settings_.taken.push_back(flag.name);
     for (const MegatronRow& row : megatron_rows()) {
       if (row.flag.empty()) continue;
@@ -164,6 +167,8 @@ class Import {
     for (const MegatronRow& row : megatron_rows())
       if (!row.flag.empty()) known.push_back(row.flag);
     known.emplace_back("--expert-model-parallel-size");
+    for (const std::string& one : known)
+      budget_.look(flag.name.size() * one.size());  // a table of all pairs of letters
     const std::string nearest = nearest_spelling(flag.name, known);
     // A spelling that is more than two letters away is another flag, and not a slip.
     if (!nearest.empty() && letters_between(flag.name, nearest) <= 2 && !has(nearest.c_str()))
@@ -266,8 +271,11 @@ class Import {
       const Json times = text[end + 1 < text.size() ? end + 1 : end] == '*'
                              ? value_of_word(text.substr(end + 2, at - end - 2))
                              : Json(1);
-      if (!times.is_number_integer() || times < 0 || times > (1 << 14))
+      constexpr std::int64_t kMostLayers = 1 << 14;
+      if (!times.is_number_integer() || times < 0 || times > kMostLayers)
         throw wrong(flag, "expected a number or a list, got " + in_quotes(text));
+      if (std::ssize(all) + std::ssize(part) * times.get<std::int64_t>() > kMostLayers)
+        throw wrong(flag, "expected a list of at most 16,384 layers, got " + in_quotes(text));
       for (std::int64_t i = 0; i < times.get<std::int64_t>(); ++i) all.insert(all.end(), part.begin(), part.end());
     }
     return all;
@@ -534,6 +542,7 @@ class Import {
 
   const CommandLine& line_;
   const ImportOptions& options_;
+  Budget budget_;
   Settings settings_;
   std::map<std::string, const Flag*> given_;
   std::optional<std::int64_t> chunk_layers_, samples_;

@@ -45,7 +45,7 @@ class Recipe {
   Settings run() {
     take_recipe();
     take_defaults();
-    resolve_references(root_);
+    resolve_references(root_, recipe_.settings.name);
     visit(root_, "");
     refuse(recipe_.settings, options_);
     finish();

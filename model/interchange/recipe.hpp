@@ -37,6 +37,7 @@ void apply_overrides(Yaml& yaml, const std::vector<std::string>& overrides, cons
 nlohmann::json overlaps_of_products(const nlohmann::json& table);
 
 // Replaces ${multiply:4, ${.hidden_size}} and the like by their values; a reference that cannot be found becomes null.
-void resolve_references(nlohmann::json& root);
+// Throws Error(input) with `name` where the values would be far more than the text.
+void resolve_references(nlohmann::json& root, const std::string& name = "its configuration");
 
 }  // namespace stretto

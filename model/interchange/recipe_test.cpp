@@ -108,6 +108,23 @@ below:
       R"({"a":2,"b":{"c":"${multiply:3, ${..a}}","d":"${.c}","e":"${x.b.c}","f":"${none}","g":"${f}/x","h":"${b.h}"}})");
   resolve_references(references);
   CHECK(references["b"] == Json::parse(R"({"c":6,"d":6,"e":6,"f":null,"g":"${f}/x","h":null})"));
+  CHECK(parse_yaml("x: {a, b: [c, \"d]\"], \"e:f\": {g: 1}}", "y").root["x"] ==
+        Json::parse(R"({"a":null,"b":["c","d]"],"e:f":{"g":1}})"));
+  for (const char* text : {"a: [}]", "a: {]}", "a: [1, {b: ]}", "a: [1] 2"})
+    CHECK(testing::message_of([&] {
+            parse_yaml(text, "y");
+          }).find("y:1: expected the end of what the bracket begins") == 0);
+  // A long key is repeated in the place of all that stands below it, and a list that is named often becomes as many.
+  std::string deep = std::string(100'000, 'k') + ":\n", often = "a: [";
+  for (int i = 0; i < 10'000; ++i) deep += " k" + std::to_string(i) + ": 1\n", often += "1,";
+  often += "]\nb: [";
+  for (int i = 0; i < 10'000; ++i) often += "1,";
+  often += "]\n";
+  CHECK(testing::message_of([&] { parse_yaml(deep, "y"); }).find("reading it takes more than 64 MiB") !=
+        std::string::npos);
+  Json named = parse_yaml(often, "y").root;
+  for (int i = 0; i < 1'000; ++i) named["c" + std::to_string(i)] = "${a}";
+  CHECK(testing::message_of([&] { resolve_references(named, "y"); }).find("y: reading it takes more than") == 0);
   for (const char* text : {"a: [1, 2", "a: {b", "a\nb", "- a\nb: 1", "  a: 1\n b: 2", "\t"})
     CHECK_NOTHROW(testing::message_of([&] { parse_yaml(text, "y"); }));
 }

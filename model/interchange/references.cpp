@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/budget.hpp"
 #include "model/interchange/recipe.hpp"
 
 namespace stretto {
@@ -25,7 +26,7 @@ std::vector<std::string> parts_of(const std::string& path) {
 // ${resolver:arguments}.
 class Resolver {
  public:
-  explicit Resolver(Json& root) : root_(root) {}
+  Resolver(Json& root, const std::string& name) : root_(root), budget_(name) {}
 
   void visit(Json& node, std::vector<std::string>& path) {
     if (path.size() > 64) return;
@@ -41,7 +42,9 @@ class Resolver {
 
  private:
   Json value_of(const std::string& text, const std::vector<std::string>& path, int depth) {
-    if (depth > kMaxReferenceDepth || --steps_ < 0) return nullptr;
+    constexpr std::size_t kLooksOfStep = 64;
+    budget_.look(text.size() + kLooksOfStep * (path.size() + 1));
+    if (depth > kMaxReferenceDepth) return nullptr;
     if (!text.starts_with("${") || !text.ends_with("}")) return text;  // the reference is only a part of a path or name
     const std::string inner = text.substr(2, text.size() - 3);
     const std::size_t colon = inner.find(':');
@@ -50,8 +53,9 @@ class Resolver {
     std::vector<std::string> at(path.begin(), path.end());
     std::string rest = inner;
     if (rest.starts_with('.')) {
-      for (; rest.starts_with('.'); rest.erase(0, 1))
-        if (!at.empty()) at.pop_back();
+      const std::size_t levels = std::min(rest.find_first_not_of('.'), rest.size());
+      at.resize(at.size() - std::min(levels, at.size()));
+      rest.erase(0, levels);
     } else {
       at.clear();
     }
@@ -67,12 +71,23 @@ class Resolver {
       for (std::size_t i = skip; i < path.size() && node != nullptr; ++i)
         node = node->is_object() && node->contains(path[i]) ? &(*node)[path[i]] : nullptr;
       if (node == nullptr) continue;
+      keep(*node);
       if (!node->is_string()) return *node;
       return value_of(node->get<std::string>(),
                       std::vector<std::string>(path.begin() + static_cast<std::ptrdiff_t>(skip), path.end()),
                       depth + 1);
     }
     return nullptr;
+  }
+
+  // Charges a copy of a value: a small one that is named often, or names others, becomes as large as any.
+  void keep(const Json& value) {
+    budget_.keep(sizeof(Json) + (value.is_string() ? value.get_ref<const std::string&>().size() : 0));
+    if (value.is_structured())
+      for (const auto& [key, one] : value.items()) {
+        budget_.keep(key.size());
+        keep(one);
+      }
   }
 
   Json computed(const std::string& name, const std::string& arguments, const std::vector<std::string>& path,
@@ -115,14 +130,14 @@ class Resolver {
   }
 
   Json& root_;
-  int steps_ = 10'000;
+  Budget budget_;
 };
 
 }  // namespace
 
-void resolve_references(Json& root) {
+void resolve_references(Json& root, const std::string& name) {
   std::vector<std::string> path;
-  Resolver(root).visit(root, path);
+  Resolver(root, name).visit(root, path);
 }
 
 }  // namespace stretto

@@ -1,6 +1,7 @@
 #include "model/interchange/shell_arithmetic.hpp"
 
 #include <cctype>
+#include <iterator>
 #include <limits>
 
 #include "model/interchange/shell_expand.hpp"
@@ -24,8 +25,10 @@ Number wrapped(std::uint64_t value) { return static_cast<Number>(value); }
 
 class Calculator {
  public:
-  Calculator(std::string_view text, const Lookup& lookup, int depth, int& steps)
-      : text_(text), lookup_(lookup), depth_(depth), steps_(steps) {}
+  Calculator(std::string_view text, const Lookup& lookup, int depth, Budget& budget)
+      : text_(text), lookup_(lookup), depth_(depth), budget_(budget) {
+    budget_.look(text_.size());
+  }
 
   Sum run() {
     sum_.value = choice();
@@ -134,7 +137,7 @@ class Calculator {
   }
 
   Number primary() {
-    if (--steps_ < 0) fail();
+    budget_.look(std::size(kOperators));  // the operator that follows is compared with each
     if (take('(')) {
       const Number value = choice();
       if (!take(')')) fail();
@@ -179,7 +182,7 @@ class Calculator {
       fail();
       return 0;
     }
-    const Sum inner = Calculator(*value, lookup_, depth_ + 1, steps_).run();
+    const Sum inner = Calculator(*value, lookup_, depth_ + 1, budget_).run();
     if (sum_.missing.empty()) sum_.missing = inner.missing;
     if (sum_.trouble.empty()) sum_.trouble = inner.trouble;
     return inner.value;
@@ -188,16 +191,15 @@ class Calculator {
   std::string_view text_;
   const Lookup& lookup_;
   int depth_, inside_ = 0;
-  int& steps_;  // steps left, including those for the values of variables
+  Budget& budget_;
   std::size_t at_ = 0;
   Sum sum_;
 };
 
 }  // namespace
 
-Sum sum_of(std::string_view expression, const Lookup& lookup) {
-  int steps = 100'000;
-  return Calculator(expression, lookup, 0, steps).run();
+Sum sum_of(std::string_view expression, const Lookup& lookup, Budget& budget) {
+  return Calculator(expression, lookup, 0, budget).run();
 }
 
 }  // namespace stretto::shell

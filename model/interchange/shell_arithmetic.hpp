@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/budget.hpp"
+
 namespace stretto::shell {
 
 // The value of $((…)) in 64 bits, which wrap around as in the shell. A division by 0 and unreadable text give 0, with a
@@ -16,7 +18,7 @@ struct Sum {
 };
 using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
 // Evaluates the text between $(( and )). `lookup` returns the value of a shell variable, or nothing if it has none.
-// Throws nothing of its own.
-Sum sum_of(std::string_view expression, const Lookup& lookup);
+// Throws only as the budget does.
+Sum sum_of(std::string_view expression, const Lookup& lookup, Budget& budget);
 
 }  // namespace stretto::shell

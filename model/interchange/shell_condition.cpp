@@ -73,20 +73,22 @@ class Condition {
   }
 
   std::int64_t number(const std::string& word) {
-    return sum_of(without_unknown(word),
-                  [&](const std::string& name) -> std::optional<std::string> {
-                    const auto found = state_.variables.find(name);
-                    if (found == state_.variables.end() || found->second.elements.empty()) return "0";
-                    return without_unknown(found->second.elements.front());
-                  })
+    return sum_of(
+               without_unknown(word),
+               [&](const std::string& name) -> std::optional<std::string> {
+                 const auto found = state_.variables.find(name);
+                 if (found == state_.variables.end() || found->second.elements.empty()) return "0";
+                 return without_unknown(found->second.elements.front());
+               },
+               state_.budget)
         .value;
   }
 
   bool compared() {
     const std::string given = next(), left = without_unknown(given), sign = next(), right = without_unknown(next());
     if (sign == "=" || sign == "==") state_.compare(given, right);
-    if (sign == "=" || sign == "==") return fits(left, right);
-    if (sign == "!=") return !fits(left, right);
+    if (sign == "=" || sign == "==") return fits(left, right, state_.budget);
+    if (sign == "!=") return !fits(left, right, state_.budget);
     // Regular expressions are limited to plain text and anchors.
     if (sign == "=~") return matched(left, right);
     if (sign == "<") return left < right;
@@ -100,7 +102,7 @@ class Condition {
     if (sign == "-gt") return a > b;
     return a >= b;
   }
-  static bool matched(const std::string& text, std::string pattern) {
+  bool matched(const std::string& text, std::string pattern) {
     const bool at_begin = pattern.starts_with('^'), at_end = pattern.ends_with('$');
     if (at_begin) pattern.erase(0, 1);
     if (at_end) pattern.pop_back();
@@ -111,7 +113,7 @@ class Condition {
     if (at_begin && at_end) return text == pattern;
     if (at_begin) return text.starts_with(pattern);
     if (at_end) return text.ends_with(pattern);
-    return text.find(pattern) != std::string::npos;
+    return found_in(text, pattern, 0, state_.budget) != std::string::npos;
   }
 
   std::vector<std::string> words_;

@@ -49,13 +49,14 @@ class Fields {
 
  private:
   void append(std::string_view text) {
-    if (text.size() > state_.bytes_left)
-      throw input_error("expected a script whose words have at most 64 MiB, got more");
-    state_.bytes_left -= text.size();
+    state_.budget.keep(text.size());
     field_ += text;
   }
   void close() {
-    if (is_open_) fields_.push_back(std::move(field_));
+    if (is_open_) {
+      state_.budget.keep(sizeof(std::string));
+      fields_.push_back(std::move(field_));
+    }
     field_.clear();
     is_open_ = false;
   }
@@ -71,7 +72,8 @@ class Expander {
 
   std::vector<std::string> fields(std::string_view word) {
     if (depth_ > kMaxExpansionDepth)
-      throw input_error("expected expansions inside each other at most 40 times, got more");
+      throw input_error(state_.budget.file() + ":" + std::to_string(state_.line) +
+                        ": expected expansions inside each other at most 40 times, got more");
     part(word, false);
     return out_.take();
   }
@@ -96,6 +98,7 @@ class Expander {
       const std::size_t end = std::min(is_quoted && c == '\'' ? at + 1 : end_of_part(word, at), word.size());
       const std::string_view piece = word.substr(at, end - at);
       at = end;
+      state_.budget.look(piece.size());
       if (c == '\\') {
         if (piece == "\\\n") continue;
         const bool stays =
@@ -145,6 +148,11 @@ class Expander {
 
   // Returns the value of a name, or nothing.
   std::optional<std::string> value(const std::string& name) {
+    std::optional<std::string> found = looked_up(name);
+    if (found) state_.budget.look(found->size());
+    return found;
+  }
+  std::optional<std::string> looked_up(const std::string& name) {
     if (name == "@" || name == "*") {
       std::string all;
       for (const std::string& one : state_.arguments) all += (all.empty() ? "" : " ") + one;
@@ -217,7 +225,10 @@ class Expander {
                              : found != state_.variables.end() ? found->second.elements
                                                                : none;
       if (counts) return put(std::to_string(elements.size()), is_quoted);
-      for (const std::string& one : elements) *now += (now->empty() ? "" : " ") + one;
+      for (const std::string& one : elements) {
+        state_.budget.look(one.size() + sizeof(one));
+        *now += (now->empty() ? "" : " ") + one;
+      }
       if (elements.empty()) now = std::nullopt;
     } else if (has_index && found != state_.variables.end()) {
       const std::string place = arithmetic(index, state_);
@@ -272,12 +283,13 @@ class Expander {
     part(word, false);
   }
 
-  static std::string cut(const std::string& value, const std::string& pattern, bool at_begin, bool is_long) {
+  std::string cut(const std::string& value, const std::string& pattern, bool at_begin, bool is_long) {
     for (std::size_t i = 0; i <= value.size(); ++i) {
       const std::size_t length = is_long ? value.size() - i : i;
       const std::string_view whole = value;
       const std::string_view piece = at_begin ? whole.substr(0, length) : whole.substr(value.size() - length);
-      if (fits(piece, pattern)) return at_begin ? value.substr(length) : value.substr(0, value.size() - length);
+      if (fits(piece, pattern, state_.budget))
+        return at_begin ? value.substr(length) : value.substr(0, value.size() - length);
     }
     return value;
   }
@@ -291,7 +303,8 @@ class Expander {
     if (from.empty()) return value;
     std::string out;
     std::size_t at = 0;
-    for (std::size_t found; (found = value.find(from, at)) != std::string::npos;) {
+    for (std::size_t found; (found = found_in(value, from, at, state_.budget)) != std::string::npos;) {
+      state_.budget.look(found - at + to.size());
       out += value.substr(at, found - at) + to;
       at = found + from.size();
       if (!is_all) break;
@@ -342,6 +355,16 @@ std::string without_unknown(std::string_view text) {
   return out;
 }
 
+std::string readable(std::string_view text) {
+  std::string out;
+  for (const char c : text)
+    if (c == kUnknownBegin)
+      out += '$';
+    else if (c != kUnknownEnd)
+      out += c;
+  return out;
+}
+
 std::set<std::string> unknown_names(std::string_view text) {
   std::set<std::string> names;
   for (std::size_t at = 0; (at = text.find(kUnknownBegin, at)) != std::string_view::npos;) {
@@ -368,16 +391,26 @@ std::string text_of(const std::string& word, State& state) {
 std::string arithmetic(const std::string& expression, State& state) {
   const std::string text = text_of(expression, state);
   if (const auto names = unknown_names(text); !names.empty()) return unknown(*names.begin());
-  const Sum sum = sum_of(text, [&](const std::string& name) -> std::optional<std::string> {
-    const auto found = state.variables.find(name);
-    if (found == state.variables.end()) return std::nullopt;
-    return found->second.elements.empty() ? "0" : found->second.elements.front();
-  });
+  const Sum sum = sum_of(
+      text,
+      [&](const std::string& name) -> std::optional<std::string> {
+        const auto found = state.variables.find(name);
+        if (found == state.variables.end()) return std::nullopt;
+        return found->second.elements.empty() ? "0" : found->second.elements.front();
+      },
+      state.budget);
   if (!sum.missing.empty()) return unknown(sum.missing);
   return std::to_string(sum.value);
 }
 
-bool fits(std::string_view text, std::string_view pattern) {
+std::size_t found_in(std::string_view text, std::string_view word, std::size_t from, Budget& budget) {
+  const std::size_t found = text.find(word, from), end = std::min(found, text.size());
+  // At each place up to the first that fits, the whole word may have been compared.
+  budget.look((end - std::min(from, end) + 1) * (word.size() + 1));
+  return found;
+}
+
+bool fits(std::string_view text, std::string_view pattern, Budget& budget) {
   // The match is greedy with one position to return to, so that the time is bounded by the product of both lengths.
   std::size_t t = 0, p = 0, star = std::string_view::npos, back = 0;
   const auto one = [&](std::size_t& next) {
@@ -386,8 +419,10 @@ bool fits(std::string_view text, std::string_view pattern) {
     if (pattern[p] == '?') return true;
     if (pattern[p] == '[') {
       const std::size_t close = pattern.find(']', p + 2);
+      if (close == std::string_view::npos) budget.look(pattern.size() - p);
       if (close != std::string_view::npos) {
         std::string_view set = pattern.substr(p + 1, close - p - 1);
+        budget.look(set.size());
         const bool is_not = set.starts_with('!') || set.starts_with('^');
         if (is_not) set.remove_prefix(1);
         bool is_in = false;
@@ -406,6 +441,7 @@ bool fits(std::string_view text, std::string_view pattern) {
     return pattern[p] == text[t];
   };
   while (t < text.size()) {
+    budget.look(1);
     std::size_t next = 0;
     if (p < pattern.size() && pattern[p] == '*') {
       star = p++;

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/budget.hpp"
+
 namespace stretto::shell {
 
 // Variables of a script and the expansion of its words: quotes, $NAME, ${NAME…}, $((…)), $(…), arrays. No file is
@@ -16,6 +18,8 @@ namespace stretto::shell {
 std::string unknown(const std::string& name);
 std::string without_unknown(std::string_view text);
 std::set<std::string> unknown_names(std::string_view text);
+// Returns the text for a person: $NAME in place of a mark.
+std::string readable(std::string_view text);
 
 struct Variable {
   std::vector<std::string> elements;
@@ -31,7 +35,7 @@ struct State {
   std::string script;                  // $0
   int line = 1;                        // line of the command that is expanded
   int assignments = 0;
-  std::size_t bytes_left = std::size_t{1} << 26;  // bytes that expansions may still produce
+  Budget budget{"script"};  // of the whole script, with all that it includes
   // Words that a condition compares a value with that nothing sets, by the value's name: {"2", {"8B", "70B"}}.
   std::map<std::string, std::vector<std::string>> choices;
   // Returns the output of $(…).
@@ -50,6 +54,8 @@ std::string text_of(const std::string& word, State& state);
 std::string arithmetic(const std::string& expression, State& state);
 
 // Returns whether the text matches a pattern of `case` or [[ == ]]: *, ?, [abc].
-bool fits(std::string_view text, std::string_view pattern);
+bool fits(std::string_view text, std::string_view pattern, Budget& budget);
+// Returns where `word` is in the text from `from` on, or npos; charged with every comparison that this may take.
+std::size_t found_in(std::string_view text, std::string_view word, std::size_t from, Budget& budget);
 
 }  // namespace stretto::shell

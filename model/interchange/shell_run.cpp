@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <deque>
 #include <filesystem>
 
 #include "base/error.hpp"
@@ -19,6 +20,13 @@ constexpr int kMaxNotes = 20;
 
 using Words = std::vector<std::string>;
 
+// Returns what copying the words costs.
+std::size_t cost_of(const Words& words) {
+  std::size_t characters = 0;
+  for (const std::string& word : words) characters += word.size() + sizeof(word);
+  return characters;
+}
+
 bool is_in(const std::string& word, std::initializer_list<const char*> words) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
@@ -26,6 +34,10 @@ bool is_in(const std::string& word, std::initializer_list<const char*> words) {
 class Runner {
  public:
   Runner(const std::string& name, const Outside& outside) : name_(name), outside_(outside) {
+    BudgetLimits limits;
+    limits.advice =
+        "a launch script usually needs a thousandth of that; import the command that it starts, with --flags";
+    state_.budget = Budget(name, limits);
     state_.arguments = outside.arguments;
     state_.script = outside.script;
     state_.folder = std::filesystem::path(outside.script).parent_path().string();
@@ -39,7 +51,7 @@ class Runner {
     for (const char c : text)
       if (static_cast<unsigned char>(c) >= ' ' || c == '\n' || c == '\t' || c == '\r') clean += c;
     read_batch(clean);
-    list(parse(clean, name_));
+    list(parsed(clean, name_, 1));
     result_.variables = state_.variables;
     result_.choices = state_.choices;
     return std::move(result_);
@@ -50,13 +62,19 @@ class Runner {
   enum class End : std::uint8_t { through, stop, leave_loop, next_round, leave_function };
 
   void note(const std::string& message) {
-    const std::string line = "line " + std::to_string(state_.line) + ": " + message;
+    const std::string line = "line " + std::to_string(state_.line) + ": " + readable(message);
     if (std::ssize(result_.notes) < kMaxNotes &&
         std::find(result_.notes.begin(), result_.notes.end(), line) == result_.notes.end())
       result_.notes.push_back(line);
   }
 
+  // Parses commands, which live as long as the run: functions point to them.
+  const Nodes& parsed(std::string_view text, const std::string& name, int first_line) {
+    return trees_.emplace_back(parse(text, name, state_.budget, first_line));
+  }
+
   void read_batch(const std::string& text) {
+    state_.budget.look(text.size());
     for (std::size_t at = 0; (at = text.find("#SBATCH", at)) != std::string::npos; at += 7) {
       if (at > 0 && text[at - 1] != '\n') continue;
       const std::size_t end = std::min(text.find('\n', at), text.size());
@@ -68,6 +86,11 @@ class Runner {
         begin = stop;
       }
     }
+  }
+
+  Error too_many_commands() const {
+    return input_error(name_ + ":" + std::to_string(state_.line) +
+                       ": expected a script that runs at most 200,000 commands, got more");
   }
 
   // ---- lists ----
@@ -88,8 +111,10 @@ class Runner {
   }
 
   End one(const Node& node) {
-    if (++steps_ > kMaxSteps) throw input_error(name_ + ": expected a script of at most 200,000 commands, got more");
+    if (++steps_ > kMaxSteps) throw too_many_commands();
     state_.line = line_of(node);
+    state_.budget.at_line(state_.line);
+    state_.budget.look(node.words.size() + 1);
     switch (node.kind) {
       case Node::Kind::simple:
         return simple(node);
@@ -118,7 +143,7 @@ class Runner {
       case Node::Kind::repeat:
         return repeat(node);
       case Node::Kind::function:
-        functions_[node.words[0]] = node.arms[0].body;
+        functions_[node.words[0]] = &node.arms[0].body;
         return End::through;
       case Node::Kind::group:
         return list(node.arms[0].body);
@@ -154,7 +179,7 @@ class Runner {
       for (const std::string& pattern : arm.patterns) {
         const std::string word = text_of(pattern, state_);
         state_.compare(given, word);
-        if (fits(text, word)) return list(arm.body);
+        if (fits(text, word, state_.budget)) return list(arm.body);
       }
     return End::through;
   }
@@ -178,7 +203,7 @@ class Runner {
 
   End repeat(const Node& node) {
     for (;;) {
-      if (++steps_ > kMaxSteps) throw input_error(name_ + ": expected a script of at most 200,000 commands, got more");
+      if (++steps_ > kMaxSteps) throw too_many_commands();
       const int line = line_of(node);
       if (const End end = list(node.arms[0].condition); end != End::through) return end;
       if ((status_ == 0) == node.is_until) break;
@@ -209,6 +234,7 @@ class Runner {
       values = {text_of(made.words[0], state_)};
     }
     const auto found = state_.variables.find(name);
+    if (found != state_.variables.end()) state_.budget.look(cost_of(found->second.elements));
     if (bracket != std::string::npos) {
       Words now = found == state_.variables.end() ? Words{} : found->second.elements;
       now.push_back(values.empty() ? "" : values.front());
@@ -233,7 +259,8 @@ class Runner {
     Words words;
     for (const std::string& word : node.words)
       for (std::string& one : fields_of(word, state_)) words.push_back(std::move(one));
-    while (!words.empty() && without_unknown(words.front()).empty()) words.erase(words.begin());
+    words.erase(words.begin(), std::find_if(words.begin(), words.end(),
+                                            [](const std::string& word) { return !without_unknown(word).empty(); }));
     const bool exports = !words.empty() && is_in(words[0], {"export", "declare", "typeset", "readonly", "local"});
     status_ = 0;
     for (const Assignment& made : node.assignments) {
@@ -259,7 +286,7 @@ class Runner {
   }
 
   // Runs `IFS=',' read -r A B <<< "1,2"`: the last name takes the rest.
-  End read_words(const Words& words, std::string text) {
+  End read_words(const Words& words, const std::string& text) {
     const auto found = state_.variables.find("IFS");
     std::string between = " \t\n";
     if (found != state_.variables.end() && !found->second.elements.empty() && !found->second.elements[0].empty())
@@ -273,31 +300,35 @@ class Runner {
       is_array = is_array || (words[i].starts_with('-') && words[i].ends_with('a'));
     }
     Words parts;
+    std::string_view rest = text;
+    state_.budget.look(text.size() * (between.size() + 1));
     while (is_array || parts.size() + 1 < names.size()) {
-      const std::size_t end = between.empty() ? std::string::npos : text.find_first_of(between);
-      parts.push_back(text.substr(0, end));
-      text = end == std::string::npos ? "" : text.substr(end + 1);
+      const std::size_t end = between.empty() ? std::string::npos : rest.find_first_of(between);
+      state_.budget.keep(sizeof(std::string));
+      parts.emplace_back(rest.substr(0, end));
+      rest = end == std::string::npos ? "" : rest.substr(end + 1);
       if (end == std::string::npos) break;
     }
     if (is_array && !names.empty()) {
       state_.set(names[0], parts, true);
     } else {
       parts.resize(names.size());
-      if (!names.empty() && !text.empty()) parts.back() = text;
+      if (!names.empty() && !rest.empty()) parts.back() = rest;
       for (std::size_t i = 0; i < names.size(); ++i) state_.set(names[i], {parts[i]});
     }
     return End::through;
   }
 
   End command(Words words, int line, const std::string& document = "") {
-    while (words.size() > 1 && is_in(words[0], {"exec", "command", "nohup", "sudo", "builtin", "time", "nice"})) {
+    auto first = words.begin();
+    while (words.end() - first > 1 && is_in(*first, {"exec", "command", "nohup", "sudo", "builtin", "time", "nice"})) {
       // `command -v program` tests whether a program exists.
-      if (words[1] == "-v") return End::through;
-      words.erase(words.begin());
+      if (*++first == "-v") return End::through;
     }
+    words.erase(words.begin(), first);
     const std::string& name = words[0];
     if (const auto found = functions_.find(name); found != functions_.end()) {
-      const Nodes body = found->second;
+      const Nodes& body = *found->second;
       Words before(words.begin() + 1, words.end());
       std::swap(before, state_.arguments);
       const End end = list(body);
@@ -325,6 +356,7 @@ class Runner {
     if (name == "shift") {
       const std::size_t count =
           words.size() > 1 && words[1].size() == 1 ? static_cast<std::size_t>(words[1][0] - '0') : 1;
+      state_.budget.look(state_.arguments.size());
       state_.arguments.erase(state_.arguments.begin(),
                              state_.arguments.begin() + std::min(count, state_.arguments.size()));
       return End::through;
@@ -381,7 +413,8 @@ class Runner {
     read_batch(clean);
     Words before = arguments;
     if (!is_source) std::swap(before, state_.arguments);
-    const End end = list(parse(clean, plain));
+    state_.budget.keep(clean.size());
+    const End end = list(parsed(clean, plain, 1));
     if (!is_source) std::swap(before, state_.arguments);
     // `exit` in a script that was started ends only that script.
     return is_source && end == End::stop ? End::stop : End::through;
@@ -390,7 +423,7 @@ class Runner {
   End inner(const std::string& text, int line) {
     const int before = fixed_line_;
     fixed_line_ = line;
-    const End end = list(parse(text, name_, line));
+    const End end = list(parsed(text, name_, line));
     fixed_line_ = before;
     return end;
   }
@@ -480,14 +513,15 @@ class Runner {
     } else if (name != "cat") {
       return false;
     }
+    state_.budget.keep(text.size());
     if (capturing_)
       output_ += text + "\n";
     else if (name == "echo" || name == "printf")
       said_ = shortened(text);
     return true;
   }
-  static std::string shortened(std::string text) {
-    text = without_unknown(text);
+  static std::string shortened(std::string_view whole) {
+    std::string text = without_unknown(whole.substr(0, 1024));
     std::replace_if(
         text.begin(), text.end(), [](char c) { return c == '\n' || c == '\t' || c == '\r'; }, ' ');
     // Colour codes are removed.
@@ -521,19 +555,32 @@ class Runner {
   std::string sequence(const Words& words) {
     std::vector<std::int64_t> numbers;
     for (std::size_t i = 1; i < words.size(); ++i)
-      numbers.push_back(
-          sum_of(without_unknown(words[i]), [](const std::string&) { return std::optional<std::string>("0"); }).value);
+      numbers.push_back(sum_of(
+                            without_unknown(words[i]),
+                            [](const std::string&) { return std::optional<std::string>("0"); }, state_.budget)
+                            .value);
     if (numbers.empty() || numbers.size() > 3) return "";
     const std::int64_t begin = numbers.size() > 1 ? numbers[0] : 1, step = numbers.size() > 2 ? numbers[1] : 1,
                        last = numbers.back();
     std::string text;
-    for (std::int64_t i = begin, count = 0; step > 0 && i <= last && count < 1000; i += step, ++count)
+    constexpr int kMostNumbers = 1000;
+    if (step == 0 || (step > 0 ? begin > last : begin < last)) return text;
+    std::int64_t i = begin;
+    for (int count = 0;; ++count) {
+      if (count == kMostNumbers) {
+        note("of the numbers of seq the first 1,000 are taken");
+        return text;
+      }
       text += std::to_string(i) + "\n";
-    return text;
+      // The next number must not pass the last one, which may be the largest that there is.
+      std::int64_t next = 0;
+      if (__builtin_add_overflow(i, step, &next) || (step > 0 ? next > last : next < last)) return text;
+      i = next;
+    }
   }
 
   std::string output_of(const std::string& commands) {
-    const Nodes nodes = parse(commands, name_, state_.line);
+    const Nodes& nodes = parsed(commands, name_, state_.line);
     const bool was_capturing = capturing_;
     const int line = state_.line, before_line = fixed_line_;
     std::string before;
@@ -560,7 +607,8 @@ class Runner {
   const Outside& outside_;
   State state_;
   Run result_;
-  std::map<std::string, Nodes> functions_;
+  std::deque<Nodes> trees_;  // a deque: elements stay where they are
+  std::map<std::string, const Nodes*> functions_;
   std::string output_, said_;
   bool capturing_ = false;
   int status_ = 0, steps_ = 0, depth_ = 0, rounds_ = 0, taken_in_ = 0, fixed_line_ = 0;

@@ -23,6 +23,7 @@ std::vector<std::string> words(const std::string& text, const shell::Outside& ou
   return made.calls[0].words;
 }
 using Words = std::vector<std::string>;
+Words words_of_seq(const std::string& word) { return words("go " + word); }
 
 }  // namespace
 
@@ -76,6 +77,8 @@ TEST_CASE("what a script does not set is marked, and counts as empty", "[shell]"
   CHECK(shell::unknown_names(made[3]) == std::set<std::string>{"UNSET"});
   CHECK(shell::unknown_names(made[4]) == std::set<std::string>{"Z"});
   CHECK(shell::without_unknown(made[3]).empty());
+  CHECK(run("go\nexit ${PIPESTATUS[0]}").notes ==
+        Words{"line 2: the script would end with code $PIPESTATUS; reading goes on"});
   CHECK(shell::unknown_names(words("go $((NODES * 8))")[1]) == std::set<std::string>{"NODES"});
   shell::Outside outside;
   outside.environment = {{"NODES", "4"}};
@@ -117,6 +120,38 @@ TEST_CASE("scripts that cannot be read or do not end are refused with their line
   CHECK_THAT(refusal("f() { f; f; }; f"), Contains("inside each other"));
   CHECK_THAT(refusal("A=xxxxxxxxxxxxxxxxxxxx; while true; do A=$A$A; done"), Contains("64 MiB"));
   CHECK(run("while true; do A=1; done; go").calls.size() == 1);
+}
+
+TEST_CASE("a short script that is long to run is refused at once, with its line", "[shell]") {
+  const auto times = [](int count, const std::string& text) {
+    std::string all;
+    for (int i = 0; i < count; ++i) all += text;
+    return all;
+  };
+  const std::string grown = "A=aaaaaaaaaaaaaaaa\n", twice = "A=$A$A\n";
+  const std::string often = "for i in $(seq 1000); do for j in $(seq 100); do ";
+  const std::string words = times(20'000, "echo aaaaaaaaaaaaaaaaaaaaaaa\n");
+  const std::vector<std::string> scripts = {
+      grown + times(12, twice) + "B=${A//a/$A}\nC=${B//a/$A}\n",  // replaced: 4 GiB
+      grown + times(15, twice) + "B=${A#*x}\n",                   // every beginning compared
+      grown + times(15, twice) + "[[ $A =~ ${A}b ]]\n",           // every place compared
+      grown + times(11, twice) + "case $A in *${A}b*) X=1;; esac\n" + often + "case $A in *a*b) ;; esac; done; done\n",
+      grown + times(15, twice) + often + "B=${#A}; done; done\n",  // a copy for each length
+      "X=1" + times(50'000, "+1") + "\n" + often + "((X)); done; done\n",
+      "X='" + times(2000, "echo a; ") + "'\n" + often + "eval \"return; $X\" || true; eval \"$X\"; done; done\n",
+      times(40'000, "$U ") + "\nA=(" + times(40'000, "a ") + ")\n" + often + "A+=(b); done; done\n",
+      times(60'000, "((a);"),
+  };
+  for (const std::string& script : scripts) {
+    INFO(script.substr(0, 40) << script.substr(script.size() - 60));
+    CHECK_THAT(testing::message_of([&] { run(script); }), Contains("run.sh:") && !Contains("64 times"));
+  }
+  // What is copied or not run at all costs nothing.
+  CHECK(run("f() { return\n" + words + "}\nfor i in $(seq 1000); do for j in $(seq 10); do f; done; done; go")
+            .calls.size() == 1);
+  CHECK(words_of_seq("$(seq 9223372036854775806 9223372036854775807)") ==
+        Words{"go", "9223372036854775806", "9223372036854775807"});
+  CHECK(words_of_seq("$(seq 3 -1 1)") == Words{"go", "3", "2", "1"});
 }
 
 TEST_CASE("any text is read or refused, and nothing else", "[shell]") {

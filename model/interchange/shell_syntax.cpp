@@ -66,7 +66,9 @@ struct Token {
 
 class Parser {
  public:
-  Parser(std::string_view text, const std::string& name, int line) : text_(text), name_(name), line_(line) {
+  Parser(std::string_view text, const std::string& name, Budget& budget, int line)
+      : text_(text), name_(name), budget_(budget), line_(line) {
+    budget_.look(text.size());
     advance();
   }
 
@@ -74,6 +76,7 @@ class Parser {
     Nodes nodes = list({});
     while (token_.kind != Token::Kind::end) {
       // A superfluous bracket, as in parts of scripts, ends a command.
+      budget_.look(1);
       advance();
       for (Node& node : list({})) nodes.push_back(std::move(node));
     }
@@ -141,6 +144,7 @@ class Parser {
       at_ = end;
     }
     token_.text = std::string(text_.substr(begin, at_ - begin));
+    budget_.keep(token_.text.size() + sizeof(std::string));
     // "2>" redirects: the digits belong to the sign.
     const bool is_number =
         std::all_of(token_.text.begin(), token_.text.end(), [](unsigned char c) { return std::isdigit(c); });
@@ -194,6 +198,7 @@ class Parser {
       join = token_.is("&&") ? Node::Join::if_true : token_.is("||") ? Node::Join::if_false : Node::Join::always;
       node.is_piped = token_.is("|") || token_.is("|&");
       if (token_.is("&&") || token_.is("||") || node.is_piped) advance();
+      budget_.keep(sizeof(Node));
       nodes.push_back(std::move(node));
     }
     --depth_;
@@ -221,7 +226,7 @@ class Parser {
       // "((" is arithmetic where it closes as such.
       const std::size_t before = at_;
       if (before < text_.size() && text_[before] == '(')
-        if (const std::size_t end = end_of_bracket(text_, before + 1, '(', ')', 0);
+        if (const std::size_t end = after_bracket(before + 1);
             end != std::string_view::npos && end < text_.size() && text_[end] == ')') {
           node.kind = Node::Kind::arithmetic;
           node.words = {std::string(text_.substr(before + 1, end - before - 2))};
@@ -245,6 +250,14 @@ class Parser {
       return function(std::move(node), name);
     }
     return simple(std::move(node));
+  }
+
+  // Returns the index after the bracket that closes the one before `at`. Brackets inside each other are looked at again
+  // for each.
+  std::size_t after_bracket(std::size_t at) {
+    const std::size_t end = end_of_bracket(text_, at, '(', ')', 0);
+    budget_.look(std::min(end, text_.size()) - at);
+    return end;
   }
 
   Node body_of(Node node, const char* open) {
@@ -429,7 +442,7 @@ class Parser {
     if (sign.find('<') == std::string::npos && sign.find('>') == std::string::npos) return false;
     has_moved_ = true;
     if (sign == "<(" || sign == ">(") {  // a command in place of a file
-      const std::size_t end = end_of_bracket(text_, at_, '(', ')', 0);
+      const std::size_t end = after_bracket(at_);
       if (end == std::string_view::npos) throw wrong(token_.line, "expected a \")\", got none");
       line_ += static_cast<int>(std::count(text_.begin() + at_, text_.begin() + end, '\n'));
       at_ = end;
@@ -469,6 +482,7 @@ class Parser {
 
   std::string_view text_;
   const std::string& name_;
+  Budget& budget_;
   std::size_t at_ = 0;
   int line_;
   int depth_ = 0;
@@ -491,8 +505,8 @@ bool is_name(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
 }
 
-Nodes parse(std::string_view text, const std::string& name, int first_line) {
-  return Parser(text, name, first_line).whole();
+Nodes parse(std::string_view text, const std::string& name, Budget& budget, int first_line) {
+  return Parser(text, name, budget, first_line).whole();
 }
 
 }  // namespace stretto::shell

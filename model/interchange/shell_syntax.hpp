@@ -4,6 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/budget.hpp"
+
 namespace stretto::shell {
 
 // The part of the shell's language in which launch scripts are written, as a tree. Words keep their quotes and
@@ -57,8 +59,8 @@ struct Node {
 constexpr char kUnknownBegin = '\x01', kUnknownEnd = '\x02';
 
 // Parses a script. Throws Error(input), "name:line: …", for text that cannot be understood, such as a quote or an `if`
-// that does not end.
-Nodes parse(std::string_view text, const std::string& name, int first_line = 1);
+// that does not end, and as the budget does.
+Nodes parse(std::string_view text, const std::string& name, Budget& budget, int first_line = 1);
 
 // Returns the end of the part that begins at text[at] with a quote, a backslash or `$`, or at + 1 for any other
 // character; npos where the part does not end. Quotes nest as in the shell.

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/budget.hpp"
 #include "base/error.hpp"
 #include "base/toml.hpp"
 
@@ -40,18 +41,20 @@ std::size_t comment_in(std::string_view text) {
   return text.size();
 }
 
-std::string trimmed(std::string_view text) {
+std::string_view without_blanks(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
   while (!text.empty() && (text.back() == ' ' || text.back() == '\t' || text.back() == '\r')) text.remove_suffix(1);
-  return std::string(text);
+  return text;
 }
+std::string trimmed(std::string_view text) { return std::string(without_blanks(text)); }
 
-Json scalar_of(std::string text) {
+Json scalar_of(std::string_view written) {
   // A tag or an anchor may precede the value.
-  while (text.starts_with('!') || text.starts_with('&')) {
-    const std::size_t blank = text.find(' ');
-    text = blank == std::string::npos ? "" : trimmed(text.substr(blank));
+  while (written.starts_with('!') || written.starts_with('&')) {
+    const std::size_t blank = std::min(written.find(' '), written.size());
+    written = without_blanks(written.substr(blank));
   }
+  const std::string text(written);
   if (text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL" || text == "None")
     return nullptr;
   if (text == "true" || text == "True" || text == "TRUE") return true;
@@ -72,7 +75,10 @@ Json scalar_of(std::string text) {
 
 class Parser {
  public:
-  Parser(std::string_view text, const std::string& name) : name_(name) { split(text); }
+  Parser(std::string_view text, const std::string& name) : name_(name), budget_(name) {
+    budget_.look(text.size());
+    split(text);
+  }
 
   Yaml run() {
     if (!lines_.empty()) result_.root = block(lines_[0].indent, "", 0);
@@ -110,6 +116,14 @@ class Parser {
     return first == "-" || first.starts_with("- ") ? sequence(indent, path, depth) : mapping(indent, path, depth);
   }
 
+  // A long key is repeated in the path of each that stands below it.
+  std::string at_path(const std::string& path, const std::string& key, const Line& line) {
+    budget_.at_line(line.number);
+    budget_.add_row();
+    budget_.keep(path.size() + key.size());
+    return path + "." + key;
+  }
+
   bool is_here(std::size_t indent) const { return at_ < lines_.size() && lines_[at_].indent == indent; }
 
   Json sequence(std::size_t indent, const std::string& path, int depth) {
@@ -117,7 +131,7 @@ class Parser {
     while (is_here(indent) && (lines_[at_].text == "-" || lines_[at_].text.starts_with("- "))) {
       Line& line = lines_[at_];
       const std::string rest = trimmed(line.text.substr(1));
-      const std::string here = path + "." + std::to_string(list.size());
+      const std::string here = at_path(path, std::to_string(list.size()), line);
       if (rest.empty()) {
         ++at_;
         list.push_back(at_ < lines_.size() && lines_[at_].indent > indent ? block(lines_[at_].indent, here, depth + 1)
@@ -160,7 +174,7 @@ class Parser {
       const Json key_json = scalar_of(trimmed(line.text.substr(0, colon)));
       const std::string key = key_json.is_string() ? key_json.get<std::string>() : trimmed(line.text.substr(0, colon));
       const std::string rest = trimmed(line.text.substr(colon + 1));
-      const std::string here = path.empty() ? key : path + "." + key;
+      const std::string here = path.empty() ? key : at_path(path, key, line);
       result_.lines[here] = line.number;
       ++at_;
       const bool is_deeper =
@@ -190,11 +204,14 @@ class Parser {
       return body;
     }
     if (text[0] == '[' || text[0] == '{') {
-      while (!closes(text) && at_ < lines_.size() && text.size() < (1 << 16)) text += " " + lines_[at_++].text;
+      for (int open = brackets_in(text); open > 0 && at_ < lines_.size(); ++at_) {
+        open += brackets_in(lines_[at_].text);
+        text += " " + lines_[at_].text;
+      }
       std::size_t at = 0;
-      const std::optional<Json> made = flow(text, at, 0);
-      if (!made) throw wrong(line, "expected the end of what the bracket begins");
-      return *made;
+      std::optional<Json> made = flow(text, at, 0);
+      if (!made || at < text.size()) throw wrong(line, "expected the end of what the bracket begins");
+      return *std::move(made);
     }
     // A plain scalar may continue on the next lines.
     const bool is_quoted = text[0] == '"' || text[0] == '\'';
@@ -205,21 +222,23 @@ class Parser {
     return scalar_of(text);
   }
 
-  static bool closes(const std::string& text) {
+  // Returns how many brackets the text opens more than it closes, quoted ones and those of ${…} included.
+  static int brackets_in(const std::string& text) {
     int inside = 0;
     for (const char c : text) inside += c == '[' || c == '{' ? 1 : c == ']' || c == '}' ? -1 : 0;
-    return inside <= 0;
+    return inside;
   }
 
+  // Reads the flow collection that begins at text[at] and moves `at` to what follows it. Every turn of the loop moves
+  // `at`, so that it ends. Nothing: the collection does not end, or ends with the other bracket.
   std::optional<Json> flow(const std::string& text, std::size_t& at, int depth) {
-    const auto skip = [&] { at = std::min(text.find_first_not_of(" \t", at), text.size()); };
     if (depth > kMaxYamlDepth || at >= text.size()) return std::nullopt;
     const bool is_map = text[at] == '{';
     Json made = is_map ? Json::object() : Json::array();
     for (++at;;) {
-      skip();
-      if (at >= text.size()) return std::nullopt;
-      if (text[at] == (is_map ? '}' : ']')) {
+      skip_blanks(text, at);
+      if (at >= text.size() || text[at] == (is_map ? ']' : '}')) return std::nullopt;
+      if (text[at] == ']' || text[at] == '}') {
         ++at;
         return made;
       }
@@ -227,42 +246,54 @@ class Parser {
         ++at;
         continue;
       }
+      budget_.add_row();
       std::string key;
       if (is_map) {
-        const std::size_t colon = text.find(':', at);
-        if (colon == std::string::npos) return std::nullopt;
-        const Json word = scalar_of(trimmed(text.substr(at, colon - at)));
+        const Json word = flow_scalar(text, at, ":,}");
         key = word.is_string() ? word.get<std::string>() : word.dump();
-        at = colon + 1;
-        skip();
+        skip_blanks(text, at);
+        if (at >= text.size()) return std::nullopt;
+        if (text[at] != ':') {  // a key without a value
+          made[key] = nullptr;
+          continue;
+        }
+        ++at;
+        skip_blanks(text, at);
         if (at >= text.size()) return std::nullopt;
       }
       std::optional<Json> value;
-      if (text[at] == '[' || text[at] == '{') {
+      if (text[at] == '[' || text[at] == '{')
         value = flow(text, at, depth + 1);
-      } else {
-        const std::size_t begin = at;
-        int inside = 0;  // depth of ${…}
-        const char quote = text[at] == '"' || text[at] == '\'' ? text[at++] : '\0';
-        if (quote != 0) {
-          at = std::min(text.find(quote, at), text.size() - 1) + 1;
-        } else {
-          while (at < text.size() && (inside > 0 || std::string_view(",]}").find(text[at]) == std::string_view::npos)) {
-            inside += text[at] == '{' ? 1 : text[at] == '}' ? -1 : 0;
-            ++at;
-          }
-        }
-        value = scalar_of(trimmed(text.substr(begin, at - begin)));
-      }
+      else
+        value = flow_scalar(text, at, ",]}");
       if (!value) return std::nullopt;
       if (is_map)
-        made[key] = *value;
+        made[key] = *std::move(value);
       else
-        made.push_back(*value);
+        made.push_back(*std::move(value));
     }
   }
 
+  static void skip_blanks(const std::string& text, std::size_t& at) {
+    at = std::min(text.find_first_not_of(" \t", at), text.size());
+  }
+
+  // Reads a scalar up to one of `ends` outside of quotes and of ${…}.
+  static Json flow_scalar(const std::string& text, std::size_t& at, std::string_view ends) {
+    const std::size_t begin = at;
+    int inside = 0;  // depth of ${…}
+    const char quote = text[at] == '"' || text[at] == '\'' ? text[at++] : '\0';
+    if (quote != 0) {
+      at = std::min(text.find(quote, at), text.size() - 1) + 1;
+    } else {
+      for (; at < text.size() && (inside > 0 || ends.find(text[at]) == std::string_view::npos); ++at)
+        inside += text[at] == '{' ? 1 : text[at] == '}' ? -1 : 0;
+    }
+    return scalar_of(trimmed(text.substr(begin, at - begin)));
+  }
+
   const std::string& name_;
+  Budget budget_;
   std::vector<Line> lines_;
   std::size_t at_ = 0;
   Yaml result_;
