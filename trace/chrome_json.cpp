@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <istream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -56,20 +57,21 @@ KeptArgument argument_named(const std::string& key) {
 // The reader of nlohmann's events. Depths count open objects and arrays.
 class Handler : public nlohmann::json_sax<nlohmann::json> {
  public:
-  Handler(std::istream& input, const std::string& name, const std::function<void(const ChromeEvent&)>& use)
-      : input_(input), name_(name), use_(use) {}
+  Handler(InputBuffer& buffer, const std::function<void(const ChromeEvent&)>& use)
+      : buffer_(buffer), name_(buffer.name()), use_(use) {}
 
   ChromeHeader header;
   bool has_events = false;
 
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
+  bool null() override { return buffer_.saw_value(), true; }
+  bool boolean(bool) override { return buffer_.saw_value(), true; }
   bool number_integer(number_integer_t value) override { return number(value, std::to_string(value)); }
   bool number_unsigned(number_unsigned_t value) override {
     return number(static_cast<std::int64_t>(std::min<number_unsigned_t>(value, INT64_MAX)), std::to_string(value));
   }
   bool number_float(number_float_t, const string_t& text) override { return number(0, text); }
   bool string(string_t& text) override {
+    buffer_.saw_value();
     value(text);
     if (depth_ == event_depth_ + 2 && kept_.kept == Kept::types && event_.type.empty()) event_.type = text;
     return true;
@@ -77,7 +79,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   bool binary(binary_t&) override { return true; }
 
   bool start_object(std::size_t) override {
-    ++depth_;
+    open();
     if (depth_ == 1) is_object_ = true;
     if (events_depth_ > 0 && depth_ == events_depth_ + 1) {
       event_depth_ = depth_;
@@ -96,12 +98,15 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool start_array(std::size_t) override {
-    ++depth_;
+    open();
     if (depth_ == 1 || (depth_ == 2 && is_object_ && top_key_ == "traceEvents")) {
       events_depth_ = depth_;
       has_events = true;
     }
-    if (is_shape()) event_.shapes.emplace_back();
+    if (is_shape()) {
+      if (event_.shapes.size() == kMostOperands) throw too_large_shape(kMostOperands, "operands");
+      event_.shapes.emplace_back();
+    }
     return true;
   }
   bool end_array() override {
@@ -110,6 +115,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool key(string_t& text) override {
+    buffer_.saw_value();
     if (event_depth_ > 0) {
       if (depth_ == event_depth_) field_ = field_named(text);
       if (depth_ == event_depth_ + 1) kept_ = field_ == Field::arguments ? argument_named(text) : KeptArgument{};
@@ -125,7 +131,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
     const auto says = [&](const char* text) { return what.find(text) != std::string_view::npos; };
     // A word or a number that is cut short looks like another one.
     const bool is_cut =
-        input_.rdbuf()->sgetc() == std::char_traits<char>::eof() && (says("invalid literal") || says("invalid number"));
+        buffer_.sgetc() == std::char_traits<char>::eof() && (says("invalid literal") || says("invalid number"));
     throw input_error(name_ + ": byte " + std::to_string(position) + ": " +
                       (is_cut || says("unexpected end of input") || says("missing closing quote")
                            ? "JSON ends in the middle; expected a whole trace"
@@ -133,7 +139,21 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
+  static constexpr int kMostDepth = 64;
+  static constexpr std::size_t kMostSizes = 64, kMostOperands = 1 << 14;  // PyTorch's tensors have at most 64 sizes
+
+  void open() {
+    buffer_.saw_value();
+    if (++depth_ > kMostDepth)
+      throw input_error(name_ + ": expected values inside each other at most " + std::to_string(kMostDepth) +
+                        " times, got more");
+  }
+  Error too_large_shape(std::size_t most, const char* what) const {
+    return input_error(name_ + ": event " + in_quotes(printable(event_.name.substr(0, 80))) +
+                       ": Input Dims: expected at most " + std::to_string(most) + " " + what + ", got more");
+  }
   void close() {
+    buffer_.saw_value();
     if (depth_ == event_depth_ + 1) kept_ = {};
     --depth_;
   }
@@ -150,7 +170,9 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   bool is_shape() const { return event_depth_ > 0 && depth_ == event_depth_ + 3 && kept_.kept == Kept::shapes; }
 
   bool number(std::int64_t integer, const std::string& text) {
+    buffer_.saw_value();
     if (is_shape()) {
+      if (event_.shapes.back().size() == kMostSizes) throw too_large_shape(kMostSizes, "sizes");
       event_.shapes.back().push_back(integer);
       return true;
     }
@@ -203,7 +225,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
     }
   }
 
-  std::istream& input_;
+  InputBuffer& buffer_;
   const std::string& name_;
   const std::function<void(const ChromeEvent&)>& use_;
   int depth_ = 0, events_depth_ = 0, event_depth_ = 0;  // 0: outside
@@ -263,12 +285,12 @@ Picoseconds TraceClock::at(const WrittenTime& time) {
   return std::clamp(time.us - *origin_us_, -kMost, kMost) * kPicosecondsPerMicrosecond + time.ps;
 }
 
-ChromeHeader read_chrome_json(std::istream& input, const std::string& name,
-                              const std::function<void(const ChromeEvent&)>& use) {
-  Handler handler(input, name, use);
+ChromeHeader read_chrome_json(InputBuffer& buffer, const std::function<void(const ChromeEvent&)>& use) {
+  Handler handler(buffer, use);
+  std::istream input(&buffer);
   nlohmann::json::sax_parse(input, &handler);
   if (!handler.has_events)
-    throw input_error(name +
+    throw input_error(buffer.name() +
                       ": expected a trace: an object with \"traceEvents\", or an array of events, got other JSON");
   return handler.header;
 }

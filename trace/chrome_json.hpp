@@ -2,13 +2,13 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <istream>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/timeline.hpp"
+#include "trace/input.hpp"
 
 namespace stretto::trace {
 
@@ -70,9 +70,9 @@ struct ChromeHeader {
 };
 
 // Reads a document as a stream and calls `use` for each event; the event's object is used again. The document is an
-// object with traceEvents, or an array of events. Throws Error(input) with `name` and the place for anything else.
-ChromeHeader read_chrome_json(std::istream& input, const std::string& name,
-                              const std::function<void(const ChromeEvent&)>& use);
+// object with traceEvents, or an array of events. Throws Error(input) with the file and the place for anything else,
+// for values inside each other more than 64 times, and for shapes that no tensor has.
+ChromeHeader read_chrome_json(InputBuffer& buffer, const std::function<void(const ChromeEvent&)>& use);
 
 // Parses "1740461679479712.655"; absent where the text is no number below 2^62.
 WrittenTime written_time(std::string_view text);

@@ -78,8 +78,24 @@ bool marks_step(std::string_view name) {
   return word == "profilerstep" || word == "step" || word == "iteration" || word == "iter" || word == "trainstep";
 }
 
+namespace {
+
+// Returns what an event takes in memory at most: a kernel, or an entry of a map, and its texts and shapes.
+std::size_t kept_bytes_of(const ChromeEvent& event) {
+  constexpr std::size_t kEntry = 64;
+  std::size_t bytes = sizeof(Kernel) + kEntry + event.name.size() + event.tid.size() + event.pid.size();
+  for (const std::string& argument : event.arguments) bytes += argument.size();
+  for (const auto& shape : event.shapes) bytes += sizeof(shape) + shape.size() * sizeof(shape[0]);
+  return bytes;
+}
+
+}  // namespace
+
 struct ChromeTrace::State {
+  State(const std::string& file, Budget& of_file) : name(file), budget(of_file) {}
+
   std::string name;
+  Budget& budget;
   RankTrace trace;
   std::unordered_map<std::string, std::uint32_t> name_of, stream_of;
   std::unordered_map<std::string, std::int32_t> thread_of;
@@ -134,6 +150,7 @@ struct ChromeTrace::State {
   void add_host_call(const ChromeEvent& event) {
     if (event.name.starts_with("autograd::engine::")) of_autograd.insert(thread(event));
     if (event.shapes.empty() || !has_shape_of_kernel(event.name)) return;
+    budget.keep(kept_bytes_of(event));
     const Picoseconds begin = clock.at(event.begin);
     calls[thread(event)].push_back(
         {begin, begin + length_of(event.length), static_cast<std::int32_t>(trace.calls.size())});
@@ -191,27 +208,36 @@ struct ChromeTrace::State {
   }
 };
 
-ChromeTrace::ChromeTrace(const std::string& name) : state_(std::make_unique<State>()) { state_->name = name; }
+ChromeTrace::ChromeTrace(const std::string& name, Budget& budget) : state_(std::make_unique<State>(name, budget)) {}
 ChromeTrace::~ChromeTrace() = default;
 
 void ChromeTrace::add(const ChromeEvent& event) {
   State& s = *state_;
-  if (s.own.add(event, s.clock) || !event.begin.is_there) return;
+  const auto keep = [&] { s.budget.keep(kept_bytes_of(event)); };
+  if (s.own.add(event, s.clock)) return keep();
+  if (!event.begin.is_there) return;
   if (event.category == "fwdbwd") {
+    keep();
     if (event.phase == "s") s.begin_flows.insert(s.thread(event));
     if (event.phase == "f") s.end_flows.insert(s.thread(event));
     return;
   }
   if (event.phase != "X") return;
-  if (is_kernel(event.category)) return s.add_kernel(event);
+  if (is_kernel(event.category)) {
+    keep();
+    return s.add_kernel(event);
+  }
   if (event.category == "cpu_op" || event.category == "Operator") return s.add_host_call(event);
   if (event.category == "user_annotation" && marks_step(event.name)) {
+    keep();
     const Picoseconds begin = s.clock.at(event.begin);
     s.trace.marks.push_back({event.name, begin, begin + length_of(event.length)});
     return;
   }
-  if (is_launch(event.category) && !event[Argument::correlation].empty())
+  if (is_launch(event.category) && !event[Argument::correlation].empty()) {
+    keep();
     s.launches[number_of(event[Argument::correlation])] = {s.clock.at(event.begin), s.thread(event)};
+  }
 }
 
 TraceFile ChromeTrace::take(const ChromeHeader& header) {
@@ -225,7 +251,7 @@ TraceFile ChromeTrace::take(const ChromeHeader& header) {
                       " devices; expected those of one rank, a file for each");
   TraceFile file;
   if (s.trace.kernels.empty()) {
-    file = {Origin::stretto, s.own.take(s.name)};
+    file = {Origin::stretto, s.own.take(s.name, s.budget)};
   } else {
     s.connect();
     s.classify();

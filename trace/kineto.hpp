@@ -12,7 +12,8 @@ namespace stretto::trace {
 // have the arguments `op` and `work`.
 class ChromeTrace {
  public:
-  explicit ChromeTrace(const std::string& name);
+  // `budget` is charged with what is kept, and must outlive the object.
+  ChromeTrace(const std::string& name, Budget& budget);
   ~ChromeTrace();
   ChromeTrace(const ChromeTrace&) = delete;
   ChromeTrace& operator=(const ChromeTrace&) = delete;

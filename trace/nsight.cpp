@@ -1,66 +1,21 @@
 #include "trace/nsight.hpp"
 
-#include <sqlite3.h>
-
 #include <algorithm>
 #include <functional>
 #include <set>
 #include <unordered_map>
 
 #include "base/error.hpp"
-#include "base/printable.hpp"
 #include "trace/kineto.hpp"
+#include "trace/sqlite_file.hpp"
 
 namespace stretto::trace {
 namespace {
 
 constexpr std::int64_t kPsPerNs = 1000;
 constexpr const char* kKernels = "CUPTI_ACTIVITY_KIND_KERNEL";
-
-// A row of a query. Absent columns are 0 or "".
-class Row {
- public:
-  explicit Row(sqlite3_stmt* statement) : statement_(statement) {}
-  std::int64_t number(int column) const { return sqlite3_column_int64(statement_, column); }
-  std::string text(int column) const {
-    const unsigned char* text = sqlite3_column_text(statement_, column);
-    return text ? reinterpret_cast<const char*>(text) : "";
-  }
-
- private:
-  sqlite3_stmt* statement_;
-};
-
-class Database {
- public:
-  explicit Database(const std::string& path) : path_(path) {
-    if (sqlite3_open_v2(path.c_str(), &database_, SQLITE_OPEN_READONLY, nullptr) != SQLITE_OK) fail();
-  }
-  ~Database() { sqlite3_close(database_); }
-  Database(const Database&) = delete;
-  Database& operator=(const Database&) = delete;
-
-  std::set<std::string> columns(const std::string& table) {
-    std::set<std::string> names;
-    query("SELECT name FROM pragma_table_info('" + table + "')", [&](const Row& row) { names.insert(row.text(0)); });
-    return names;
-  }
-  void query(const std::string& sql, const std::function<void(const Row&)>& use) {
-    sqlite3_stmt* statement = nullptr;
-    if (sqlite3_prepare_v2(database_, sql.c_str(), -1, &statement, nullptr) != SQLITE_OK) fail();
-    const std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)> owned(statement, sqlite3_finalize);
-    int result = SQLITE_ROW;
-    while ((result = sqlite3_step(statement)) == SQLITE_ROW) use(Row(statement));
-    if (result != SQLITE_DONE) fail();
-  }
-
- private:
-  [[noreturn]] void fail() {
-    throw input_error(path_ + ": cannot be read as SQLite: " + printable(sqlite3_errmsg(database_)));
-  }
-  const std::string& path_;
-  sqlite3* database_ = nullptr;
-};
+constexpr std::size_t kEntryBytes = 64;  // of an entry in a map or a list of names
+constexpr std::size_t kMostRanks = 4096;
 
 // Ranks of a report by process and device; names are shared by all until the end.
 class Report {
@@ -77,12 +32,12 @@ class Report {
     read_launches();
     has_pid_ = columns.contains("globalPid");
     const std::string name = columns.contains("demangledName") ? "demangledName" : "shortName";
-    add_events(kKernels, name, [&](const Row& row) { return string(row.number(6)); });
+    add_events(kKernels, name, [&](const SqliteRow& row) { return string(row.number(6)); });
     const char* const copies[][2] = {{"CUPTI_ACTIVITY_KIND_MEMCPY", "Memcpy"},
                                      {"CUPTI_ACTIVITY_KIND_MEMSET", "Memset"}};
     for (const auto& [table, what] : copies)
       if (database_.columns(table).contains("streamId"))
-        add_events(table, "0", [what = what](const Row&) { return std::string(what); });
+        add_events(table, "0", [what = what](const SqliteRow&) { return std::string(what); });
     if (ranks_.empty()) throw input_error(path_ + ": has no kernels; expected a trace of a GPU");
     read_marks();
     return take();
@@ -96,12 +51,18 @@ class Report {
   Picoseconds at(std::int64_t ns) {
     if (!origin_) origin_ = ns;
     constexpr std::int64_t kMost = kHorizon / 4 / kPsPerNs;
-    return std::clamp(ns - *origin_, -kMost, kMost) * kPsPerNs;
+    std::int64_t since = 0;
+    if (__builtin_sub_overflow(ns, *origin_, &since)) since = ns < *origin_ ? -kMost : kMost;
+    return std::clamp(since, -kMost, kMost) * kPsPerNs;
   }
 
   void read_strings() {
     if (!database_.columns("StringIds").contains("value")) return;
-    database_.query("SELECT id, value FROM StringIds", [&](const Row& row) { strings_[row.number(0)] = row.text(1); });
+    database_.query("SELECT id, value FROM StringIds", [&](const SqliteRow& row) {
+      std::string text = row.text(1);
+      database_.budget().keep(kEntryBytes + text.size());
+      strings_[row.number(0)] = std::move(text);
+    });
   }
 
   // A thread's number has its process's in the upper bits: globalPid = globalTid with the lower 24 bits 0.
@@ -110,17 +71,25 @@ class Report {
   void read_launches() {
     if (!database_.columns("CUPTI_ACTIVITY_KIND_RUNTIME").contains("correlationId")) return;
     database_.query("SELECT correlationId, globalTid, start FROM CUPTI_ACTIVITY_KIND_RUNTIME",
-                    [&](const Row& row) { launches_[process_of(row.number(1))][row.number(0)] = row.number(2); });
+                    [&](const SqliteRow& row) {
+                      database_.budget().keep(kEntryBytes);
+                      launches_[process_of(row.number(1))][row.number(0)] = row.number(2);
+                    });
   }
 
   // `name_of` may use column 6, which is `name`.
   void add_events(const std::string& table, const std::string& name,
-                  const std::function<std::string(const Row&)>& name_of) {
+                  const std::function<std::string(const SqliteRow&)>& name_of) {
     database_.query("SELECT start, end, deviceId, streamId, correlationId, " +
                         std::string(has_pid_ ? "globalPid" : "0") + ", " + name + " FROM " + table + " ORDER BY start",
-                    [&](const Row& row) {
+                    [&](const SqliteRow& row) {
                       const std::int64_t process = row.number(5);
-                      RankTrace& rank = ranks_[{process, row.number(2)}];
+                      const auto [at_rank, is_new] = ranks_.try_emplace({process, row.number(2)});
+                      RankTrace& rank = at_rank->second;
+                      database_.budget().keep(sizeof(Kernel) + (is_new ? sizeof(RankTrace) : 0));
+                      if (is_new && ranks_.size() > kMostRanks)
+                        throw input_error(path_ + ": expected kernels of at most " + std::to_string(kMostRanks) +
+                                          " devices, got more");
                       Kernel kernel;
                       kernel.start = at(row.number(0));
                       kernel.end = std::max(kernel.start, at(row.number(1)));
@@ -139,19 +108,21 @@ class Report {
     return found == of_process->second.end() ? kNoTime : at(found->second);
   }
 
-  static std::uint32_t index(std::vector<std::string>& names, std::unordered_map<std::string, std::uint32_t>& known,
-                             const std::string& name) {
+  std::uint32_t index(std::vector<std::string>& names, std::unordered_map<std::string, std::uint32_t>& known,
+                      const std::string& name) {
+    database_.budget().look(name.size());
     const auto [found, is_new] = known.try_emplace(name, static_cast<std::uint32_t>(names.size()));
-    if (is_new) names.push_back(name);
+    if (!is_new) return found->second;
+    database_.budget().keep(kEntryBytes + 2 * name.size());
+    names.push_back(name);
     return found->second;
   }
-  static std::uint32_t stream(RankTrace& rank, std::int64_t id) {
-    const std::string name = "stream " + std::to_string(id);
-    const auto found =
-        std::find_if(rank.streams.begin(), rank.streams.end(), [&](const Stream& known) { return known.name == name; });
-    if (found != rank.streams.end()) return static_cast<std::uint32_t>(found - rank.streams.begin());
-    rank.streams.push_back({name});
-    return static_cast<std::uint32_t>(rank.streams.size() - 1);
+  std::uint32_t stream(RankTrace& rank, std::int64_t id) {
+    const auto [found, is_new] = streams_[&rank].try_emplace(id, static_cast<std::uint32_t>(rank.streams.size()));
+    if (!is_new) return found->second;
+    database_.budget().keep(kEntryBytes);
+    rank.streams.push_back({"stream " + std::to_string(id)});
+    return found->second;
   }
 
   void read_marks() {
@@ -159,12 +130,15 @@ class Report {
     if (!columns.contains("text") || !columns.contains("globalTid")) return;
     const std::string id = columns.contains("textId") ? "textId" : "0";
     database_.query("SELECT start, end, text, " + id + ", globalTid FROM NVTX_EVENTS WHERE end > start ORDER BY start",
-                    [&](const Row& row) {
+                    [&](const SqliteRow& row) {
                       const std::string text = row.text(2).empty() ? string(row.number(3)) : row.text(2);
                       if (!marks_step(text)) return;
-                      for (auto& [key, rank] : ranks_)
-                        if (!has_pid_ || key.first == process_of(row.number(4)))
-                          rank.marks.push_back({text, at(row.number(0)), at(row.number(1))});
+                      for (auto& [key, rank] : ranks_) {
+                        database_.budget().look(1);
+                        if (has_pid_ && key.first != process_of(row.number(4))) continue;
+                        database_.budget().keep(sizeof(StepMark) + text.size());
+                        rank.marks.push_back({text, at(row.number(0)), at(row.number(1))});
+                      }
                     });
   }
 
@@ -184,13 +158,14 @@ class Report {
   }
 
   const std::string& path_;
-  Database database_;
+  SqliteFile database_;
   bool has_pid_ = false;
   std::optional<std::int64_t> origin_;
   std::unordered_map<std::int64_t, std::string> strings_;
   std::map<std::int64_t, std::unordered_map<std::int64_t, std::int64_t>> launches_;  // [process][correlation] ns
   std::map<std::pair<std::int64_t, std::int64_t>, RankTrace> ranks_;                 // [process, device]
   std::map<const RankTrace*, std::unordered_map<std::string, std::uint32_t>> names_;
+  std::map<const RankTrace*, std::unordered_map<std::int64_t, std::uint32_t>> streams_;
 };
 
 }  // namespace

@@ -68,7 +68,7 @@ void OwnTrace::add_operation(const ChromeEvent& event, TraceClock& clock) {
   operations_.push_back(kernel);
 }
 
-std::vector<Section> OwnTrace::take(const std::string& file) {
+std::vector<Section> OwnTrace::take(const std::string& file, Budget& budget) {
   struct Place {
     std::size_t section = 0, rank = 0;
   };
@@ -76,10 +76,14 @@ std::vector<Section> OwnTrace::take(const std::string& file) {
   std::map<std::string, Place> place_of;  // [pid]
   std::vector<Place> of_stream;           // [stream]
   std::vector<std::uint32_t> inner;       // [stream]: its index in the rank's trace
+  std::size_t bytes_of_names = 0;         // each rank has a copy of them
+  for (const std::string& name : names_) bytes_of_names += name.size() + sizeof(name);
   for (const auto& [pid, tid] : places_) {
     const auto [title, rank] = section_and_rank(processes_[pid].title);
     const auto [place, is_new] = place_of.try_emplace(pid);
     if (is_new) {
+      budget.look(sections.size() * (title.size() + 1));
+      budget.keep(sizeof(RankTrace) + bytes_of_names);
       auto section = std::find_if(sections.begin(), sections.end(),
                                   [&wanted = title](const Section& s) { return s.title == wanted; });
       if (section == sections.end()) section = sections.insert(section, Section{title, {}});

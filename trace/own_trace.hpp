@@ -16,8 +16,8 @@ class OwnTrace {
   // Takes an event that belongs to such a trace; returns false for others.
   bool add(const ChromeEvent& event, TraceClock& clock);
   bool empty() const { return operations_.empty(); }
-  // Returns the sections. `file` is for messages.
-  std::vector<Section> take(const std::string& file);
+  // Returns the sections. `file` is for messages; the search for sections is charged to the budget.
+  std::vector<Section> take(const std::string& file, Budget& budget);
 
  private:
   struct Process {

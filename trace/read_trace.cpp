@@ -1,7 +1,6 @@
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
-#include <istream>
-#include <sstream>
 
 #include "base/error.hpp"
 #include "base/read_file.hpp"
@@ -14,10 +13,10 @@
 namespace stretto::trace {
 namespace {
 
-TraceFile read_json(std::istream& input, const std::string& name) {
-  // Errors of the stream's buffer are to be seen, not turned into an end of the input.
-  ChromeTrace trace(name);
-  const ChromeHeader header = read_chrome_json(input, name, [&](const ChromeEvent& event) { trace.add(event); });
+TraceFile read_json(ReadFile file) {
+  InputBuffer buffer(std::move(file));
+  ChromeTrace trace(buffer.name(), buffer.budget());
+  const ChromeHeader header = read_chrome_json(buffer, [&](const ChromeEvent& event) { trace.add(event); });
   return trace.take(header);
 }
 
@@ -41,17 +40,16 @@ const char* name_of(Origin origin) {
 }
 
 TraceFile parse_trace(std::string_view json, const std::string& name) {
-  std::istringstream input{std::string(json)};
-  return read_json(input, name);
+  std::vector<std::byte> bytes(json.size());
+  if (!json.empty()) std::memcpy(bytes.data(), json.data(), json.size());
+  return read_json(ReadFile::of(std::move(bytes), name));
 }
 
 TraceFile read_trace(const std::string& path) {
   ReadFile file = ReadFile::open(path);
   if (file.size() == 0) throw input_error(path + ": is empty; expected a trace");
   if (is_sqlite(file)) return read_nsight(path);
-  InputBuffer buffer(std::move(file));
-  std::istream input(&buffer);
-  return read_json(input, path);
+  return read_json(std::move(file));
 }
 
 bool looks_like_trace(const std::string& path) {

@@ -2,6 +2,7 @@
 #include <zlib.h>
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 
 #include "tests/message_of.hpp"
 #include "tests/temp_dir.hpp"
@@ -166,6 +167,55 @@ TEST_CASE("a report of Nsight Systems is read by rank", "[trace]") {
   const std::string empty = folder.file("empty.sqlite");
   write_report(empty, false);
   CHECK_THAT(message_of([&] { read_trace(empty); }), Contains("CUPTI_ACTIVITY_KIND_KERNEL"));
+}
+
+TEST_CASE("a report that computes its rows, or has rows elsewhere, is refused, and no file is written next to it",
+          "[trace]") {
+  const TempDir folder;
+  const std::string path = folder.file("a?b#c %.sqlite");
+  write_report(path);
+  const auto execute = [&](const std::string& sql) {
+    sqlite3* database = nullptr;
+    REQUIRE(sqlite3_open(path.c_str(), &database) == SQLITE_OK);
+    CHECK(sqlite3_exec(database, sql.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK);
+    return database;
+  };
+  const auto files = [&] {
+    return std::distance(std::filesystem::directory_iterator(folder.str()), std::filesystem::directory_iterator());
+  };
+  // The rows of an open database in this mode are in a second file, until someone moves them.
+  sqlite3* const open = execute("PRAGMA journal_mode=WAL; INSERT INTO StringIds VALUES (4, 'x');");
+  CHECK_THAT(message_of([&] { read_trace(path); }), Contains("the newest rows may be in") && Contains("-wal"));
+  sqlite3_close(open);
+  CHECK(files() == 1);
+  CHECK(read_trace(path).sections[0].ranks.size() == 2);
+  CHECK(files() == 1);
+  const std::string endless =
+      " AS WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM r) SELECT n AS start, n+1 AS "
+      "end, 59 AS eventType, 'x' AS text, 0 AS globalTid FROM r WHERE n<0;";
+  sqlite3_close(execute("DROP TABLE NVTX_EVENTS; CREATE VIEW NVTX_EVENTS" + endless));
+  CHECK_THAT(message_of([&] { read_trace(path); }), Contains("NVTX_EVENTS: expected a table with rows, got a view"));
+  sqlite3_close(
+      execute("DROP VIEW NVTX_EVENTS; CREATE TABLE NVTX_EVENTS (start INT, end INT, globalTid INT, text TEXT AS "
+              "(hex(zeroblob(400000000))));"));
+  CHECK_THAT(message_of([&] { read_trace(path); }), Contains("NVTX_EVENTS: column \"text\": expected values"));
+}
+
+TEST_CASE("a small file that unpacks to a large one is refused before it is read", "[trace]") {
+  const TempDir folder;
+  const auto refusal = [&](const std::string& begin, const std::string& piece, int pieces) {
+    std::string text = begin;
+    for (int i = 0; i < pieces; ++i) text += piece;
+    return message_of([&] { read_trace(folder.write("x.json.gz", gzipped(text + "]}"))); });
+  };
+  const std::string mebibyte(1 << 20, ' ');
+  CHECK_THAT(refusal("{\"traceEvents\":[", mebibyte, 20), Contains("values of at most 16 MiB"));
+  CHECK_THAT(refusal("{\"traceEvents\":[\"", std::string(1 << 20, 'a'), 20), Contains("values of at most 16 MiB"));
+  CHECK_THAT(refusal("{\"traceEvents\":[", "[[[[[[[[[[", 100), Contains("inside each other at most 64 times"));
+  CHECK_THAT(refusal("{\"traceEvents\":[{\"args\":{\"Input Dims\":[[", "1,", 100), Contains("at most 64 sizes"));
+  CHECK_THAT(
+      refusal("{\"traceEvents\":[", "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"a\",\"ts\":1,\"dur\":1},", 1'500'000),
+      Contains("reading it takes more than"));
 }
 
 TEST_CASE("marks of steps and times as they are written", "[trace]") {

@@ -98,7 +98,7 @@ struct TraceFile {
 // was exported as SQLite. JSON is read as a stream: memory is that of kernels, launches and shapes. Throws Error(input)
 // with the file for anything else, for damaged files, and for traces without kernels.
 TraceFile read_trace(const std::string& path);
-// Reads JSON in memory, as read_trace() does; `name` is for messages.
+// Reads JSON in memory, maybe compressed by gzip, as read_trace() does; `name` is for messages.
 TraceFile parse_trace(std::string_view json, const std::string& name);
 
 // Returns whether a file is one that read_trace() reads, by its first bytes. Throws as ReadFile::open() does.
