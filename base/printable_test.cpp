@@ -15,7 +15,12 @@ TEST_CASE("text of others is shown without what it would do to a terminal") {
   CHECK(printable("\xc2\x9b"
                   "31m"s) == "\\xc2\\x9b31m");  // U+009B begins a sequence, as ESC [ does
   CHECK(printable("a\u202eb\u2066c\u2028d\u061ce\u200ff") == "a\\u202eb\\u2066c\\u2028d\\u061ce\\u200ff");
-  CHECK(printable("\u2027\u202f\u2065\u206a") == "\u2027\u202f\u2065\u206a");  // neighbours of the escaped characters
+  CHECK(printable("\u200b\u00ad\u2060\ufeff\u3164\ufe0f") == "\\u200b\\u00ad\\u2060\\ufeff\\u3164\\ufe0f");
+  CHECK(printable("\ue000\uf8ff\ufdd0\ufffe\U0001ffff") == "\\ue000\\uf8ff\\ufdd0\\ufffe\\U0001ffff");
+  CHECK(printable("\U0001d173\U000e0041\U000f0000") == "\\U0001d173\\U000e0041\\U000f0000");
+  // Neighbours of the escaped characters.
+  for (const char* text : {"\u00ac\u00ae", "\u2027\u202f", "\u200a\u2010", "\u205f\u2070", "\ufffd", "\U0001d17b"})
+    CHECK(printable(text) == text);
   CHECK(printable_lines("a\n\tb\r\x1b[2J\u202e") == "a\n\tb\\r\\x1b[2J\\u202e");
 }
 
@@ -27,7 +32,7 @@ TEST_CASE("bytes that are no UTF-8 are shown one by one") {
   CHECK(printable("\xf4\x90\x80\x80"s) == "\\xf4\\x90\\x80\\x80");  // beyond U+10FFFF
   CHECK(printable("a\xc3"s) == "a\\xc3");                           // cut short
   CHECK(printable("\xe2\x82x"s) == "\\xe2\\x82x");
-  CHECK(printable("\xf4\x8f\xbf\xbf"s) == "\xf4\x8f\xbf\xbf");
+  CHECK(printable("\xf4\x8f\xbf\xbf"s) == "\\U0010ffff");  // the last one, a noncharacter
 }
 
 }  // namespace stretto
