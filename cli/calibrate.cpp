@@ -55,7 +55,12 @@ void print_curves(const sim::Gpu& gpu) {
 std::string partial_of(const std::string& path) { return path + ".partial"; }
 
 const std::string& path_of(CalibrateOptions& options) {
-  Files::set_default(options.output, predict::default_platform_path(options.backend));
+  const std::string path = predict::default_platform_path(options.backend);
+  if (options.output.empty() && path.empty())
+    throw input_error(
+        "--output: expected a file, since neither XDG_DATA_HOME nor HOME is an absolute path, in which it "
+        "would be kept");
+  Files::set_default(options.output, path);
   if (const auto parent = std::filesystem::path(options.output.name()).parent_path(); !parent.empty()) {
     std::error_code ignored;  // claim_outputs reports errors that matter
     std::filesystem::create_directories(parent, ignored);
@@ -232,7 +237,7 @@ void add_calibrate(CLI::App& app) {
   CLI::App* command = app.add_subcommand("calibrate", "measure this machine into a platform file");
   options->files.add_output(
       *command, "-o,--output", options->output,
-      "platform file to write; default: " + predict::default_platform_path() + ", or cuda.toml beside it");
+      "platform file to write; default: stretto/host.toml, or cuda.toml, in $XDG_DATA_HOME or ~/.local/share");
   command->add_option("--cores", options->cores, "cores that ranks will share; default: all")
       ->check(CLI::Range(1, 4096));
   add_rank_options(*command, *options);

@@ -124,7 +124,8 @@ std::vector<Input> inputs_of(const Scenario& scenario) {
     for (const std::string& file : exec::files_of_weights(scenario.training.load))
       inputs.push_back({"[training] load", file});
   for (const char* backend : {"host", "cuda"})
-    inputs.push_back({"what `stretto calibrate` wrote", predict::default_platform_path(backend)});
+    if (std::string path = predict::default_platform_path(backend); !path.empty())
+      inputs.push_back({"what `stretto calibrate` wrote", std::move(path)});
   std::error_code ignored;
   if (const std::string& dir = scenario.training.checkpoint_dir; !dir.empty())
     for (fs::directory_iterator it(dir, ignored), end; !ignored && it != end; it.increment(ignored))

@@ -1,13 +1,13 @@
 #include "predict/inputs.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <mutex>
 
 #include "base/data_folder.hpp"
 #include "base/error.hpp"
+#include "base/user_folder.hpp"
 
 namespace stretto::predict {
 namespace {
@@ -56,18 +56,18 @@ Scenario read_scenario_input(const std::string& scenario, std::vector<std::strin
 }
 
 std::string default_platform_path(const std::string& backend) {
-  namespace fs = std::filesystem;
-  const std::string name = "stretto/" + backend + ".toml";
-  if (const char* data = std::getenv("XDG_DATA_HOME"); data != nullptr && *data != '\0')
-    return (fs::path(data) / name).string();
-  const char* home = std::getenv("HOME");
-  return (fs::path(home != nullptr ? home : ".") / ".local/share" / name).string();
+  const std::string folder = user_folder("XDG_DATA_HOME", ".local/share");
+  return folder.empty() ? "" : folder + "/" + backend + ".toml";
 }
 
 sim::Platform read_platform_input(const std::string& platform, const Scenario& scenario, const std::string& backend) {
   if (!platform.empty()) return sim::read_platform(platform_path(platform));
   if (!scenario.platform.empty()) return sim::read_platform(scenario.platform);
   const std::string path = default_platform_path(backend);
+  if (path.empty())
+    throw input_error(
+        "no platform file: neither XDG_DATA_HOME nor HOME is an absolute path, in which `stretto calibrate` "
+        "would have written one; name one with --platform");
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored))
     throw input_error("no platform file: " + path + " does not exist; run `stretto calibrate" +

@@ -347,8 +347,8 @@ def environments():
     yield case(["simulate", "tiny.toml"], 2, "stretto calibrate", env={"HOME": None, "XDG_DATA_HOME": None})
     yield case(["simulate", "tiny.toml"], 2, "stretto calibrate", env={"HOME": "", "XDG_DATA_HOME": ""})
     yield case(["simulate", "tiny.toml"], 2, "stretto calibrate", env={"HOME": "/dev/null", "XDG_DATA_HOME": None})
-    yield case(["simulate", "tiny.toml"], 2, "\\x1b[2J", env={"XDG_DATA_HOME": "\x1b[2J"})
-    yield case(["simulate", "tiny.toml"], 2, "stretto/host.toml", env={"XDG_DATA_HOME": "x" * 5000})
+    yield case(["simulate", "tiny.toml"], 2, "\\x1b[2J", env={"XDG_DATA_HOME": "/\x1b[2J"})
+    yield case(["simulate", "tiny.toml"], 2, "stretto/host.toml", env={"XDG_DATA_HOME": "/" + "x" * 5000})
     train = ["train", "tiny.toml"]
     for env, says in [({"STRETTO_RANK": "x"}, "STRETTO_RANK"), ({"STRETTO_RANK": "0"}, "STRETTO_RANKS"), ({"STRETTO_RANK": "0", "STRETTO_RANKS": "0"}, "STRETTO_RANKS"),
                       ({"STRETTO_RANK": "2", "STRETTO_RANKS": "2"}, "STRETTO_RANK"), ({"STRETTO_RANK": "-1", "STRETTO_RANKS": "2"}, "STRETTO_RANK"),

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <sstream>
@@ -12,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/new_file.hpp"
 #include "base/read_file.hpp"
+#include "base/user_folder.hpp"
 
 namespace stretto::cuda {
 namespace {
@@ -119,11 +119,6 @@ void PlanFile::save() {
   }
 }
 
-std::string plan_folder() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0')
-    return std::string(cache) + "/stretto";
-  const char* home = std::getenv("HOME");
-  return home != nullptr && *home != '\0' ? std::string(home) + "/.cache/stretto" : "";
-}
+std::string plan_folder() { return user_folder("XDG_CACHE_HOME", ".cache"); }
 
 }  // namespace stretto::cuda
