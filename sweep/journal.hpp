@@ -13,8 +13,10 @@ class Journal {
  public:
   // Without a path it keeps nothing. With `resumes`, reads the points that the file has; a file that does not exist has
   // none. A line that a kill has cut short is no point, and is counted in cut(); at the end of the file it is removed.
-  // Without `resumes` the file must not exist or be empty. Throws Error(input) for a line that is something else,
-  // Error(runtime) with the system's reason.
+  // Without `resumes` the file must not exist or be empty. While the object lives it holds the file's lock: a second
+  // Journal of one file, of whatever process, would write each point twice. Throws Error(input) for a line that is
+  // something else and for a locked file, with its holder where the system says it; Error(runtime) with the system's
+  // reason.
   Journal(std::string path, bool resumes);
   ~Journal();
   Journal(const Journal&) = delete;
@@ -28,6 +30,8 @@ class Journal {
 
  private:
   [[noreturn]] void fail() const;
+  void lock() const;
+  void read(bool resumes);
 
   std::string path_;
   int fd_ = -1;

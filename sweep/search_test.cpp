@@ -1,6 +1,8 @@
 #include "sweep/search.hpp"
 
 #include <algorithm>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -152,6 +154,10 @@ TEST_CASE("a sweep's file survives a line that a kill has cut, and refuses what 
   {
     Journal journal(path, false);
     journal.add(point);
+    // Two sweeps on one file would write each point twice.
+    const std::string locked = testing::message_of([&] { Journal second(path, true); });
+    CHECK(locked.find("points.jsonl: another sweep writes this file") != std::string::npos);
+    CHECK(locked.find("(process " + std::to_string(::getpid()) + ")") != std::string::npos);
   }
   CHECK(testing::message_of([&] { Journal again(path, false); }).find("--resume") != std::string::npos);
   std::ofstream(path, std::ios::app) << line_of(point).substr(0, 40);
