@@ -2,10 +2,10 @@
 
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/json_cost.hpp"
 #include "base/new_file.hpp"
 
 namespace stretto::calibrate {
@@ -22,9 +22,11 @@ std::int64_t now_s() {
 
 Notebook::Notebook(std::string path, nlohmann::json about) : path_(std::move(path)), about_(std::move(about)) {
   remove_left_overs(path_);
-  std::ifstream file(path_);
-  if (!file) return;
-  const nlohmann::json found = nlohmann::json::parse(file, nullptr, false);
+  if (std::error_code problem; !std::filesystem::exists(path_, problem)) return;
+  Budget budget(path_);
+  const std::string text = read_text(path_, budget);
+  charge_json(text, budget);
+  const nlohmann::json found = nlohmann::json::parse(text, nullptr, false);
   if (!found.is_object() || !found.contains("format") || found["format"] != kFormat || !found.contains("about") ||
       !found.contains("parts") || !found["parts"].is_object() || !found.contains("saved_s") ||
       !found["saved_s"].is_number_integer())

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/json_cost.hpp"
 #include "base/printable.hpp"
-#include "base/read_file.hpp"
 #include "base/utf8.hpp"
 #include "cli/commands.hpp"
 #include "cli/progress.hpp"
@@ -56,9 +56,11 @@ std::string tokenizer_file(const SampleOptions& options) {
 // Returns the tokens that end a text, which config.json of a folder names.
 std::set<std::int32_t> ends_of(const SampleOptions& options) {
   if (!is_folder(options.scenario)) return {};
-  const std::vector<std::byte> bytes = ReadFile::open((fs::path(options.scenario) / "config.json").string()).take();
-  const auto* text = reinterpret_cast<const char*>(bytes.data());
-  const nlohmann::json config = nlohmann::json::parse(text, text + bytes.size(), nullptr, false);
+  const std::string file = (fs::path(options.scenario) / "config.json").string();
+  Budget budget(file);
+  const std::string text = read_text(file, budget);
+  charge_json(text, budget);
+  const nlohmann::json config = nlohmann::json::parse(text, nullptr, false);
   std::set<std::int32_t> ends;
   const auto found = config.find("eos_token_id");
   if (found == config.end()) return ends;

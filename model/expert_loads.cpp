@@ -4,9 +4,9 @@
 #include <cmath>
 #include <map>
 
+#include "base/budget.hpp"
 #include "base/csv.hpp"
 #include "base/error.hpp"
-#include "base/read_file.hpp"
 #include "base/rng.hpp"
 #include "base/values_of.hpp"
 
@@ -86,8 +86,8 @@ double most_over_mean(const ExpertLoads& loads, std::int64_t experts, std::int64
 }
 
 void read_measured(ExpertLoads& loads, std::int64_t experts) {
-  const std::vector<std::byte> bytes = ReadFile::open(loads.file).take();
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  Budget budget(loads.file);
+  const std::string text = read_text(loads.file, budget);
   std::vector<std::string> columns = {"expert", "tokens"};
   if (has_csv_column(text, "layer")) columns.emplace_back("layer");
   std::map<std::int64_t, std::vector<double>> layers;
@@ -98,6 +98,7 @@ void read_measured(ExpertLoads& loads, std::int64_t experts) {
       return static_cast<std::int64_t>(value);
     };
     std::vector<double>& layer = layers[columns.size() > 2 ? number(2, 1 << 14) : 0];
+    if (layer.empty()) budget.keep(static_cast<std::size_t>(experts) * sizeof(double));
     layer.resize(static_cast<std::size_t>(experts));
     layer[static_cast<std::size_t>(number(0, experts - 1))] += row.number(1, 0, 1e15);
   });

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/data_folder.hpp"
-#include "base/read_file.hpp"
 #include "base/toml_text.hpp"
 #include "base/values_of.hpp"
 #include "model/framework_profile.hpp"
@@ -36,9 +35,8 @@ PlatformDefaults platform_defaults(const std::string& platform) {
   if (platform.empty() || !std::filesystem::is_regular_file(platform, problem)) return defaults;
   // Both keys stand before the first section. Calibrated platforms are long, so the rest of the file is not parsed a
   // second time.
-  const std::vector<std::byte> bytes = ReadFile::open(platform).take();
-  std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  text = text.substr(0, text.find("\n["));
+  const std::string whole = toml_text(platform);
+  const std::string_view text = std::string_view(whole).substr(0, whole.find("\n["));
   const auto says = [&](const char* key) { return text.find(key) != std::string_view::npos; };
   if (text.size() > kTomlMaxBytes || !(says("ranks_per_device") || says("compute_capability"))) return defaults;
   TomlTable file = parse_toml(text, platform);

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "base/json_cost.hpp"
 #include "base/values_of.hpp"
 
 namespace stretto::sweep {
@@ -47,6 +48,8 @@ std::string line_of(const Point& point) {
 }
 
 Point point_of(const std::string& line, const std::string& place) {
+  Budget budget(place);
+  charge_json(line, budget);
   try {
     const nlohmann::json json = nlohmann::json::parse(line);
     const auto number = [&](const char* name) {

@@ -8,9 +8,9 @@
 #include <map>
 #include <set>
 
+#include "base/budget.hpp"
 #include "base/csv.hpp"
 #include "base/data_folder.hpp"
-#include "base/read_file.hpp"
 #include "base/values_of.hpp"
 #include "model/scenario/keys.hpp"
 #include "sim/accelerator/numbers.hpp"
@@ -493,8 +493,8 @@ class Reader {
 }  // namespace
 
 std::vector<PublishedStep> read_published(const std::string& path) {
-  const std::vector<std::byte> bytes = ReadFile::open(path).take();
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  Budget budget(path);
+  const std::string text = read_text(path, budget);
   std::vector<std::string> columns;
   std::array<std::size_t, kColumns> at{};
   for (std::size_t c = 0; c < kColumns; ++c) {

@@ -7,9 +7,9 @@
 #include <charconv>
 #include <filesystem>
 
+#include "base/budget.hpp"
 #include "base/csv.hpp"
 #include "base/error.hpp"
-#include "base/read_file.hpp"
 #include "base/toml.hpp"
 #include "base/utf8.hpp"
 #include "base/values_of.hpp"
@@ -141,9 +141,10 @@ Measurements read_measurements(const ImportFile& file) {
     found.file = std::filesystem::path(file.path).filename().string();
     return found;
   }
-  const std::vector<std::byte> bytes = ReadFile::open(file.path).take();
   const std::string& name = file.path;
-  const std::string_view text = require_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, name);
+  Budget budget(name);
+  const std::string whole = read_text(name, budget);
+  const std::string_view text = require_text(whole, name);
   const bool is_csv = has_csv_column(text, "time_us");
   const bool is_gemm = is_csv && (has_csv_column(text, "m") || has_csv_column(text, "k"));
   const std::size_t first = text.find_first_not_of(" \t\r\n");

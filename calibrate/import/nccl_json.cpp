@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "base/json_cost.hpp"
 #include "calibrate/import/nccl_run.hpp"
 
 namespace stretto::calibrate {
@@ -53,6 +54,8 @@ NcclRun run_of(const json& root) {
 }  // namespace
 
 Measurements read_nccl_json(std::string_view text, const std::string& name, const ImportFile& said) {
+  Budget budget(name);
+  charge_json(text, budget);
   const json root = json::parse(text, nullptr, false);
   const json& results = at(root, "results");
   if (!results.is_array())

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -123,6 +124,33 @@ std::string make_header(const CheckpointMetadata& metadata, std::span<const Tens
   return header + text;
 }
 
+namespace {
+
+// Refuses other formats of weights by their name, which their first bytes say.
+void refuse_other_formats(const ReadFile& file) {
+  const struct {
+    std::string_view magic;
+    const char* format;
+    const char* remedy;
+  } formats[] = {
+      {"GGUF", "a GGUF file (llama.cpp)", "take the model's safetensors"},
+      {std::string_view("PK\x03\x04", 4), "a file of torch.save()", "write it with safetensors.torch.save_file()"},
+      {std::string_view("\x80\x02\x8a\n", 4), "a file of torch.save() before 1.6",
+       "write it with safetensors.torch.save_file()"},
+      {std::string_view("\x89HDF\r\n", 6), "an HDF5 file", "take the model's safetensors"},
+      {"version https://git-lfs", "a pointer of Git LFS in place of the file", "run `git lfs pull`"},
+  };
+  std::vector<std::byte> scratch;
+  for (const auto& [magic, format, remedy] : formats) {
+    if (file.size() < magic.size()) continue;
+    const std::span<const std::byte> begin = file.view(0, magic.size(), scratch);
+    if (std::memcmp(begin.data(), magic.data(), magic.size()) == 0)
+      throw input_error(fmt::format("{}: expected a safetensors file, got {}; {}", file.name(), format, remedy));
+  }
+}
+
+}  // namespace
+
 StoredFile parse_safetensors(const ReadFile& file) {
   const std::string& name = file.name();
   if (file.size() < kHeaderLengthBytes)
@@ -132,9 +160,11 @@ StoredFile parse_safetensors(const ReadFile& file) {
   std::uint64_t header_bytes = 0;
   for (int i = kHeaderLengthBytes - 1; i >= 0; --i)
     header_bytes = header_bytes << 8 | std::to_integer<std::uint64_t>(length[i]);
-  if (header_bytes > kMaxHeaderBytes || header_bytes > file.size() - kHeaderLengthBytes)
+  if (header_bytes > kMaxHeaderBytes || header_bytes > file.size() - kHeaderLengthBytes) {
+    refuse_other_formats(file);
     throw input_error(fmt::format("{}: truncated or no safetensors file: the header takes {} bytes, {} follow", name,
                                   header_bytes, file.size() - kHeaderLengthBytes));
+  }
   StoredFile parsed;
   parsed.data_begin = kHeaderLengthBytes + header_bytes;
   const std::span<const std::byte> bytes = file.view(0, parsed.data_begin, scratch);

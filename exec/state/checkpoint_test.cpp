@@ -186,6 +186,9 @@ TEST_CASE("malformed files are input errors", "[checkpoint]") {
   };
   fails("", "truncated");
   fails("1234567", "truncated");
+  fails("GGUF" + std::string({3, 0, 0, 0}) + std::string(16, '\0'), "got a GGUF file");
+  fails("version https://git-lfs.github.com/spec/v1\n", "got a pointer of Git LFS");
+  fails(file_of(R"({"a\u0000b":1})"), "tensor a\\x00b: expected dtype");
   fails(std::string(8, '\xff') + "{}", "header takes 18446744073709551615 bytes");
   fails(file_of("{"), "malformed header");
   fails(file_of("[]"), "JSON object");

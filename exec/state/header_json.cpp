@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/printable.hpp"
 
 namespace stretto::exec {
 namespace {
@@ -70,7 +71,7 @@ class HeaderEvents final : public Events {
         return key_ == "__metadata__" ? begin_metadata(value) : begin_tensor(value);
       case Place::metadata:
         if (value.kind != Kind::text)
-          throw input_error(fmt::format("{}: __metadata__: {}: expected a string", name_, key_));
+          throw input_error(fmt::format("{}: __metadata__: {}: expected a string", name_, printable(key_)));
         if (!header.metadata.emplace(std::move(key_), std::move(*value.text)).second)
           throw input_error(fmt::format("{}: __metadata__ names a key twice", name_));
         return;
@@ -172,7 +173,8 @@ class HeaderEvents final : public Events {
   }
 
   Error tensor_error(const std::string& what) const {
-    return input_error(fmt::format("{}: tensor {}: {}", name_, header.tensors.back().name, what));
+    // A name may hold any character, also NUL, which would end the message.
+    return input_error(fmt::format("{}: tensor {}: {}", name_, printable(header.tensors.back().name), printable(what)));
   }
 
   void malformed(const std::string& reason) override {
@@ -209,10 +211,10 @@ class IndexEvents final : public Events {
       const std::string& file = *value.text;
       if (file.empty() || file == "." || file == ".." ||
           file.find_first_of(std::string_view("/\0", 2)) != std::string::npos)
-        throw input_error(
-            fmt::format("{}: weight_map: {}: expected a file of the same folder, got \"{}\"", name_, key_, file));
+        throw input_error(fmt::format("{}: weight_map: {}: expected a file of the same folder, got \"{}\"", name_,
+                                      printable(key_), printable(file)));
       const auto [at, is_new] = files.emplace(std::move(key_), std::move(*value.text));
-      if (!is_new) throw input_error(fmt::format("{}: weight_map names {} twice", name_, at->first));
+      if (!is_new) throw input_error(fmt::format("{}: weight_map names {} twice", name_, printable(at->first)));
     }
     if (is_container) ++depth_;
   }

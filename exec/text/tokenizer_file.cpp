@@ -6,6 +6,8 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "base/json_cost.hpp"
+#include "base/printable.hpp"
 #include "base/read_file.hpp"
 #include "base/utf8.hpp"
 #include "exec/text/tokenizer.hpp"
@@ -15,14 +17,18 @@ namespace stretto::exec {
 // The keys of a tokenizer.json, read one by one.
 class TokenizerFile {
  public:
-  TokenizerFile(std::string_view text, std::string name) : name_(std::move(name)) {
-    root_ = nlohmann::json::parse(require_text(text, name_), nullptr, false);
+  TokenizerFile(std::string_view text, std::string name)
+      : name_(std::move(name)), budget_(name_, BudgetLimits::in_proportion(text.size(), kAdvice)) {
+    text = require_text(text, name_);
+    charge_json(text, budget_);
+    root_ = nlohmann::json::parse(text, nullptr, false);
     if (!root_.is_object()) throw failure("", "expected the JSON of a tokenizer");
   }
   const nlohmann::json& root() const { return root_; }
 
   Error failure(const std::string& key, const std::string& what) const {
-    return input_error(name_ + ": " + (key.empty() ? "" : key + ": ") + what);
+    // A name in the file may hold any character, also NUL, which would end the message.
+    return input_error(name_ + ": " + (key.empty() ? "" : printable(key) + ": ") + printable(what));
   }
   // Returns a value; null where the key is absent.
   static const nlohmann::json& at(const nlohmann::json& in, const char* key) {
@@ -52,13 +58,16 @@ class TokenizerFile {
     if (!value.is_string()) throw failure(key, "expected a string, got " + shown(value));
     return value.get_ref<const std::string&>();
   }
+  Budget& budget() { return budget_; }
   static std::string shown(const nlohmann::json& value) {
     const std::string all = value.dump(-1, ' ', true);
     return all.size() <= 200 ? all : all.substr(0, 200) + "…";
   }
 
  private:
+  static constexpr const char* kAdvice = "a tokenizer has fewer and shorter tokens; take the model's own tokenizer.json";
   std::string name_;
+  Budget budget_;
   nlohmann::json root_;
 };
 
@@ -120,7 +129,7 @@ std::vector<json> parts_of(const TokenizerFile& file, const char* key, const cha
 // Makes a tokenizer of a file, part by part: later parts name tokens of earlier ones.
 class Tokenizer::Maker {
  public:
-  explicit Maker(const TokenizerFile& file, const std::string& name) : file_(file) { made_.name_ = name; }
+  explicit Maker(TokenizerFile& file, const std::string& name) : file_(file) { made_.name_ = name; }
 
   Tokenizer make() {
     const json& model = at(file_.root(), "model");
@@ -143,7 +152,11 @@ class Tokenizer::Maker {
   static const json& at(const json& in, const char* key) { return TokenizerFile::at(in, key); }
 
   void place(std::int32_t id, const std::string& bytes) {
-    if (made_.bytes_.size() <= static_cast<std::size_t>(id)) made_.bytes_.resize(static_cast<std::size_t>(id) + 1);
+    const std::size_t size = static_cast<std::size_t>(id) + 1;
+    if (made_.bytes_.size() < size) {
+      file_.budget().keep((size - made_.bytes_.size()) * sizeof(std::string));
+      made_.bytes_.resize(size);
+    }
     made_.bytes_[static_cast<std::size_t>(id)] = bytes;
   }
 
@@ -249,18 +262,21 @@ class Tokenizer::Maker {
     }
   }
 
-  const TokenizerFile& file_;
+  TokenizerFile& file_;
   Tokenizer made_;
   std::unordered_map<std::string, std::int32_t> by_name_;
 };
 
 Tokenizer Tokenizer::parse(std::string_view given, const std::string& name) {
-  const TokenizerFile file(given, name);
+  TokenizerFile file(given, name);
   return Maker(file, name).make();
 }
 
 Tokenizer Tokenizer::open(const std::string& path) {
-  const std::vector<std::byte> bytes = ReadFile::open(path).take();
+  ReadFile file = ReadFile::open(path);
+  constexpr std::size_t kMostBytes = std::size_t{256} << 20;
+  if (file.size() > kMostBytes) throw input_error(path + ": expected a tokenizer.json of at most 256 MiB, got more");
+  const std::vector<std::byte> bytes = std::move(file).take();
   return parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
 }
 

@@ -115,6 +115,11 @@ TEST_CASE("What a tokenizer.json asks for and this reader does not do is refused
   nfc["normalizer"] = {{"type", "NFC"}};
   CHECK_THAT(message_of([&] { encoded(nfc, "\xcc\x81"); }), Contains("normalizer: expected a prompt"));
   CHECK_THAT(message_of([&] { encoded(nfc, "\xff"); }), Contains("byte 1: expected UTF-8"));
+  // A token's name may hold a NUL, at which a message must not end; its number may not be beyond any vocabulary.
+  CHECK_THAT(refusal(R"({"model": {"vocab": {"\u0000a": 3}}})"), Contains("got \"\\x00a\"") && Contains("GPT-2's"));
+  CHECK_THAT(refusal(R"({"added_tokens": [{"id": 16777215, "content": "<x>"}]})"),
+             Contains("reading it takes more than"));
+  CHECK_THAT(message_of([&] { Tokenizer::parse(std::string(100, '['), "t.json"); }), Contains("at most 64 times"));
   for (const char* text : {"", "[]", "{}", "{\"model\": 3}", "{\"added_tokens\": [3]}"})
     CHECK_THAT(message_of([&] { Tokenizer::parse(text, "t.json"); }), Contains("t.json"));
 }

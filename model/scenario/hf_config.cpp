@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_cost.hpp"
 #include "base/read_file.hpp"
 #include "base/toml.hpp"
 #include "base/utf8.hpp"
@@ -385,6 +386,8 @@ class Reader {
 }  // namespace
 
 HfConfig parse_hf_config(std::string_view text, const std::string& name) {
+  Budget budget(name);
+  charge_json(text, budget);
   Json parsed;
   try {
     parsed = Json::parse(text);

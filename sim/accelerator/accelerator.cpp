@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <map>
 
-#include "base/read_file.hpp"
+#include "base/budget.hpp"
 #include "sim/accelerator/numbers.hpp"
 
 namespace stretto::sim {
@@ -21,8 +21,8 @@ std::string read_table(TomlTable& table, const std::string& key, const std::stri
   path = (std::filesystem::path(folder) / require<std::string>(entry, "file")).lexically_normal().string();
   source = read_source(entry);
   entry.finish();
-  const std::vector<std::byte> bytes = ReadFile::open(path).take();
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  Budget budget(path);
+  return read_text(path, budget);
 }
 
 AttentionKernel read_attention(TomlTable table, const std::string& name) {
