@@ -20,6 +20,7 @@
 #include "base/rng.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+extern "C" __attribute__((weak)) int LLVMFuzzerInitialize(int* argc, char*** argv);
 
 namespace {
 
@@ -81,6 +82,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: %s MUTATIONS FOLDER...\n", argv[0]);
     return 2;
   }
+  if (LLVMFuzzerInitialize != nullptr) LLVMFuzzerInitialize(&argc, &argv);
   const long mutations = std::strtol(argv[1], nullptr, 10);
   std::vector<std::string> files;
   for (int i = 2; i < argc; ++i)
