@@ -37,17 +37,18 @@ long holder_of(const struct stat& file) {
   return 0;
 }
 
-// Reads a line without its end. Returns false at the end of the file. `ends_line`: whether a line break ended it.
+// Reads a line without its end. Returns false at the end of the file, and then leaves `ends_line`, which says whether a
+// line break ended the line.
 bool read_line(std::istream& file, std::string& line, bool& ends_line, const std::string& place) {
   line.clear();
-  ends_line = false;
   for (int c; (c = file.rdbuf()->sbumpc()) != std::char_traits<char>::eof();) {
-    ends_line = c == '\n';
-    if (ends_line) return true;
+    if (c == '\n') return ends_line = true;
     if (line.size() == kLongestLine) throw input_error(place + ": expected a line that `stretto sweep` wrote");
     line += static_cast<char>(c);
   }
-  return !line.empty();
+  if (line.empty()) return false;
+  ends_line = false;
+  return true;
 }
 
 }  // namespace
