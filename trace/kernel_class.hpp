@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -45,6 +46,8 @@ bool is_communication(KernelClass cls);
 
 // Returns the class by the kernel's name, demangled or not. kernel_class.cpp has the one table of names.
 KernelClass class_of_kernel(std::string_view name);
+// How often class_of_kernel() looks at a character of a name, for budgets: a search for each part of each row.
+constexpr std::size_t kLooksOfPatterns = 64;
 // Returns the class by the name of a collective in PyTorch's arguments ("allreduce", "_allgather_base", …); `other` for
 // unknown names. NCCL's kernels may be named after another operation than they run (NVIDIA/nccl, issue 739), so this
 // name precedes the kernel's.

@@ -109,7 +109,10 @@ struct ChromeTrace::State {
 
   std::uint32_t index_of_name(const std::string& text) {
     const auto [found, is_new] = name_of.try_emplace(text, static_cast<std::uint32_t>(trace.names.size()));
-    if (is_new) trace.names.push_back(text);
+    if (is_new) {
+      budget.look(kLooksOfPatterns * text.size());
+      trace.names.push_back(text);
+    }
     return found->second;
   }
   std::uint32_t index_of_stream(const std::string& key, const std::string& text) {

@@ -16,6 +16,8 @@ constexpr std::int64_t kPsPerNs = 1000;
 constexpr const char* kKernels = "CUPTI_ACTIVITY_KIND_KERNEL";
 constexpr std::size_t kEntryBytes = 64;  // of an entry in a map or a list of names
 constexpr std::size_t kMostRanks = 4096;
+// Numbers in place of those of StringIds, which are not negative.
+constexpr std::int64_t kMemcpy = -1, kMemset = -2;
 
 // Ranks of a report by process and device; names are shared by all until the end.
 class Report {
@@ -32,21 +34,21 @@ class Report {
     read_launches();
     has_pid_ = columns.contains("globalPid");
     const std::string name = columns.contains("demangledName") ? "demangledName" : "shortName";
-    add_events(kKernels, name, [&](const SqliteRow& row) { return string(row.number(6)); });
-    const char* const copies[][2] = {{"CUPTI_ACTIVITY_KIND_MEMCPY", "Memcpy"},
-                                     {"CUPTI_ACTIVITY_KIND_MEMSET", "Memset"}};
-    for (const auto& [table, what] : copies)
-      if (database_.columns(table).contains("streamId"))
-        add_events(table, "0", [what = what](const SqliteRow&) { return std::string(what); });
+    add_events(kKernels, name);
+    const std::pair<const char*, std::int64_t> copies[] = {{"CUPTI_ACTIVITY_KIND_MEMCPY", kMemcpy},
+                                                           {"CUPTI_ACTIVITY_KIND_MEMSET", kMemset}};
+    for (const auto& [table, id] : copies)
+      if (database_.columns(table).contains("streamId")) add_events(table, std::to_string(id));
     if (ranks_.empty()) throw input_error(path_ + ": has no kernels; expected a trace of a GPU");
     read_marks();
     return take();
   }
 
  private:
-  std::string string(std::int64_t id) const {
+  const std::string& string(std::int64_t id) const {
+    static const std::string unknown = "?";
     const auto found = strings_.find(id);
-    return found == strings_.end() ? "?" : found->second;
+    return found == strings_.end() ? unknown : found->second;
   }
   Picoseconds at(std::int64_t ns) {
     if (!origin_) origin_ = ns;
@@ -57,6 +59,8 @@ class Report {
   }
 
   void read_strings() {
+    strings_[kMemcpy] = "Memcpy";
+    strings_[kMemset] = "Memset";
     if (!database_.columns("StringIds").contains("value")) return;
     database_.query("SELECT id, value FROM StringIds", [&](const SqliteRow& row) {
       std::string text = row.text(1);
@@ -77,9 +81,8 @@ class Report {
                     });
   }
 
-  // `name_of` may use column 6, which is `name`.
-  void add_events(const std::string& table, const std::string& name,
-                  const std::function<std::string(const SqliteRow&)>& name_of) {
+  // `name` is the column or the number of the events' name.
+  void add_events(const std::string& table, const std::string& name) {
     database_.query("SELECT start, end, deviceId, streamId, correlationId, " +
                         std::string(has_pid_ ? "globalPid" : "0") + ", " + name + " FROM " + table + " ORDER BY start",
                     [&](const SqliteRow& row) {
@@ -93,8 +96,8 @@ class Report {
                       Kernel kernel;
                       kernel.start = at(row.number(0));
                       kernel.end = std::max(kernel.start, at(row.number(1)));
-                      kernel.name = index(rank.names, names_[&rank], name_of(row));
-                      kernel.cls = class_of_kernel(rank.names[kernel.name]);
+                      kernel.name = index(rank, row.number(6));
+                      kernel.cls = names_[&rank].classes[kernel.name];
                       kernel.stream = stream(rank, row.number(3));
                       kernel.launched = launched(process, row.number(4));
                       rank.kernels.push_back(kernel);
@@ -108,14 +111,21 @@ class Report {
     return found == of_process->second.end() ? kNoTime : at(found->second);
   }
 
-  std::uint32_t index(std::vector<std::string>& names, std::unordered_map<std::string, std::uint32_t>& known,
-                      const std::string& name) {
-    database_.budget().look(name.size());
-    const auto [found, is_new] = known.try_emplace(name, static_cast<std::uint32_t>(names.size()));
-    if (!is_new) return found->second;
-    database_.budget().keep(kEntryBytes + 2 * name.size());
-    names.push_back(name);
-    return found->second;
+  // Returns the index of a kernel's name, which `id` stands for. Each name is copied and classified once, because it
+  // may be long and have millions of kernels.
+  std::uint32_t index(RankTrace& rank, std::int64_t id) {
+    Names& names = names_[&rank];
+    const auto [known, is_new_id] = names.of_id.try_emplace(id);
+    if (!is_new_id) return known->second;
+    const std::string& text = string(id);
+    database_.budget().look(kLooksOfPatterns * text.size());
+    database_.budget().keep(2 * (kEntryBytes + text.size()));
+    const auto [found, is_new] = names.of_text.try_emplace(text, static_cast<std::uint32_t>(rank.names.size()));
+    if (is_new) {
+      rank.names.push_back(text);
+      names.classes.push_back(class_of_kernel(text));
+    }
+    return known->second = found->second;
   }
   std::uint32_t stream(RankTrace& rank, std::int64_t id) {
     const auto [found, is_new] = streams_[&rank].try_emplace(id, static_cast<std::uint32_t>(rank.streams.size()));
@@ -131,7 +141,9 @@ class Report {
     const std::string id = columns.contains("textId") ? "textId" : "0";
     database_.query("SELECT start, end, text, " + id + ", globalTid FROM NVTX_EVENTS WHERE end > start ORDER BY start",
                     [&](const SqliteRow& row) {
-                      const std::string text = row.text(2).empty() ? string(row.number(3)) : row.text(2);
+                      const std::string own = row.text(2);
+                      const std::string& text = own.empty() ? string(row.number(3)) : own;
+                      database_.budget().look(text.size());
                       if (!marks_step(text)) return;
                       for (auto& [key, rank] : ranks_) {
                         database_.budget().look(1);
@@ -164,7 +176,12 @@ class Report {
   std::unordered_map<std::int64_t, std::string> strings_;
   std::map<std::int64_t, std::unordered_map<std::int64_t, std::int64_t>> launches_;  // [process][correlation] ns
   std::map<std::pair<std::int64_t, std::int64_t>, RankTrace> ranks_;                 // [process, device]
-  std::map<const RankTrace*, std::unordered_map<std::string, std::uint32_t>> names_;
+  struct Names {
+    std::unordered_map<std::int64_t, std::uint32_t> of_id;
+    std::unordered_map<std::string, std::uint32_t> of_text;
+    std::vector<KernelClass> classes;  // [index]
+  };
+  std::map<const RankTrace*, Names> names_;
   std::map<const RankTrace*, std::unordered_map<std::int64_t, std::uint32_t>> streams_;
 };
 

@@ -201,6 +201,23 @@ TEST_CASE("a report that computes its rows, or has rows elsewhere, is refused, a
   CHECK_THAT(message_of([&] { read_trace(path); }), Contains("NVTX_EVENTS: column \"text\": expected values"));
 }
 
+TEST_CASE("a name of many kernels is read once, however long it is", "[trace]") {
+  const TempDir folder;
+  const std::string path = folder.file("long.sqlite");
+  write_report(path);
+  sqlite3* database = nullptr;
+  REQUIRE(sqlite3_open(path.c_str(), &database) == SQLITE_OK);
+  const std::string sql =
+      "UPDATE StringIds SET value = '" + std::string(900'000, 'x') +
+      "' WHERE id = 1; WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 20000) INSERT INTO "
+      "CUPTI_ACTIVITY_KIND_KERNEL SELECT 5000 + n, 5001 + n, 0, 1, 7, 0, 16777216, 1, 1 FROM r;";
+  REQUIRE(sqlite3_exec(database, sql.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK);
+  sqlite3_close(database);
+  const TraceFile file = read_trace(path);
+  CHECK(file.sections[0].ranks[0].kernels.size() == 20'003);
+  CHECK(file.sections[0].ranks[0].names.size() == 3);
+}
+
 TEST_CASE("a small file that unpacks to a large one is refused before it is read", "[trace]") {
   const TempDir folder;
   const auto refusal = [&](const std::string& begin, const std::string& piece, int pieces) {

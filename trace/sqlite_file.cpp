@@ -36,7 +36,7 @@ std::string uri_of(const std::string& path) {
   return uri + "?immutable=1";
 }
 
-// Refuses a database of which rows may be in another file.
+// Refuses a database that may have rows in another file.
 void require_whole(const std::string& path) {
   constexpr std::uint64_t kHeaderBytes = 32;  // of a -wal, without a row
   const struct {
