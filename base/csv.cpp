@@ -17,6 +17,9 @@ namespace {
 // on a thousand disks). Every whole number up to 1e15 is a double.
 constexpr double kLeast = 1e-9, kMost = 1e15;
 
+// A line is cut into cells as a whole, and the first one once for each column that is asked for.
+constexpr std::size_t kLongestLine = 1 << 20;
+
 std::string place(const std::string& name, int line) { return name + ":" + std::to_string(line) + ": "; }
 
 // Removes the next line from the text and returns the line without its line break.
@@ -98,7 +101,9 @@ bool has_csv_column(std::string_view text, std::string_view column) {
   text = without_mark(text);
   std::vector<std::string_view> cells;
   std::deque<std::string> unquoted;
-  split(take_line(text), cells, unquoted);
+  const std::string_view first = take_line(text);
+  if (first.size() > kLongestLine) return false;  // read_csv() refuses it
+  split(first, cells, unquoted);
   return std::find(cells.begin(), cells.end(), column) != cells.end();
 }
 
@@ -107,7 +112,13 @@ void read_csv(std::string_view text, const std::string& name, const std::vector<
   text = require_text(text, name);
   std::vector<std::string_view> cells, wanted(columns.size());
   std::deque<std::string> unquoted;
-  split(take_line(text), cells, unquoted);
+  const auto next_line = [&](int line) {
+    const std::string_view row = take_line(text);
+    if (row.size() > kLongestLine)
+      throw input_error(place(name, line) + "expected a line of at most 1 MiB, got a longer one");
+    return row;
+  };
+  split(next_line(1), cells, unquoted);
   const std::vector<std::string> header(cells.begin(), cells.end());
   std::vector<std::size_t> index;
   for (const std::string& column : columns) {
@@ -123,7 +134,7 @@ void read_csv(std::string_view text, const std::string& name, const std::vector<
     index.push_back(static_cast<std::size_t>(found - header.begin()));
   }
   for (int line = 2; !text.empty(); ++line) {
-    const std::string_view row = take_line(text);
+    const std::string_view row = next_line(line);
     if (row.empty()) continue;
     try {
       split(row, cells, unquoted);
