@@ -22,8 +22,8 @@ double thread_processor_s() {
 }  // namespace
 
 BudgetLimits BudgetLimits::in_proportion(std::uint64_t input_bytes, const char* advice) {
-  // Of the readers of long files each looks at a character a few times, keeps a row in a few times its text, and reads
-  // ten megabytes a second at the least.
+  // Each reader of long files looks at a character a few times, keeps a row in a few times its text, and reads ten
+  // megabytes a second at the least.
   constexpr std::uint64_t kLooksOfByte = 64, kKeptOfByte = 32;
   constexpr double kSlowest_bytes_per_s = 1e6;
   const std::uint64_t bytes = std::min(input_bytes, std::uint64_t{1} << 48);

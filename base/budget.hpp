@@ -6,8 +6,8 @@
 
 namespace stretto {
 
-// What reading one foreign input may cost. Every reader of files that other people or programs wrote takes a Budget and
-// charges it where the work is done, so that no input, however small, takes unbounded time or memory.
+// Limits of the cost of reading one foreign input. Every reader of files that other people or programs wrote takes a
+// Budget and charges it where the work is done, so that no input, however small, takes unbounded time or memory.
 struct BudgetLimits {
   // Characters looked at or copied, counted each time: a search of n characters for m costs up to n·m.
   std::uint64_t looks = std::uint64_t{1} << 26;

@@ -34,8 +34,8 @@ class ScenarioInput {
 std::string scenario_path(const std::string& given);
 
 // Returns the path at which `calibrate` writes and all commands look when no file is named:
-// $XDG_DATA_HOME/stretto/host.toml, or cuda.toml with that backend, by default in ~/.local/share/stretto; "" without such
-// a folder (base/user_folder.hpp).
+// $XDG_DATA_HOME/stretto/host.toml, or cuda.toml with that backend, by default in ~/.local/share/stretto; "" without
+// such a folder (base/user_folder.hpp).
 std::string default_platform_path(const std::string& backend = "host");
 // Returns the named platform, else the scenario's, else the one at the default path. Throws Error(input) that says how
 // to calibrate when there is none.

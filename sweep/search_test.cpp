@@ -1,8 +1,8 @@
 #include "sweep/search.hpp"
 
-#include <algorithm>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -171,7 +171,8 @@ TEST_CASE("a sweep's file survives a line that a kill has cut, and refuses what 
   }
   CHECK(Journal(path, true).known() == 2);
   std::ofstream(path, std::ios::app) << "step,ms\n";
-  CHECK(testing::message_of([&] { Journal again(path, true); }).find("points.jsonl:3") != std::string::npos);  // the cut line has gone
+  CHECK(testing::message_of([&] { Journal again(path, true); }).find("points.jsonl:3") !=
+        std::string::npos);  // the cut line has gone
 }
 
 }  // namespace stretto::sweep

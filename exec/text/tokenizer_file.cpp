@@ -65,7 +65,8 @@ class TokenizerFile {
   }
 
  private:
-  static constexpr const char* kAdvice = "a tokenizer has fewer and shorter tokens; take the model's own tokenizer.json";
+  static constexpr const char* kAdvice =
+      "a tokenizer has fewer and shorter tokens; take the model's own tokenizer.json";
   std::string name_;
   Budget budget_;
   nlohmann::json root_;

@@ -153,12 +153,12 @@ void find_lines(std::string_view text, std::vector<Flag>& flags) {
     const std::string_view whole = text.substr(at, end - at), row = whole.substr(0, whole.find('#'));
     at = end + 1;
     for (std::size_t begin = 0; (begin = row.find("--", begin)) != std::string_view::npos;) {
-      std::size_t behind = begin;
-      while (behind < row.size() && (std::isalnum(static_cast<unsigned char>(row[behind])) != 0 ||
-                                     std::string_view("-_.").find(row[behind]) != std::string_view::npos))
-        ++behind;
-      lines.try_emplace(row.substr(begin, behind - begin), line);
-      begin = behind;
+      std::size_t end_of_word = begin;
+      while (end_of_word < row.size() && (std::isalnum(static_cast<unsigned char>(row[end_of_word])) != 0 ||
+                                          std::string_view("-_.").find(row[end_of_word]) != std::string_view::npos))
+        ++end_of_word;
+      lines.try_emplace(row.substr(begin, end_of_word - begin), line);
+      begin = end_of_word;
     }
   }
   for (Flag& flag : flags) {

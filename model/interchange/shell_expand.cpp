@@ -376,6 +376,8 @@ std::set<std::string> unknown_names(std::string_view text) {
 }
 
 void State::set(const std::string& name, std::vector<std::string> elements, bool is_array) {
+  constexpr std::size_t kNodeBytes = 64;
+  if (!variables.contains(name)) budget.keep(sizeof(Variable) + name.size() + kNodeBytes);
   variables[name] = {std::move(elements), is_array, line, ++assignments};
 }
 

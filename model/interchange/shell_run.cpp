@@ -275,6 +275,7 @@ class Runner {
         const std::size_t equal = words[i].find('=');
         if (!is_name(words[i].substr(0, equal))) continue;
         if (equal != std::string::npos) state_.set(words[i].substr(0, equal), {words[i].substr(equal + 1)});
+        state_.budget.keep(words[i].size() + sizeof(Variable));
         if (words[0] == "export") result_.exports[words[i].substr(0, equal)] = line;
       }
       return End::through;

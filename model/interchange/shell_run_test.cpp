@@ -118,7 +118,8 @@ TEST_CASE("scripts that cannot be read or do not end are refused with their line
   CHECK_THAT(refusal("go 'a\n"), Contains("run.sh:1:"));
   CHECK_THAT(refusal("A=(1 2\n"), Contains("ends the array"));
   CHECK_THAT(refusal("f() { f; f; }; f"), Contains("inside each other"));
-  CHECK_THAT(refusal("A=xxxxxxxxxxxxxxxxxxxx; while true; do A=$A$A; done"), Contains("run.sh:1: reading it takes more"));
+  CHECK_THAT(refusal("A=xxxxxxxxxxxxxxxxxxxx; while true; do A=$A$A; done"),
+             Contains("run.sh:1: reading it takes more"));
   CHECK(run("while true; do A=1; done; go").calls.size() == 1);
 }
 
@@ -146,7 +147,7 @@ TEST_CASE("a short script that is long to run is refused at once, with its line"
     INFO(script.substr(0, 40) << script.substr(script.size() - 60));
     CHECK_THAT(testing::message_of([&] { run(script); }), Contains("run.sh:") && !Contains("64 times"));
   }
-  // What is copied or not run at all costs nothing.
+  // A function is not copied when it is called.
   CHECK(run("f() { return\n" + words + "}\nfor i in $(seq 1000); do for j in $(seq 10); do f; done; done; go")
             .calls.size() == 1);
   CHECK(words_of_seq("$(seq 9223372036854775806 9223372036854775807)") ==

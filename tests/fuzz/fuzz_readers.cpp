@@ -30,7 +30,7 @@ namespace {
 
 using namespace stretto;
 
-// What `stretto import` checks before any reader (cli/import_flags.cpp).
+// Checks what `stretto import` checks before any reader (cli/import_flags.cpp).
 std::string_view script(std::string_view text) {
   if (text.size() > kTomlMaxBytes) throw input_error("input: too large");
   text = require_text(text, "input");
