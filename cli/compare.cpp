@@ -54,7 +54,7 @@ HtmlReport page(const Scenario& scenario, const sim::Platform& platform, const c
     for (const Communicator& communicator : t.schedule.communicators) step.communicators.push_back(communicator.name);
     step.predicted = excerpt(t.schedule, t.predicted_step.programs, t.predicted, limits);
     step.measured = excerpt(t.schedule, t.measured_step.programs, t.measured, limits);
-    step.memory = memory_use(t.schedule, t.plan);
+    step.memory.roles = memory_use(t.schedule, t.plan);
     report.steps.push_back(std::move(step));
   }
   return report;

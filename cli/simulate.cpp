@@ -49,7 +49,7 @@ HtmlStep html_step(const predict::PredictedStep& of) {
   step.row.operations = operation_times(schedule, of.result.programs, {&of.result.timeline, 1}, {}, {});
   for (const Communicator& communicator : schedule.communicators) step.communicators.push_back(communicator.name);
   step.predicted = excerpt(schedule, of.result.programs, of.result.timeline);
-  step.memory = of.prediction.memory.roles;
+  step.memory = of.prediction.memory;
   return step;
 }
 
@@ -103,7 +103,7 @@ std::optional<predict::FitSearch> fit_search(const SimulateOptions& options, con
                                              const sim::Platform& platform, const sim::SimOptions& sim_options,
                                              const predict::Fusions& fusions, const DeviceMemory& memory) {
   if (!options.fit) {
-    if (!memory.fits()) std::cout << "\n--fit looks for changes with which it fits\n";
+    if (memory.fit() != Fit::fits) std::cout << "\n--fit looks for changes with which it fits\n";
     return std::nullopt;
   }
   return predict::find_fitting(
@@ -176,11 +176,13 @@ void write_page(const SimulateOptions& options, const sim::Platform& platform, c
   for (const std::string& note : p.notes) report.remarks.push_back("note: " + note);
   report.steps = {html_step(step)};
   if (modes) add_modes(report, *modes, p);
+  report.tables.push_back({"memory-parts", "Memory of the fullest " + p.device,
+                           "The parts of the memory that is in use at the peak; they add up to it.",
+                           memory_table(p.memory)});
   if (run)
     report.tables.push_back(
         {"run", "The run", "Closed forms on top of the step, from the numbers of [run].", predict::run_table(*run)});
   report.device_bytes = platform.memory_bytes;
-  report.reserved_bytes = p.memory.reserved_bytes();
   write_text(options.html, render_html(report));
 }
 
@@ -212,7 +214,7 @@ void simulate_command(const SimulateOptions& options) {
   if (keys) run = predict::predict_run(*keys, quick, p, simulated, sim_options);
   std::cout << about_text(p) << "\n\n"
             << prediction_table(p).text() << "\n"
-            << memory_table(p.memory).text() << "\n"
+            << memory_tables_text(p.memory) << "\n"
             << limits_text(p)
             << fmt::format("\n{} operations simulated in {:.4f} s; with building and verifying the schedule {:.4f} s\n",
                            p.operations, p.simulate_s, p.whole_s);

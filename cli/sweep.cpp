@@ -124,7 +124,7 @@ HtmlStep html_step(const FullStep& full, bool with_timeline) {
   if (!with_timeline) return step;
   step.row.operations = operation_times(of.schedule, of.result.programs, {&of.result.timeline, 1}, {}, {});
   step.predicted = excerpt(of.schedule, of.result.programs, of.result.timeline);
-  step.memory = of.prediction.memory.roles;
+  step.memory = of.prediction.memory;
   return step;
 }
 
@@ -140,7 +140,7 @@ Table limits_table(const std::vector<Prediction>& steps) {
                    share(p.breakdown.compute), share(p.breakdown.exposed),
                    p.exposed_ms(most) > 0 ? fmt::format("{} {}", name_of(most), share(p.exposed_ms(most))) : "",
                    share(p.breakdown.bubble - p.breakdown.host), share(p.breakdown.host),
-                   size_text(double(p.memory.predicted_bytes())), p.memory.fits() ? "yes" : "no"});
+                   size_text(double(p.memory.predicted_bytes())), name_of(p.memory.fit())});
   }
   return table;
 }
@@ -159,7 +159,9 @@ std::string recipe_text(const Prediction& own, const Prediction& fastest) {
       time_text(own.step_ms),
       behind < 0 ? fmt::format("{:.1f} % ahead of the fastest", -100 * behind / (1 + behind))
                  : fmt::format("{:.1f} % behind the fastest{}", 100 * behind, behind < sweep::kTie ? " (tie)" : ""),
-      own.memory.fits() ? "" : "; it does not fit");
+      own.memory.fit() == Fit::fits    ? ""
+      : own.memory.fit() == Fit::tight ? "; its memory is tight"
+                                       : "; it does not fit");
 }
 
 // Returns the single changes of the fastest point, of keys that the sweep did not vary, that make it faster.
@@ -342,7 +344,8 @@ void search_layouts(SweepOptions& options, const Swept& swept) {
     if (p.step_ms != point.step_ms)
       notes.push_back(fmt::format("{}: the whole step takes {} and not {}", layout_text(p.parallel),
                                   time_text(p.step_ms), time_text(point.step_ms)));
-    if (!p.memory.fits()) notes.push_back(fmt::format("{} does not fit as a whole", layout_text(p.parallel)));
+    if (p.memory.fit() == Fit::does_not_fit)
+      notes.push_back(fmt::format("{} does not fit as a whole", layout_text(p.parallel)));
   }
   progress.clear();
   if (order.empty() && shards > 1) std::cout << "\n" << sweep::why_none(result) << "\n";

@@ -35,8 +35,8 @@ using Json = nlohmann::json;
 
 std::string dp_of(std::int64_t size) { return "parallel.data_parallel_size=" + std::to_string(size); }
 
-// Returns the overrides with as many data-parallel ranks as make up `gpus`; 0: the scenario's own. The size of a replica
-// is that of the scenario with any data-parallel size with which it can be read.
+// Returns the overrides with as many data-parallel ranks as make up `gpus`; 0: the scenario's own. The size of a
+// replica is that of the scenario with any data-parallel size with which it can be read.
 std::vector<std::string> with_gpus(const std::string& given, const std::string& platform, std::vector<std::string> set,
                                    std::int64_t gpus) {
   if (gpus <= 0) return set;
@@ -119,8 +119,9 @@ Json headline_json(const Prediction& p) {
   add("tokens/s", fmt::format("{:.0f}", p.throughput.tokens_per_s));
   add("tokens/s a GPU", fmt::format("{:.0f}", p.throughput.tokens_per_s_per_device));
   add("GPUs", std::to_string(p.devices));
-  add(p.memory.fits() ? "memory: fits" : "memory: does not fit",
-      fmt::format("{} of {}", bytes_text(double(p.memory.predicted_bytes())), bytes_text(double(p.memory.device_bytes))));
+  const std::string verdict = std::string("memory: ") + name_of(p.memory.fit());
+  add(verdict.c_str(),
+      fmt::format("{} of {}", size_text(double(p.memory.predicted_bytes())), size_text(double(p.memory.device_bytes))));
   return list;
 }
 

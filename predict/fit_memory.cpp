@@ -15,6 +15,7 @@
 #include "model/step_size.hpp"
 #include "predict/few_micro_batches.hpp"
 #include "predict/predict_step.hpp"
+#include "predict/quick_step.hpp"
 #include "report/units.hpp"
 
 namespace stretto::predict {
@@ -181,33 +182,41 @@ class Search {
       const Scenario fewer = with_micro_batches(changed, sample.fewer), more = with_micro_batches(changed, sample.more);
       if (!can_build(fewer)) return result_.complete = false;
       ++result_.tried;
-      if (!memory(fewer).fits()) return true;
+      // On published GPUs a few micro-batches tell the memory, as they do for `simulate` and `sweep`: one number.
+      const std::optional<DeviceMemory> told =
+          platform_.accelerator ? std::optional(QuickStep(changed).memory(platform_)) : std::nullopt;
+      if ((told ? *told : memory(fewer)).fit() != Fit::fits) return true;
       if (!can_build(fewer) || !can_build(more)) return result_.complete = false;
       const Prediction at_more = predict_step(more, platform_, options_).prediction,
                        at_fewer =
                            sample.fewer == sample.more ? at_more : predict_step(fewer, platform_, options_).prediction;
-      DeviceMemory whole = at_more.memory;
-      const auto of_all = [&](std::int64_t of_fewer, std::int64_t of_more) {
-        return static_cast<std::int64_t>(std::llround(sample.at_all(double(of_fewer), double(of_more))));
-      };
-      const std::int64_t peak = of_all(at_fewer.memory.peak_bytes(), at_more.memory.peak_bytes());
-      const std::int64_t allocated = of_all(at_fewer.memory.allocated_bytes(), at_more.memory.allocated_bytes());
-      const std::int64_t held = at_more.memory.taken_bytes() - at_more.memory.allocated_bytes();
-      // Outside the plan a graph grows with micro-batches. Both steps have the same entries.
-      for (std::size_t part = 0; part < whole.beside.size(); ++part)
-        whole.beside[part].bytes = of_all(at_fewer.memory.beside.at(part).bytes, whole.beside[part].bytes);
-      whole.roles = {MemoryUse{"", peak}};
-      // When the device is full the allocator returns the memory that it holds.
-      const std::int64_t room = (whole.device_bytes - whole.reserved_bytes()) / whole.ranks_per_device;
-      whole.roles.front().held = allocated - peak + std::min(held, std::max<std::int64_t>(0, room - allocated));
-      if (!whole.fits()) return true;
+      const DeviceMemory whole = told ? *told : at_all(sample, at_fewer.memory, at_more.memory);
+      if (whole.fit() != Fit::fits) return true;
       sufficient_.push_back(changes);
       result_.fitting.push_back({overrides->changes, overrides->set, sample.at_all(at_fewer.step_ms, at_more.step_ms),
-                                 peak, whole.predicted_bytes(), whole.free_bytes()});
+                                 whole.predicted_bytes(), whole.free_bytes()});
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::input) throw;  // the combination is not legal
     }
     return true;
+  }
+
+  // Returns the memory of the whole step from that of two shorter ones.
+  static DeviceMemory at_all(const Sample& sample, const DeviceMemory& fewer, const DeviceMemory& more) {
+    const auto of_all = [&](std::int64_t of_fewer, std::int64_t of_more) {
+      return static_cast<std::int64_t>(std::llround(sample.at_all(double(of_fewer), double(of_more))));
+    };
+    DeviceMemory whole = more;
+    const std::int64_t allocated = of_all(fewer.allocated_bytes(), more.allocated_bytes());
+    const std::int64_t held = more.taken_bytes() - more.allocated_bytes();
+    // Outside of tensors a graph grows with micro-batches. Both steps have the same entries.
+    for (std::size_t part = 0; part < whole.beside.size(); ++part)
+      whole.beside[part].bytes = of_all(fewer.beside.at(part).bytes, whole.beside[part].bytes);
+    whole.roles = {MemoryUse{"", allocated}};
+    // When the device is full the allocator returns the memory that it holds.
+    const std::int64_t room = (whole.device_bytes - whole.reserved_bytes()) / whole.ranks_per_device;
+    whole.roles.front().held = std::min(held, std::max<std::int64_t>(0, room - allocated));
+    return whole;
   }
 
   DeviceMemory memory(const Scenario& scenario) const {
@@ -249,7 +258,7 @@ nlohmann::json fitting_json(const FitSearch& search) {
   for (const FittingScenario& fit : search.fitting)
     rows.push_back({{"set", fit.set},
                     {"step_ms", fit.step_ms},
-                    {"peak_bytes", fit.peak_bytes},
+                    {"peak_bytes", fit.predicted_bytes},
                     {"predicted_peak_bytes", fit.predicted_bytes},
                     {"free_bytes", fit.free_bytes}});
   return rows;

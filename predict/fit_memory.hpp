@@ -12,13 +12,13 @@
 
 namespace stretto::predict {
 
-// A scenario that was changed so that it fits into the memory of its devices.
+// A scenario that was changed so that it fits into the memory of its devices, with the whole interval of the
+// prediction.
 struct FittingScenario {
   std::vector<std::string> changes;  // a line each: "recompute_granularity selective", "tensor_model_parallel_size 4"
   std::vector<std::string> set;      // the changes as --set takes them: "training.recompute_granularity=selective"
   double step_ms = 0;
-  std::int64_t peak_bytes = 0;       // planned peak of a rank
-  std::int64_t predicted_bytes = 0;  // predicted peak of a device, with the framework's use
+  std::int64_t predicted_bytes = 0;  // predicted peak of a device (DeviceMemory::predicted_bytes())
   std::int64_t free_bytes = 0;       // what that leaves of the device
 };
 

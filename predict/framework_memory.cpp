@@ -61,10 +61,10 @@ class Role {
         weights_are_codes_(weights_are_codes),
         program_(program),
         tensor_of_(tensor_of) {
-    parts_.push_back({"freed as soon as nobody reads it", 0, "exact", "lives of buffers in the order of the host"});
+    for (const char* own : {"activations", "workspace"}) parts_.push_back({own, 0, "exact", ""});
   }
 
-  RoleMemory run(std::int64_t limit_bytes) {
+  MemoryUse run(std::int64_t limit_bytes) {
     add_persistent();
     find_lives();
     add_lives();
@@ -72,12 +72,13 @@ class Role {
     add_dummies();
     order_events();
     const std::int64_t peak = sum_up_parts();
-    RoleMemory result;
-    result.held_bytes = std::max<std::int64_t>(0, reserved(limit_bytes) - peak);
-    result.state_bytes = sum(always_) + sum(late_);
-    for (BesidePlan& part : parts_)
-      if (part.bytes != 0) result.parts.push_back(std::move(part));
-    return result;
+    use_.held = std::max<std::int64_t>(0, reserved(limit_bytes) - peak);
+    use_.state = sum(always_) + sum(late_);
+    use_.activations += parts_[kActivations].bytes;
+    use_.workspace += parts_[kWorkspace].bytes;
+    for (std::size_t p = kOwnParts; p < parts_.size(); ++p)
+      if (parts_[p].bytes != 0) use_.further.push_back(std::move(parts_[p]));
+    return std::move(use_);
   }
 
  private:
@@ -125,6 +126,13 @@ class Role {
     return elements;
   }
 
+  static Source of_each(const Quantity& bytes) {
+    Source source = bytes.source;
+    source.origin = fmt::format("{:g} bytes an element: {}", bytes.value, source.origin);
+    return source;
+  }
+  static std::size_t own_part(BufferKind kind) { return kind == BufferKind::activation ? kActivations : kWorkspace; }
+
   void keep(std::int64_t bytes, bool is_late) {
     if (bytes > 0) (is_late ? late_ : always_).push_back(bytes);
   }
@@ -140,34 +148,28 @@ class Role {
       std::int64_t bytes = storage.bytes();
       if (storage.kind == BufferKind::gradient && memory_.gradient) {
         bytes = bytes_of(double(storage.elements), *memory_.gradient);
-        parts_[part(fmt::format("gradients of {:g} bytes an element", memory_.gradient->value),
-                    memory_.gradient->source)]
-            .bytes += bytes - storage.bytes();
+        use_.sources["gradients"] = of_each(*memory_.gradient);
       }
       if (memory_.master && tensor_of_[id].starts_with("adam.p.")) {
         bytes = bytes_of(double(storage.elements), *memory_.master);
-        parts_[part(fmt::format("masters of {:g} bytes an element", memory_.master->value), memory_.master->source)]
-            .bytes += bytes - storage.bytes();
+        use_.sources["optimizer state"] = of_each(*memory_.master);
       }
       if (storage.kind == BufferKind::parameter && is_kept_in_codes(id)) {
         bytes = 0;
-        parts_[part("parameters that are codes alone",
-                    {"published", "TransformerEngine: fp8_model_init, which --fp8-param-gather has"})]
-            .bytes -= storage.bytes();
+        use_.sources["parameters"] = {"published",
+                                      "codes alone, TransformerEngine: fp8_model_init, which --fp8-param-gather has"};
       }
       if (const auto found = cast.find(id); found != cast.end() && bytes > 0) {
-        const std::int64_t less = found->second * bytes_of(storage.dtype);
-        bytes -= less;
-        parts_[part("weights that are codes alone", {"published", "Megatron-LM: --reuse-grad-buf-for-mxfp8-param-ag"})]
-            .bytes -= less;
+        bytes -= found->second * bytes_of(storage.dtype);
+        use_.sources["parameters"] = {"published", "codes alone, Megatron-LM: --reuse-grad-buf-for-mxfp8-param-ag"};
       }
       if (memory_.casts_to_gather && tensor_of_[id].starts_with("shard.parameter.")) {
         bytes = 0;
-        parts_[part("no shards in bf16 beside masters",
-                    {"published", "torch/distributed/fsdp: parameters are f32 and cast to gather them"})]
-            .bytes -= storage.bytes();
+        use_.sources["parameters"] = {"published",
+                                      "torch/distributed/fsdp: shards are the f32 masters, which are cast "
+                                      "to gather them"};
       }
-      own_ += storage.bytes();
+      part_of(use_, storage.kind) += bytes;
       keep(bytes, storage.kind == BufferKind::optimizer_state);
     }
   }
@@ -261,16 +263,17 @@ class Role {
           add_loss(life);
           break;
         case Treatment::Kind::plain:
-          add(of.bytes, start_of(life.first), end_of(life.last), 0);
+          add(of.bytes, start_of(life.first), end_of(life.last), own_part(schedule_.storages[life.storage].kind));
           if (!of.keeps_more) break;
           add(of.kept_bytes, start_of(life.first), end_of(life.last), of.kept_part);
-          if (of.kept_bytes < 0) add_less(of.kept_bytes, life, of.kept_part);
+          if (of.kept_bytes < 0) make_smaller(of.kept_bytes, life);
       }
     }
     if (memory_.repeats_kv_heads) add_repeated_kv();
     std::int64_t gathered = 0;
     for (const auto& [id, life] : root) {
-      add(schedule_.storages[id].bytes(), start_of(life.first), end_of(life.last), 0);
+      add(schedule_.storages[id].bytes(), start_of(life.first), end_of(life.last),
+          own_part(schedule_.storages[id].kind));
       gathered += schedule_.storages[id].bytes();
     }
     if (!memory_.copies_out_of_gathers) return;
@@ -284,14 +287,11 @@ class Role {
     other_pools_ += gathered;
   }
 
-  // Adds a block that is smaller in the framework than in the schedule.
-  void add_less(std::int64_t bytes, const BufferLife& life, std::size_t part) {
+  // Makes the latest block smaller: the framework keeps less of it than the schedule.
+  void make_smaller(std::int64_t bytes, const BufferLife& life) {
     if (blocks_.empty()) return;  // the block was too small to be followed
     Block& block = blocks_.back();
-    if (block.from == start_of(life.first) && block.part == 0 && block.bytes + bytes >= 0) {
-      block.bytes += bytes;
-      less_.push_back({bytes, block.from, block.to, part});
-    }
+    if (block.from == start_of(life.first) && block.part < kOwnParts && block.bytes + bytes >= 0) block.bytes += bytes;
   }
 
   // Adds the logits, and the other tensors of the loss's kernels.
@@ -414,18 +414,11 @@ class Role {
       if ((now += by) > peak) {
         peak = now;
         most = live;
-        peak_at_ = event.at;
       }
     }
     const std::int64_t always = sum(always_) + sum(late_);
     if (most.empty()) return always;
-    for (std::size_t p = 1; p < parts_.size(); ++p) parts_[p].bytes += most[p];
-    parts_[0].bytes = own_ + most[0] - plan_.bytes;
-    for (const Block& less : less_)
-      if (less.from <= peak_at_ && peak_at_ <= less.to) {
-        parts_[less.part].bytes += less.bytes;
-        parts_[0].bytes -= less.bytes;
-      }
+    for (std::size_t p = 0; p < parts_.size(); ++p) parts_[p].bytes += most[p];
     return always + peak;
   }
 
@@ -459,14 +452,15 @@ class Role {
                                    [](const Operation& operation) { return is_of_low_precision(operation.work); });
   const BoundProgram& program_;
   std::span<const std::string_view> tensor_of_;  // [storage]
-  std::vector<BesidePlan> parts_;                // the first: the schedule's own tensors
+  MemoryUse use_;
+  static constexpr std::size_t kActivations = 0, kWorkspace = 1, kOwnParts = 2;
+  std::vector<BesidePlan> parts_;  // the first kOwnParts: the schedule's own tensors
   std::vector<BufferLife> lives_;
-  std::vector<Block> blocks_, less_;  // `less_`: the bytes by which blocks are smaller
-  std::vector<Event> events_;         // of `blocks_`, in order
+  std::vector<Block> blocks_;
+  std::vector<Event> events_;  // of `blocks_`, in order
   // bytes of each, present from the beginning, and from the end of the first step on
   std::vector<std::int64_t> always_, late_;
-  std::int64_t own_ = 0, other_pools_ = 0;
-  Moment peak_at_ = 0;
+  std::int64_t other_pools_ = 0;
 };
 
 }  // namespace
@@ -479,9 +473,9 @@ std::vector<std::string_view> tensors_of_storages(const Schedule& schedule) {
   return result;
 }
 
-RoleMemory role_memory(const Schedule& schedule, const RolePlan& plan, const BoundProgram& program,
-                       const FrameworkMemory& memory, std::int64_t limit_bytes, double most_rows,
-                       bool weights_are_codes, std::span<const std::string_view> tensor_of) {
+MemoryUse role_memory(const Schedule& schedule, const RolePlan& plan, const BoundProgram& program,
+                      const FrameworkMemory& memory, std::int64_t limit_bytes, double most_rows, bool weights_are_codes,
+                      std::span<const std::string_view> tensor_of) {
   return Role(schedule, plan, program, memory, most_rows, weights_are_codes, tensor_of).run(limit_bytes);
 }
 

@@ -43,11 +43,7 @@ DeviceMemory memory(const std::string& text, const std::vector<std::string>& set
 double layer_bytes(const char* profile, const std::vector<std::string>& set) {
   const auto activations = [&](int layers) {
     const MemoryUse use = memory(scenario_text(profile, layers), set).roles.front();
-    double bytes =
-        double(use.allocated() - use.parameters - use.optimizer_state - use.gradients - use.inputs_and_scalars);
-    for (const BesidePlan& part : use.by_framework)
-      if (part.what.starts_with("gradients of")) bytes -= double(part.bytes);
-    return bytes;
+    return double(use.allocated() - use.parameters - use.optimizer_state - use.gradients - use.inputs_and_scalars);
   };
   return (activations(12) - activations(4)) / 8;
 }
@@ -79,18 +75,20 @@ TEST_CASE("activations of a layer are those of arXiv 2205.05198, table 2", "[mem
 TEST_CASE("a framework's memory is its parts, and the plan is what Stretto's own profile takes", "[memory]") {
   const std::string text = scenario_text("stretto", 4);
   const DeviceMemory own = memory(text);
-  CHECK(own.roles.front().by_framework.empty());
-  CHECK(own.allocated_bytes() == own.peak_bytes());
+  CHECK(own.roles.front().further.empty());
   const DeviceMemory nemo = memory(scenario_text("nemo-dgxc", 4));
   const MemoryUse& use = nemo.roles.front();
-  std::int64_t gradients = 0;
-  for (const BesidePlan& part : use.by_framework) {
-    CHECK_FALSE(part.source.empty());
-    if (part.what == "gradients of 2 bytes an element") gradients = part.bytes;
+  CHECK(use.gradients == own.roles.front().gradients / 2);
+  CHECK(use.sources.at("gradients").origin.starts_with("2 bytes an element"));
+  CHECK(use.taken() == use.allocated() + use.held);
+  for (const DeviceMemory* memory : {&own, &nemo}) {
+    CHECK(sum_of(memory->parts()) == memory->predicted_bytes());
+    for (const BesidePlan& part : memory->parts()) {
+      INFO(part.what);
+      CHECK(part.bytes > 0);
+      CHECK_FALSE(part.source.empty());
+    }
   }
-  CHECK(gradients == -use.gradients / 2);
-  CHECK(use.taken() == use.peak() + sum_of(use.by_framework) + use.held);
-  CHECK(use.held >= 0);
   CHECK(nemo.predicted_bytes() == use.taken() + nemo.reserved_bytes());
 }
 
@@ -112,7 +110,7 @@ global_batch_size = 4
 )";
   const MemoryUse use = memory(text).roles.front();
   double loss = 0;
-  for (const BesidePlan& part : use.by_framework)
+  for (const BesidePlan& part : use.further)
     if (part.what == "logits and their loss") loss = double(part.bytes);
   CHECK(loss == 12.0 * 2 * 2048 * 65536);  // log-softmax, its gradient and the gradient of the logits, in f32
 }
@@ -129,8 +127,5 @@ TEST_CASE("weights that are gathered into the buffer of gradients are codes alon
   // Weights of 12 h² elements a layer, on 8 ranks.
   const std::int64_t less = 2 * 4 * 12 * 2048 * 2048 / 8;
   CHECK(without.allocated() - use.allocated() == less);
-  std::int64_t part_bytes = 0;
-  for (const BesidePlan& part : use.by_framework)
-    if (part.what == "weights that are codes alone") part_bytes = part.bytes;
-  CHECK(part_bytes == -less);
+  CHECK(without.parameters - use.parameters == less);
 }

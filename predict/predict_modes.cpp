@@ -24,7 +24,7 @@ ModeStep mode_step(const QuickStep& step, const ToldStep& told, const sim::Platf
   const DeviceMemory memory = step.memory(platform);
   return {to_ms(told.step()), to_ms(b),
           traffic_of(*told.schedule, told.programs(), told.result.timeline, b, told.rounds),
-          platform.accelerator ? memory.predicted_bytes() : memory.peak_bytes(), memory.fits()};
+          platform.accelerator ? memory.predicted_bytes() : memory.taken_bytes(), memory.fits()};
 }
 
 // Returns ln of a schedule's step for each set of constants in which one is at an end of its interval; the first entry

@@ -83,6 +83,7 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
                        const Training& training, const Framework& framework, std::span<const BoundProgram> programs) {
   DeviceMemory memory{memory_use(schedule, plan), schedule.placement.ranks_per_device, platform.memory_bytes, {}};
   if (!platform.accelerator && !platform.gpu) return memory;
+  memory.unsure = kUnsureMemory;
   cuda::DeviceFacts device;
   device.sms = platform.accelerator ? platform.accelerator->sms : platform.gpu->sms;
   device.machine_ranks = schedule.mesh.ranks();
@@ -107,7 +108,7 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
   memory.beside.insert(memory.beside.begin(), cuda::context_beside(device.sms));
   if (platform.accelerator) {
     const Quantity& rest = by_framework.libraries.value_or(platform.accelerator->reserved_bytes);
-    memory.beside.push_back({by_framework.libraries ? "libraries" : "libraries and fragmentation",
+    memory.beside.push_back({by_framework.libraries ? "code of libraries" : "code of libraries, fragmentation",
                              static_cast<std::int64_t>(rest.value), rest.source.kind, rest.source.origin});
   }
   if (!by_framework.is_known) return memory;
@@ -123,12 +124,11 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
                                     [&](const BoundProgram& program) { return program.rank == first_rank[role]; });
     std::optional<BoundProgram> bound;
     if (known == programs.end()) bound = bind(schedule, first_rank[role]);
-    RoleMemory taken = role_memory(schedule, plan.roles[role], bound ? *bound : *known, by_framework, limit_bytes,
-                                   sim::most_rows(schedule, training.expert_loads),
-                                   training.low_precision.reuse_grad_buf_for_mxfp8_param_ag, tensor_of);
-    use.by_framework = std::move(taken.parts);
-    use.held = taken.held_bytes;
-    use.state = taken.state_bytes;
+    std::string name = std::move(use.role);
+    use = role_memory(schedule, plan.roles[role], bound ? *bound : *known, by_framework, limit_bytes,
+                      sim::most_rows(schedule, training.expert_loads),
+                      training.low_precision.reuse_grad_buf_for_mxfp8_param_ag, tensor_of);
+    use.role = std::move(name);
   });
   return memory;
 }

@@ -44,9 +44,9 @@ Prediction predict_times(const QuickStep& step, const sim::Platform& platform, c
 // a host. It is for the type in which the schedule multiplies, or absent.
 PeakRate peak_of(const sim::Platform& platform, const Cluster& cluster, const Schedule& schedule, std::int64_t devices);
 
-// Returns the use of a device's memory: by the plan, by the framework instead of the plan
-// (predict/framework_memory.hpp), and by other allocations, for the role that has most. A host has only the plan.
-// `programs`: bound programs of the schedule, as far as they are known; others are bound.
+// Returns the use of a device's memory: by the tensors of its ranks, and outside of them for the role that has most
+// there. The tensors are the framework's (predict/framework_memory.hpp); of Stretto's own profile they are its plan,
+// and a host has nothing else. `programs`: bound programs of the schedule, as far as they are known; others are bound.
 DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const sim::Platform& platform,
                        const Training& training, const Framework& framework,
                        std::span<const BoundProgram> programs = {});

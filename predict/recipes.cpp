@@ -106,6 +106,7 @@ std::vector<RecipeStep> predict_recipes(const Scenario& scenario, const sim::Pla
       const DeviceMemory memory = quick.memory(platform);
       step.step_ms = 1e3 * quick.step_s(platform, other.framework, options);
       step.peak_bytes = memory.predicted_bytes();
+      step.fit = memory.fit();
       step.fits = memory.fits();
     } catch (const Error& error) {
       step.why_not = error.what();
@@ -137,7 +138,7 @@ Table recipes_table(const std::vector<RecipeStep>& recipes) {
         {name, time_text(r.step_ms), (saved_ms < 0 ? "−" : "") + time_text(std::abs(saved_ms)),
          fmt::format("{:+.1f} %", 100 * saved_ms / own->step_ms), size_text(double(r.peak_bytes)),
          (r.peak_bytes > own->peak_bytes ? "−" : "") + size_text(std::abs(double(own->peak_bytes - r.peak_bytes))),
-         r.fits ? "yes" : "no"});
+         name_of(r.fit)});
   }
   return table;
 }
@@ -149,6 +150,7 @@ nlohmann::json recipes_json(const std::vector<RecipeStep>& recipes) {
                     {"is_scenario", r.is_scenario},
                     {"step_ms", r.why_not.empty() ? nlohmann::json(r.step_ms) : nlohmann::json()},
                     {"peak_bytes", r.why_not.empty() ? nlohmann::json(r.peak_bytes) : nlohmann::json()},
+                    {"memory_verdict", r.why_not.empty() ? nlohmann::json(name_of(r.fit)) : nlohmann::json()},
                     {"fits", r.why_not.empty() ? nlohmann::json(r.fits) : nlohmann::json()},
                     {"why_not", r.why_not}});
   return rows;

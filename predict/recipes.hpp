@@ -5,6 +5,7 @@
 
 #include "model/scenario.hpp"
 #include "predict/quick_step.hpp"
+#include "report/memory.hpp"
 #include "report/table.hpp"
 #include "sim/engine.hpp"
 #include "sim/platform.hpp"
@@ -19,7 +20,8 @@ struct RecipeStep {
   bool is_scenario = false;     // the scenario's own
   double step_ms = 0;           // 0 where there is none
   std::int64_t peak_bytes = 0;  // memory of the device that has most
-  bool fits = false;
+  Fit fit = Fit::does_not_fit;
+  bool fits = false;    // its bytes are no more than the device has
   std::string why_not;  // why the platform or the scenario has no such step; "" where there is one
 };
 // Returns a step for each recipe, with the scenario's other settings: the history and the formats of its own recipe,

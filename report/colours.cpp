@@ -81,6 +81,9 @@ std::vector<Colour> make_palette() {
       {"activations", "#6fae8f", "#568f74"},
       {"workspace", "#b8b4a8", "#6a675f"},
       {"inputs", "#a9cbe6", "#3f6384"},
+      {"other-tensors", "#d7b36a", "#8a6a2c"},
+      {"fragmentation", "#e3d5d9", "#5b4a50"},
+      {"outside-tensors", "#8d8d99", "#4d4d59"},
   };
   for (const Family& family : families())
     for (std::size_t i = 0; i < family.members.size(); ++i) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/statistics.hpp"
 #include "report/colours.hpp"
@@ -145,30 +146,55 @@ BarChart exposures(const HtmlReport& report) {
 BarChart memory(const HtmlReport& report) {
   BarChart chart;
   chart.id = "memory";
-  chart.title = "Memory of a rank";
+  const bool is_plan =
+      std::any_of(report.steps.begin(), report.steps.end(), [](const HtmlStep& step) { return step.is_measured(); });
+  chart.title = is_plan ? "Memory of a rank" : "Memory of a device";
   chart.bar_header = "role";
-  chart.caption =
-      "The peak, as planned; execution allocates exactly that. Bytes that gradients, activations and workspaces share "
-      "count for the first of them.";
+  chart.caption = is_plan
+                      ? "The peak, as planned; execution allocates exactly that. Bytes that gradients, activations and "
+                        "workspaces share count for the first of them."
+                      : "What is in use at the peak, on a device of each stage. The parts add up to it.";
   if (report.device_bytes > 0)
     chart.caption += " A device of this platform has " + size_text(double(report.device_bytes)) + ".";
-  if (report.reserved_bytes > 0)
-    chart.caption += " " + size_text(double(report.reserved_bytes)) + " of it are reserved: context, libraries.";
   chart.bytes = chart.stacked = true;
   chart.series = {{"parameters", "parameters"}, {"optimizer state", "optimizer-state"},
                   {"gradients", "gradients"},   {"activations", "activations"},
                   {"workspace", "workspace"},   {"inputs and scalars", "inputs"}};
+  const auto any = [&](const auto& has) {
+    return std::any_of(report.steps.begin(), report.steps.end(), [&](const HtmlStep& step) {
+      return std::any_of(step.memory.roles.begin(), step.memory.roles.end(),
+                         [&](const MemoryUse& use) { return has(step.memory, use); });
+    });
+  };
+  // A series that no bar has is left out; it would be an entry of the legend without a colour to look for.
+  const auto series = [&](const char* name, const char* colour, bool is_there) -> std::optional<std::size_t> {
+    if (!is_there) return std::nullopt;
+    chart.series.push_back({name, colour});
+    return chart.series.size() - 1;
+  };
+  const auto further = series("other tensors", "other-tensors",
+                              any([](const DeviceMemory&, const MemoryUse& use) { return !use.further.empty(); }));
+  const auto held = series("fragmentation", "fragmentation",
+                           any([](const DeviceMemory&, const MemoryUse& use) { return use.held > 0; }));
+  const auto outside = series("outside of tensors: context, libraries, NCCL", "outside-tensors",
+                              any([](const DeviceMemory& of, const MemoryUse&) { return !of.beside.empty(); }));
   for (const HtmlStep& step : report.steps) {
-    if (step.memory.empty()) continue;
+    if (step.memory.roles.empty()) continue;
     BarRow row{step.group_text(), step.row.mode, {}};
-    for (const MemoryUse& use : step.memory)
+    const double ranks = double(step.memory.ranks_per_device);
+    for (const MemoryUse& use : step.memory.roles) {
       row.bars.push_back({use.role,
-                          {{0, double(use.parameters)},
-                           {1, double(use.optimizer_state)},
-                           {2, double(use.gradients)},
-                           {3, double(use.activations)},
-                           {4, double(use.workspace)},
-                           {5, double(use.inputs_and_scalars)}}});
+                          {{0, ranks * double(use.parameters)},
+                           {1, ranks * double(use.optimizer_state)},
+                           {2, ranks * double(use.gradients)},
+                           {3, ranks * double(use.activations)},
+                           {4, ranks * double(use.workspace)},
+                           {5, ranks * double(use.inputs_and_scalars)}}});
+      std::vector<BarSegment>& segments = row.bars.back().segments;
+      if (further) segments.push_back({*further, ranks * double(sum_of(use.further))});
+      if (held) segments.push_back({*held, ranks * double(use.held)});
+      if (outside) segments.push_back({*outside, double(step.memory.reserved_bytes())});
+    }
     chart.rows.push_back(std::move(row));
   }
   return chart;

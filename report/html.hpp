@@ -18,7 +18,8 @@ struct HtmlStep {
   std::string layout;                      // "tp 4, pp 4, …" (report/layout_text.hpp)
   std::vector<std::string> communicators;  // names of communicators, in the order of BreakdownMs::exposed_by
   TimelineExcerpt predicted, measured;
-  std::vector<MemoryUse> memory;  // one entry for each role
+  // Of a step that was executed, Stretto's plan of a rank; of a predicted one, all memory of a device.
+  DeviceMemory memory;
 
   bool is_measured() const { return !row.measured_ms.empty(); }
   bool has_timeline() const { return !predicted.tracks.empty(); }
@@ -43,7 +44,6 @@ struct HtmlReport {
   std::vector<HtmlTable> tables;     // further tables, below the plots
   std::vector<HtmlStep> steps;       // steps of equal numbers of ranks are consecutive
   std::int64_t device_bytes = 0;     // memory of one device; 0: not known
-  std::int64_t reserved_bytes = 0;   // part of them used by context, libraries, fragmentation
 };
 
 // Returns one self-contained HTML file: tables and bars as HTML and SVG, timelines drawn by a script in the file. Equal

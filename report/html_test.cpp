@@ -34,7 +34,7 @@ HtmlStep step(const std::string& mode, std::int64_t ranks, std::vector<double> m
     step.measured = step.predicted;
   }
   step.row.measured_ms = std::move(measured_ms);
-  step.memory = {{"stage 0", 1 << 20, 2 << 20, 0, 1 << 20, 2 << 20}, {"stage 1", 1 << 20, 2 << 20, 0, 1 << 20}};
+  step.memory.roles = {{"stage 0", 1 << 20, 2 << 20, 0, 1 << 20, 2 << 20}, {"stage 1", 1 << 20, 2 << 20, 0, 1 << 20}};
   return step;
 }
 
@@ -117,7 +117,7 @@ TEST_CASE("names are text, whatever they contain", "[html]") {
   HtmlReport nasty = report();
   const std::string name = "</script><script>alert(1)</script>\"'&\u2028<!--\x01";
   nasty.title = nasty.about[0] = nasty.remarks[0] = nasty.steps[0].row.mode = nasty.steps[0].communicators[0] = name;
-  nasty.steps[0].memory[0].role = nasty.steps[0].predicted.labels[0].name = name;
+  nasty.steps[0].memory.roles[0].role = nasty.steps[0].predicted.labels[0].name = name;
   nasty.steps[0].row.operations[0].name = nasty.steps[0].predicted.lanes[0] = name + "\xff";
   nasty.summary.add_row({name});
   const std::string html = render_html(nasty);

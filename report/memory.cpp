@@ -4,33 +4,17 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <numeric>
+#include <utility>
 
-#include "report/units.hpp"
+#include "base/values_of.hpp"
 
 namespace stretto {
 namespace {
 
 // A byte that several storages have counts for the first kind in this order.
 constexpr std::array kSharing = {BufferKind::gradient, BufferKind::activation, BufferKind::workspace};
-
-std::int64_t* part_of(MemoryUse& use, BufferKind kind) {
-  switch (kind) {
-    case BufferKind::parameter:
-      return &use.parameters;
-    case BufferKind::optimizer_state:
-      return &use.optimizer_state;
-    case BufferKind::input:
-    case BufferKind::scalar:
-      return &use.inputs_and_scalars;
-    case BufferKind::gradient:
-      return &use.gradients;
-    case BufferKind::activation:
-      return &use.activations;
-    case BufferKind::workspace:
-      return &use.workspace;
-  }
-  return &use.workspace;
-}
 
 MemoryUse use_of(const Schedule& schedule, const RolePlan& plan) {
   struct Bound {
@@ -44,7 +28,7 @@ MemoryUse use_of(const Schedule& schedule, const RolePlan& plan) {
     const Storage& storage = schedule.storages[id];
     if (!plan.has(id) || storage.bytes() == 0) continue;
     if (shares_with_nobody(storage.kind)) {
-      *part_of(use, storage.kind) += storage.bytes();
+      part_of(use, storage.kind) += storage.bytes();
       continue;
     }
     const auto kind =
@@ -60,15 +44,58 @@ MemoryUse use_of(const Schedule& schedule, const RolePlan& plan) {
     if (i + 1 == bounds.size()) break;
     const auto first = std::find_if(live.begin(), live.end(), [](int count) { return count > 0; });
     if (first != live.end())
-      *part_of(use, kSharing[static_cast<std::size_t>(first - live.begin())]) +=
+      part_of(use, kSharing[static_cast<std::size_t>(first - live.begin())]) +=
           bounds[i + 1].at_byte - bounds[i].at_byte;
   }
-  use.workspace += plan.bytes - use.peak();
+  use.workspace += plan.bytes - use.allocated();
   use.state = use.parameters + use.gradients + use.optimizer_state + use.inputs_and_scalars;
   return use;
 }
 
+// Returns the bytes of a device's ranks that are of a role, by part, without the memory outside of their tensors.
+std::vector<BesidePlan> parts_of(const MemoryUse& use, std::int64_t ranks) {
+  std::vector<BesidePlan> parts;
+  const auto add = [&](const char* what, std::int64_t bytes) {
+    const auto source = use.sources.find(what);
+    const bool is_known = source != use.sources.end();
+    parts.push_back({what, bytes * ranks, is_known ? source->second.kind : "exact",
+                     is_known ? source->second.origin : "the schedule's tensors"});
+  };
+  add("parameters", use.parameters);
+  add("gradients", use.gradients);
+  add("optimizer state", use.optimizer_state);
+  add("activations", use.activations);
+  add("workspace", use.workspace);
+  add("inputs and scalars", use.inputs_and_scalars);
+  for (BesidePlan part : use.further) {
+    part.bytes *= ranks;
+    parts.push_back(std::move(part));
+  }
+  parts.push_back({"fragmentation: held by the allocator", use.held * ranks, "derived",
+                   "PyTorch's caching allocator (predict/caching_allocator.hpp)"});
+  return parts;
+}
+
 }  // namespace
+
+std::int64_t& part_of(MemoryUse& use, BufferKind kind) {
+  switch (kind) {
+    case BufferKind::parameter:
+      return use.parameters;
+    case BufferKind::optimizer_state:
+      return use.optimizer_state;
+    case BufferKind::input:
+    case BufferKind::scalar:
+      return use.inputs_and_scalars;
+    case BufferKind::gradient:
+      return use.gradients;
+    case BufferKind::activation:
+      return use.activations;
+    case BufferKind::workspace:
+      return use.workspace;
+  }
+  return use.workspace;
+}
 
 std::vector<MemoryUse> memory_use(const Schedule& schedule, const MemoryPlan& plan) {
   std::vector<MemoryUse> uses;
@@ -79,65 +106,112 @@ std::vector<MemoryUse> memory_use(const Schedule& schedule, const MemoryPlan& pl
   return uses;
 }
 
+const char* name_of(Fit fit) { return name_in({"fits", "tight", "does not fit"}, fit); }
+
+Fit fit_of(double bytes, double device_bytes, double unsure) {
+  if (device_bytes == 0 || bytes * (1 + unsure) <= device_bytes) return Fit::fits;
+  return bytes * (1 - unsure) <= device_bytes ? Fit::tight : Fit::does_not_fit;
+}
+
 std::size_t DeviceMemory::fullest() const {
   const auto most = std::max_element(roles.begin(), roles.end(),
                                      [](const MemoryUse& a, const MemoryUse& b) { return a.taken() < b.taken(); });
   return static_cast<std::size_t>(most - roles.begin());
 }
 
-std::int64_t DeviceMemory::peak_bytes() const {
-  std::int64_t most = 0;
-  for (const MemoryUse& use : roles) most = std::max(most, use.peak());
-  return most;
+std::vector<BesidePlan> DeviceMemory::parts() const {
+  if (roles.empty()) return {};
+  std::vector<BesidePlan> parts = parts_of(roles[fullest()], ranks_per_device);
+  parts.insert(parts.end(), beside.begin(), beside.end());
+  std::erase_if(parts, [](const BesidePlan& part) { return part.bytes == 0; });
+  return parts;
 }
 
-std::int64_t DeviceMemory::free_bytes_of(const MemoryUse& use) const {
-  return device_bytes - reserved_bytes() - use.taken() * ranks_per_device;
-}
-
-std::string memory_text(const DeviceMemory& memory) {
+std::string memory_text(const DeviceMemory& memory, const std::string& device) {
   if (memory.roles.empty()) return "–";
-  const MemoryUse& fullest = memory.roles[memory.fullest()];
-  std::string text = size_text(double(memory.taken_bytes())) + " a rank";
-  if (!fullest.by_framework.empty()) text += " (plan " + size_text(double(fullest.peak())) + ")";
-  if (memory.ranks_per_device > 1) text += fmt::format(", {} ranks a device", memory.ranks_per_device);
-  if (memory.reserved_bytes() > 0) text += ", " + size_text(double(memory.reserved_bytes())) + " reserved";
-  text += " of " + size_text(double(memory.device_bytes));
+  const double bytes = double(memory.predicted_bytes());
+  std::string text = size_text(bytes) + " of " + size_text(double(memory.device_bytes)) + " a " + device;
+  if (memory.ranks_per_device > 1) text += fmt::format(", which has {} ranks", memory.ranks_per_device);
   const std::int64_t free = memory.free_bytes();
-  text += free >= 0 ? "; fits, " + size_text(double(free)) + " are free"
-                    : "; DOES NOT FIT, " + size_text(double(-free)) + " too much";
+  const std::string left = free >= 0 ? size_text(double(free)) + " are free" : size_text(double(-free)) + " too much";
+  const Fit fit = memory.fit();
+  text += fit == Fit::fits ? "; fits, " : fit == Fit::tight ? "; TIGHT, " : "; DOES NOT FIT, ";
+  text += left;
   if (memory.roles.size() > 1) text += " on " + memory.roles[memory.fullest()].role + ", the fullest";
+  if (fit == Fit::tight)
+    text += fmt::format("; within {:.0f} % it is {} to {}", 100 * memory.unsure, size_text(bytes * (1 - memory.unsure)),
+                        size_text(bytes * (1 + memory.unsure)));
   return text;
 }
 
+std::vector<std::string> numbers_that_add_up(const std::vector<std::int64_t>& values, const Unit& unit) {
+  // In the last printed digit each value is rounded down; those that lose most get what the sum lacks.
+  const double digit = unit.per_unit * std::pow(10., -unit.decimals);
+  std::vector<std::int64_t> digits;
+  std::vector<std::size_t> by_rest(values.size());
+  std::iota(by_rest.begin(), by_rest.end(), std::size_t{0});
+  std::int64_t sum = 0, lacking = 0;
+  for (const std::int64_t value : values) {
+    digits.push_back(static_cast<std::int64_t>(double(value) / digit));
+    sum += value;
+    lacking -= digits.back();
+  }
+  lacking += std::llround(std::stod(unit.number(double(sum))) * std::pow(10., unit.decimals));
+  std::stable_sort(by_rest.begin(), by_rest.end(), [&](std::size_t a, std::size_t b) {
+    return double(values[a]) / digit - double(digits[a]) > double(values[b]) / digit - double(digits[b]);
+  });
+  for (std::int64_t i = 0; i < lacking && i < std::ssize(by_rest); ++i) ++digits[by_rest[static_cast<std::size_t>(i)]];
+  std::vector<std::string> numbers;
+  for (const std::int64_t count : digits) numbers.push_back(unit.number(double(count) * digit));
+  return numbers;
+}
+
 Table memory_table(const DeviceMemory& memory) {
-  const Unit unit = byte_unit(double(memory.peak_bytes()));
-  std::vector<std::string> headers = {"memory, " + unit.name, "parameters", "optimizer", "gradients",
-                                      "activations",          "workspace",  "inputs",    "sum"};
+  const Unit unit = byte_unit(double(memory.predicted_bytes()));
+  const std::string where = memory.roles.size() > 1 ? " of " + memory.roles[memory.fullest()].role : "";
+  Table table({"memory" + where, unit.name, "kind"});
+  const std::vector<BesidePlan> parts = memory.parts();
+  std::vector<std::int64_t> bytes;
+  for (const BesidePlan& part : parts) bytes.push_back(part.bytes);
+  const std::vector<std::string> numbers = numbers_that_add_up(bytes, unit);
+  for (std::size_t i = 0; i < parts.size(); ++i) table.add_row({parts[i].what, numbers[i], parts[i].kind});
+  table.add_row({"sum", unit.number(double(memory.predicted_bytes())), ""});
+  return table;
+}
+
+Table stages_table(const DeviceMemory& memory) {
+  const Unit unit = byte_unit(double(memory.predicted_bytes()));
+  std::vector<std::string> headers = {"memory, " + unit.name, "parameters", "gradients", "optimizer",
+                                      "activations",          "workspace",  "inputs"};
+  const auto any = [&](const auto& has) { return std::any_of(memory.roles.begin(), memory.roles.end(), has); };
+  const bool has_further = any([](const MemoryUse&use) { return !use.further.empty(); }),
+             has_held = any([](const MemoryUse&use) { return use.held > 0; });
+  if (has_further) headers.push_back("other tensors");
+  if (has_held) headers.push_back("fragmentation");
+  if (!memory.beside.empty()) headers.push_back("outside of tensors");
+  headers.push_back("sum");
   if (memory.device_bytes > 0) headers.push_back("free");
   Table table(headers);
   for (const MemoryUse& use : memory.roles) {
-    std::vector<std::string> cells = {use.role};
-    for (const std::int64_t bytes : {use.parameters, use.optimizer_state, use.gradients, use.activations, use.workspace,
-                                     use.inputs_and_scalars, use.peak()})
-      cells.push_back(unit.number(double(bytes)));
+    std::vector<std::int64_t> bytes = {use.parameters,  use.gradients, use.optimizer_state,
+                                       use.activations, use.workspace, use.inputs_and_scalars};
+    if (has_further) bytes.push_back(sum_of(use.further));
+    if (has_held) bytes.push_back(use.held);
+    for (std::int64_t& part : bytes) part *= memory.ranks_per_device;
+    if (!memory.beside.empty()) bytes.push_back(memory.reserved_bytes());
+    std::vector<std::string> cells = numbers_that_add_up(bytes, unit);
+    cells.insert(cells.begin(), use.role);
+    cells.push_back(unit.number(double(memory.bytes_of(use))));
     if (memory.device_bytes > 0) cells.push_back(size_text(double(memory.free_bytes_of(use))));
     table.add_row(std::move(cells));
   }
-  const auto add_part = [&](const std::string& what, std::int64_t bytes, const char* sign) {
-    std::vector<std::string> cells(headers.size());
-    cells.front() = what;
-    cells[headers.size() - (memory.device_bytes > 0 ? 2 : 1)] = sign + unit.number(double(bytes));
-    table.add_row(std::move(cells));
-  };
-  if (!memory.roles.empty()) {
-    const MemoryUse& fullest = memory.roles[memory.fullest()];
-    for (const BesidePlan& part : fullest.by_framework)
-      add_part(fmt::format("{}: {}, {}", fullest.role, part.what, part.kind), part.bytes, part.bytes > 0 ? "+" : "");
-    if (fullest.held > 0) add_part(fullest.role + ": held by PyTorch's allocator", fullest.held, "+");
-  }
-  for (const BesidePlan& part : memory.beside) add_part(fmt::format("{}, {}", part.what, part.kind), part.bytes, "");
   return table;
+}
+
+std::string memory_tables_text(const DeviceMemory& memory) {
+  std::string text = memory_table(memory).text();
+  if (memory.roles.size() > 1) text += "\n" + stages_table(memory).text();
+  return text;
 }
 
 }  // namespace stretto

@@ -1,18 +1,22 @@
 #pragma once
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "base/quantity.hpp"
 #include "model/schedule/beside_plan.hpp"
 #include "model/schedule/plan.hpp"
 #include "model/schedule/schedule.hpp"
 #include "report/table.hpp"
+#include "report/units.hpp"
 
 namespace stretto {
 
-// The contents of a rank's arena, in bytes. The sum is its peak, which the simulator predicts and the executor
-// allocates. Parameters, optimizer state, inputs and scalars share with nobody. The plan lets gradients, activations
-// and workspaces share bytes: a byte that several of them have counts for the first in this order.
+// What a rank holds at the peak of a step, in bytes. The parts add up to taken(). Either Stretto's own memory plan,
+// which `train` allocates byte for byte, or the memory of the scenario's framework (predict/framework_memory.hpp);
+// never both. In a plan, parameters, optimizer state, inputs and scalars share with nobody, while gradients,
+// activations and workspaces share bytes: a byte that several of them have counts for the first in this order.
 struct MemoryUse {
   std::string role;  // role of the ranks: "rank", "stage 0"
   std::int64_t parameters = 0;
@@ -21,49 +25,70 @@ struct MemoryUse {
   std::int64_t gradients = 0;
   std::int64_t activations = 0;
   std::int64_t workspace = 0;  // includes the gaps of alignment
-  // Differences where the scenario's framework takes other memory (table [memory] of its profile): by cause, below 0
-  // where it takes less, and the bytes that its allocator holds above the allocated ones.
-  std::vector<BesidePlan> by_framework = {};
-  std::int64_t held = 0;
+  // Further tensors that the framework's kernels keep, by cause.
+  std::vector<BesidePlan> further = {};
+  std::int64_t held = 0;  // bytes that PyTorch's allocator holds above the allocated ones
   // Bytes whose contents stay for the step: parameters, gradients, optimizer state, inputs and scalars, as the
   // framework holds them.
   std::int64_t state = 0;
+  // Sources of parts whose bytes an element the framework's profile states, by name of part: "gradients".
+  std::map<std::string, Source> sources = {};
 
-  std::int64_t peak() const {
-    return parameters + optimizer_state + inputs_and_scalars + gradients + activations + workspace;
+  std::int64_t allocated() const {
+    return parameters + optimizer_state + inputs_and_scalars + gradients + activations + workspace + sum_of(further);
   }
-  // Returns the bytes that the framework allocates; without a table, the plan's.
-  std::int64_t allocated() const { return peak() + sum_of(by_framework); }
   std::int64_t taken() const { return allocated() + held; }
 };
+
+// Returns the part of the use that storages of a kind belong to.
+std::int64_t& part_of(MemoryUse& use, BufferKind kind);
 
 // Returns one entry for each role. `plan` must be the schedule's.
 std::vector<MemoryUse> memory_use(const Schedule& schedule, const MemoryPlan& plan);
 
-// All ranks of a device and their use of its memory.
+// Whether a prediction of memory fits into a device: `tight` where the device's memory lies in its interval.
+enum class Fit : std::uint8_t { fits, tight, does_not_fit };
+const char* name_of(Fit fit);  // "fits", "tight", "does not fit"
+// `unsure`: the half width of the prediction's interval as a share of it. A device of 0 bytes is not known.
+Fit fit_of(double bytes, double device_bytes, double unsure);
+
+// All memory of a device that is in use at the peak of a step: on a GPU, what nvidia-smi shows as used.
 struct DeviceMemory {
   std::vector<MemoryUse> roles;  // [program]
   std::int64_t ranks_per_device = 1;
-  std::int64_t device_bytes = 0;   // bytes of the device
-  std::vector<BesidePlan> beside;  // memory outside its ranks' plans: context, libraries, fragmentation
+  std::int64_t device_bytes = 0;   // bytes of the device: on a GPU, what nvidia-smi shows as its total
+  std::vector<BesidePlan> beside;  // memory outside of its ranks' tensors: context, libraries, NCCL
+  double unsure = 0;               // half width of the interval, as a share; 0: exact
 
   std::int64_t reserved_bytes() const { return sum_of(beside); }
-  std::size_t fullest() const;      // index of the role that takes most; there must be one
-  std::int64_t peak_bytes() const;  // peak of the plan that needs most
-  // Peaks of a rank of the fullest role: of tensors, and of the bytes that its allocator holds; peak of a device, with
-  // all memory outside of plans.
+  std::size_t fullest() const;  // index of the role that takes most; there must be one
+  // Peaks of a rank of the fullest role: of tensors, and of the bytes that its allocator holds.
   std::int64_t allocated_bytes() const { return roles.empty() ? 0 : roles[fullest()].allocated(); }
   std::int64_t taken_bytes() const { return roles.empty() ? 0 : roles[fullest()].taken(); }
-  std::int64_t predicted_bytes() const { return taken_bytes() * ranks_per_device + reserved_bytes(); }
-  // Returns the bytes left free when all ranks of a device are of that role; below 0 the role does not fit.
-  std::int64_t free_bytes_of(const MemoryUse& use) const;
-  std::int64_t free_bytes() const { return free_bytes_of(roles.empty() ? MemoryUse{} : roles[fullest()]); }
+  // The one number of memory: the peak of a device whose ranks are all of the fullest role.
+  std::int64_t predicted_bytes() const { return roles.empty() ? 0 : bytes_of(roles[fullest()]); }
+  std::int64_t bytes_of(const MemoryUse& use) const { return use.taken() * ranks_per_device + reserved_bytes(); }
+  // Returns the bytes left free on a device of that role; below 0 there are too few.
+  std::int64_t free_bytes_of(const MemoryUse& use) const { return device_bytes - bytes_of(use); }
+  std::int64_t free_bytes() const { return device_bytes - predicted_bytes(); }
+  Fit fit() const { return fit_of(double(predicted_bytes()), double(device_bytes), unsure); }
   bool fits() const { return free_bytes() >= 0; }
+  // Returns the parts of predicted_bytes(), which add up to it, without those of 0 bytes.
+  std::vector<BesidePlan> parts() const;
 };
 
-// Returns "59.85 GiB a rank and 2.98 GiB reserved of 80.00 GiB; fits, 17.17 GiB are free on stage 0, the fullest".
-std::string memory_text(const DeviceMemory& memory);
-// Returns a table with a row for each role, then one for each part of a device's memory outside the plans.
+// Returns "58.99 GiB of 79.65 GiB a GPU; fits, 20.66 GiB are free on stage 0, the fullest". `device`: "GPU".
+std::string memory_text(const DeviceMemory& memory, const std::string& device = "device");
+// Returns a table of parts(), with their sum. The printed numbers add up to the printed sum.
 Table memory_table(const DeviceMemory& memory);
+// Returns a table with a row for each role: parts, sum and free bytes of a device of that role. The sum of the fullest
+// is predicted_bytes(); the printed numbers of a row add up to its printed sum.
+Table stages_table(const DeviceMemory& memory);
+// Returns both tables as text: the second only where there are several roles.
+std::string memory_tables_text(const DeviceMemory& memory);
+
+// Returns the values in a unit, rounded to its decimals so that the printed numbers add up to the printed sum. No value
+// may be below 0.
+std::vector<std::string> numbers_that_add_up(const std::vector<std::int64_t>& values, const Unit& unit);
 
 }  // namespace stretto

@@ -42,10 +42,10 @@ TEST_CASE("memory of a role adds up to the plan's peak", "[memory]") {
   // 1800 to 2000: the other bytes count for the gradient
   CHECK(uses[0].activations == 200);
   CHECK(uses[0].workspace == 2432 - 400 - 800 - 44 - 400 - 200);  // 1600 to 1800, and the bytes that no storage has
-  CHECK(uses[0].peak() == 2432);
+  CHECK(uses[0].taken() == 2432);
   CHECK(uses[1].role == "stage 1");
   CHECK(uses[1].parameters == 0);
-  CHECK(uses[1].peak() == 2400);
+  CHECK(uses[1].taken() == 2400);
 }
 
 TEST_CASE("a plan fits when the fullest role and what is reserved do", "[memory]") {
@@ -55,14 +55,39 @@ TEST_CASE("a plan fits when the fullest role and what is reserved do", "[memory]
   CHECK(memory.fullest() == 0);
   CHECK(memory.free_bytes() == 0);
   CHECK(memory.fits());
-  CHECK(memory_text(memory) ==
-        "2.375 KiB a rank, 568 B reserved of 2.930 KiB; fits, 0 B are free on stage 0, the fullest");
+  CHECK(memory_text(memory) == "2.930 KiB of 2.930 KiB a device; fits, 0 B are free on stage 0, the fullest");
   ++memory.beside.front().bytes;
   CHECK_FALSE(memory.fits());
   CHECK_THAT(memory_text(memory), Catch::Matchers::Contains("DOES NOT FIT, 1 B too much"));
   memory.ranks_per_device = 2;
   CHECK(memory.free_bytes() == 3000 - 569 - 2 * 2432);
-  CHECK(memory_table(memory).rows() == 4);
-  CHECK_THAT(memory_table(memory).text(), Catch::Contains("NCCL, published"));
+  CHECK(stages_table(memory).rows() == 2);
+  CHECK_THAT(memory_table(memory).text(), Catch::Contains("NCCL"));
+  CHECK(sum_of(memory.parts()) == memory.predicted_bytes());
   CHECK(memory_text({}) == "–");
+}
+
+TEST_CASE("memory is tight where its interval spans what the device has", "[memory]") {
+  DeviceMemory memory{{{"rank", std::int64_t{76} << 30}}, 1, std::int64_t{80} << 30, {}};
+  CHECK(memory.fit() == Fit::fits);
+  memory.unsure = 0.1;
+  CHECK(memory.fit() == Fit::tight);
+  CHECK(memory.fits());
+  CHECK(memory_text(memory, "GPU") ==
+        "76.00 GiB of 80.00 GiB a GPU; TIGHT, 4.000 GiB are free; within 10 % it is 68.40 GiB to 83.60 GiB");
+  memory.device_bytes = std::int64_t{70} << 30;
+  CHECK(memory.fit() == Fit::tight);
+  CHECK_FALSE(memory.fits());
+  memory.device_bytes = std::int64_t{68} << 30;
+  CHECK(memory.fit() == Fit::does_not_fit);
+  CHECK(fit_of(1, 0, 0.1) == Fit::fits);  // a device that is not known
+}
+
+TEST_CASE("printed numbers add up to the printed sum", "[memory]") {
+  const Unit unit{100, "hundreds", 1};
+  // 1.33 + 1.33 + 1.34 = 4.00, and each rounded alone would be 1.3.
+  CHECK(numbers_that_add_up({133, 133, 134}, unit) == std::vector<std::string>{"1.3", "1.3", "1.4"});
+  CHECK(numbers_that_add_up({149, 149, 149}, unit) == std::vector<std::string>{"1.5", "1.5", "1.5"});
+  CHECK(numbers_that_add_up({0, 4, 4, 4, 4}, unit) == std::vector<std::string>{"0.0", "0.1", "0.1", "0.0", "0.0"});
+  CHECK(numbers_that_add_up({}, unit).empty());
 }

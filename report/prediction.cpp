@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/values_of.hpp"
@@ -40,7 +41,8 @@ nlohmann::json known(const std::optional<double>& value) {
   return value ? nlohmann::json(*value) : nlohmann::json(nullptr);
 }
 
-nlohmann::json beside_json(const std::vector<BesidePlan>& beside) {
+// Returns parts of memory with their sources.
+nlohmann::json parts_json(const std::vector<BesidePlan>& beside) {
   nlohmann::json parts = nlohmann::json::array();
   for (const BesidePlan& part : beside)
     parts.push_back({{"part", part.what}, {"bytes", part.bytes}, {"kind", part.kind}, {"source", part.source}});
@@ -57,11 +59,19 @@ nlohmann::json memory_json(const DeviceMemory& memory) {
                      {"activation_bytes", use.activations},
                      {"workspace_bytes", use.workspace},
                      {"input_bytes", use.inputs_and_scalars},
-                     {"peak_bytes", use.peak()},
-                     {"by_framework", beside_json(use.by_framework)},
+                     {"peak_bytes", use.taken()},
+                     {"other_parts", parts_json(use.further)},
                      {"allocated_bytes", use.allocated()},
                      {"held_bytes", use.held}});
   return roles;
+}
+
+// The ends of the interval of the predicted memory.
+std::int64_t low_end(const DeviceMemory& memory) {
+  return std::llround(double(memory.predicted_bytes()) * (1 - memory.unsure));
+}
+std::int64_t high_end(const DeviceMemory& memory) {
+  return std::llround(double(memory.predicted_bytes()) * (1 + memory.unsure));
 }
 
 }  // namespace
@@ -158,7 +168,7 @@ Table prediction_table(const Prediction& p) {
     table.add_row({"behind hardware queues", fmt::format("{} ({})", time_text(p.breakdown.queue_wait),
                                                          percent_text(share_of(p, p.breakdown.queue_wait)))});
   table.add_row({"host bound", percent_text(share_of(p, p.breakdown.host))});
-  table.add_row({"memory", memory_text(p.memory)});
+  table.add_row({"memory", memory_text(p.memory, p.device)});
   return table;
 }
 
@@ -198,14 +208,18 @@ nlohmann::json prediction_json(const Prediction& p) {
           {"queue_wait_ms", p.breakdown.queue_wait},
           {"host_bound_pct", p.host_bound_pct()},
           {"host_bound", p.host_bound_pct() > 50},
-          {"peak_bytes", p.memory.peak_bytes()},
+          {"peak_bytes", p.memory.predicted_bytes()},
           {"predicted_peak_bytes", p.memory.predicted_bytes()},
           {"reserved_bytes", p.memory.reserved_bytes()},
-          {"reserved", beside_json(p.memory.beside)},
+          {"reserved", parts_json(p.memory.beside)},
           {"device_bytes", p.memory.device_bytes},
           {"free_bytes", p.memory.free_bytes()},
           {"fullest_stage", p.memory.roles.empty() ? "" : p.memory.roles[p.memory.fullest()].role},
           {"memory", memory_json(p.memory)},
+          {"memory_parts", parts_json(p.memory.parts())},
+          {"memory_low_bytes", low_end(p.memory)},
+          {"memory_high_bytes", high_end(p.memory)},
+          {"memory_verdict", name_of(p.memory.fit())},
           {"fits", p.memory.fits()},
           {"limits", std::move(limits)},
           {"operations", p.operations},

@@ -12,6 +12,7 @@
 #include "model/schedule/bound_step.hpp"
 #include "model/verify/verify_wanted.hpp"
 #include "predict/few_micro_batches.hpp"
+#include "predict/framework_memory.hpp"
 #include "predict/predict_step.hpp"
 #include "report/throughput.hpp"
 #include "report/units.hpp"
@@ -20,10 +21,12 @@
 namespace stretto::sweep {
 namespace {
 
-bool fits_by(Point& point, double bytes, double device_bytes, const char* what) {
+// `unsure`: half width of the interval of the bytes, as a share. Returns false where no part of it fits.
+bool fits_by(Point& point, double bytes, double device_bytes, double unsure, const char* what) {
   point.memory_bytes = static_cast<std::int64_t>(bytes);
   point.device_bytes = static_cast<std::int64_t>(device_bytes);
-  if (bytes <= device_bytes || device_bytes == 0) return true;
+  point.fit = fit_of(bytes, device_bytes, unsure);
+  if (point.fit != Fit::does_not_fit) return true;
   point.status = Status::does_not_fit;
   point.reason = fmt::format("{} {} of {}", what, size_text(bytes), size_text(device_bytes));
   return false;
@@ -41,7 +44,7 @@ void simulate(Point& point, const Scenario& scenario, const sim::Platform& platf
           if (point.simulated_micro_batches != 0) return true;  // the memory of the first is that of all
           const DeviceMemory memory =
               predict::memory_of(planned, plan, platform, few.training, few.framework, bound.programs);
-          return fits_by(point, double(memory.predicted_bytes()), double(memory.device_bytes), "needs");
+          return fits_by(point, double(memory.predicted_bytes()), double(memory.device_bytes), memory.unsure, "needs");
         });
     if (!verified) return;
     const Schedule& schedule = verified->schedule;
@@ -71,7 +74,7 @@ void look_at(Point& point, const Scenario& scenario, const sim::Platform& platfo
   if (!platform.accelerator) return;
   const double ranks_per_device = double(std::max<std::int64_t>(1, scenario.cluster.ranks_per_device));
   if (!fits_by(point, least_state_bytes(scenario, families.elements(member)) * ranks_per_device,
-               double(platform.memory_bytes), "at least"))
+               double(platform.memory_bytes), predict::kUnsureMemory, "at least"))
     return;
   if (const TimeFamily* times = families.times(member)) point.bound_ms = least_step_ms(scenario, *times);
 }
@@ -87,7 +90,9 @@ void decide(Point& point, const Scenario& scenario, const sim::Platform& platfor
             double limit_ms) try {
   if (is_slower(point, limit_ms)) return;
   if (const MemoryFamily* memory = families.memory({scenario, platform, point.set}))
-    if (!fits_by(point, least_bytes(scenario, *memory), double(platform.memory_bytes), "at least")) return;
+    if (!fits_by(point, least_bytes(scenario, *memory), double(platform.memory_bytes), predict::kUnsureMemory,
+                 "at least"))
+      return;
   simulate(point, scenario, platform);
 } catch (const Error& error) {
   if (error.kind() != ErrorKind::input) throw;

@@ -85,7 +85,8 @@ std::vector<SingleChange> faster_changes(const Scenario& scenario, const sim::Pl
       const Scenario changed = read(change.set);
       look_at(point, changed, platform, families);
       if (point.status == Status::open) decide(point, changed, platform, families, step_ms);
-      if (point.status == Status::predicted && point.step_ms < step_ms) change.step_ms = point.step_ms;
+      if (point.status == Status::predicted && point.fit == Fit::fits && point.step_ms < step_ms)
+        change.step_ms = point.step_ms;
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::input) return;  // the change is not legal
       const std::lock_guard lock(mutex);

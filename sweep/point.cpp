@@ -39,6 +39,7 @@ nlohmann::json json_of(const Point& point) {
           {"mfu", point.mfu ? nlohmann::json(*point.mfu) : nlohmann::json(nullptr)},
           {"memory_bytes", known(point.memory_bytes)},
           {"device_bytes", known(point.device_bytes)},
+          {"memory_verdict", point.device_bytes == 0 ? nlohmann::json(nullptr) : nlohmann::json(name_of(point.fit))},
           {"micro_batches", known(point.micro_batches)},
           {"simulated_micro_batches", known(point.simulated_micro_batches)}};
 }
@@ -79,6 +80,14 @@ Point point_of(const std::string& line, const std::string& place) {
     if (!json.at("mfu").is_null()) point.mfu = json.at("mfu").get<double>();
     point.memory_bytes = count("memory_bytes");
     point.device_bytes = count("device_bytes");
+    // Files of former versions have no verdict.
+    if (const nlohmann::json verdict = json.value("memory_verdict", nlohmann::json()); !verdict.is_null()) {
+      bool is_verdict = false;
+      for (const Fit one : values_of<Fit>())
+        if (verdict == name_of(one)) point.fit = one, is_verdict = true;
+      if (!is_verdict)
+        throw input_error(place + ": memory_verdict: expected fits, tight or does not fit, got " + verdict.dump());
+    }
     point.micro_batches = count("micro_batches");
     point.simulated_micro_batches = count("simulated_micro_batches");
     const bool is_predicted = point.status == Status::predicted;

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "report/memory.hpp"
+
 namespace stretto::sweep {
 
 // The outcome of one point of a sweep. Every point has one, with the reason.
@@ -31,7 +33,9 @@ struct Point {
   double tokens_per_s_per_gpu = 0;
   std::optional<double> mfu;      // share of the peak
   std::int64_t memory_bytes = 0;  // predicted peak of a device, or a lower bound of it; 0: unknown
-  std::int64_t device_bytes = 0;
+  std::int64_t device_bytes = 0;  // 0: unknown
+  // How the interval of the memory lies to the device's; tight points are ranked after those that fit.
+  Fit fit = Fit::fits;
   std::int64_t micro_batches = 0;            // of a rank; 0: refused before they were known
   std::int64_t simulated_micro_batches = 0;  // equal to micro_batches: the whole step was simulated
 };

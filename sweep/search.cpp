@@ -85,7 +85,8 @@ void Looker::decide(Point& point, const Space& space, const std::vector<std::str
 }
 
 void Looker::add(const Space& space, const std::vector<std::string>& values, const Point& point) {
-  if (point.status != Status::predicted) return;
+  // A tight step may not run, so it rules out no slower one that fits.
+  if (point.status != Status::predicted || point.fit != Fit::fits) return;
   const std::lock_guard lock(known_->mutex);
   std::multiset<double>& steps = known_->steps[group_of(space, values)];
   steps.insert(point.step_ms);
@@ -236,6 +237,7 @@ std::vector<std::size_t> fastest(const std::vector<Point>& points) {
     if (points[i].status == Status::predicted) order.push_back(i);
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     const Point &left = points[a], &right = points[b];
+    if (left.fit != right.fit) return left.fit < right.fit;
     if (left.tokens_per_s_per_gpu != right.tokens_per_s_per_gpu)
       return left.tokens_per_s_per_gpu > right.tokens_per_s_per_gpu;
     return left.memory_bytes < right.memory_bytes;

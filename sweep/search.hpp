@@ -12,7 +12,7 @@
 namespace stretto::sweep {
 
 // Decides points, and remembers families and the best steps so far of each group that can be compared: equal numbers of
-// GPUs, equal batches, models and platforms. Thread-safe.
+// GPUs, equal batches, models and platforms. Only points that fit count among the best. Thread-safe.
 class Looker {
  public:
   // A point whose bound is above the best-th step so far is not simulated, unless `all`.
@@ -79,7 +79,8 @@ struct SearchResult {
 SearchResult search(const Space& space, const Scenario& scenario, const SearchOptions& options,
                     const SearchCalls& calls);
 
-// Returns indices into `points`: predicted ones from the fastest to the slowest; equal steps by their memory. With
+// Returns indices into `points`: predicted ones that fit from the fastest to the slowest, then those whose memory is
+// tight likewise; equal steps by their memory. With
 // several numbers of GPUs or batches the order is by tokens per second and GPU.
 std::vector<std::size_t> fastest(const std::vector<Point>& points);
 // Returns the predicted points that no other point beats in both step and memory, the fastest first.

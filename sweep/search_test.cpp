@@ -100,6 +100,29 @@ TEST_CASE("the best of a search is the best of all steps in full; no bound is ab
   }
 }
 
+TEST_CASE("tight layouts are ranked after those that fit, and rule out none of them") {
+  std::vector<Point> points(4);
+  for (Point& point : points) point.status = Status::predicted, point.step_ms = 1;
+  points[0].tokens_per_s_per_gpu = 40, points[0].fit = Fit::tight;
+  points[1].tokens_per_s_per_gpu = 10;
+  points[2].tokens_per_s_per_gpu = 30, points[2].fit = Fit::tight;
+  points[3].tokens_per_s_per_gpu = 20;
+  CHECK(fastest(points) == std::vector<std::size_t>{3, 1, 0, 2});
+  const Space space;
+  Looker looker(1, false);
+  looker.add(space, {}, points[0]);
+  const double none = looker.highest_limit_ms();
+  looker.add(space, {}, points[1]);
+  CHECK(none > 1e300);
+  CHECK(looker.highest_limit_ms() == 1);
+  // The file of a sweep keeps the verdict; a line of a former version has none.
+  points[0].device_bytes = 80, points[0].memory_bytes = 79;
+  CHECK(point_of(line_of(points[0]), "line").fit == Fit::tight);
+  std::string former = line_of(points[0]);
+  former.erase(former.find("\"memory_verdict\""), std::string("\"memory_verdict\":\"tight\",").size());
+  CHECK(point_of(former, "line").fit == Fit::fits);
+}
+
 TEST_CASE("the best of small spaces are the best of all of their points") {
   if (testing::kCaseStride > 1) return;  // minutes in a sanitizer's build, which the test before shows the code
   const std::vector<Axes> spaces = {

@@ -49,8 +49,11 @@ Table points_table(const Space& space, const SearchResult& result, const std::ve
     cells.push_back(time_text(point.step_ms));
     cells.push_back(fmt::format("{:.1f}", point.tokens_per_s_per_gpu));
     cells.push_back(point.mfu ? percent_text(*point.mfu) : "");
-    cells.push_back(size_text(double(point.memory_bytes)));
-    cells.push_back(i == points.front() ? "" : fmt::format("{:.1f} %{}", 100 * behind, behind < kTie ? " (tie)" : ""));
+    cells.push_back(size_text(double(point.memory_bytes)) + (point.fit == Fit::tight ? ", tight" : ""));
+    // A tight layout may be faster than the first, which fits.
+    cells.push_back(i == points.front() ? ""
+                    : behind < -kTie    ? fmt::format("{:.1f} % ahead", -100 * behind / (1 + behind))
+                                        : fmt::format("{:.1f} %{}", 100 * behind, behind < kTie ? " (tie)" : ""));
     table.add_row(std::move(cells));
   }
   return table;
@@ -94,6 +97,14 @@ std::string summary_text(const SearchResult& result, std::int64_t combinations) 
   std::sort(commonest.rbegin(), commonest.rend());
   for (std::size_t i = 0; i < std::min<std::size_t>(3, commonest.size()); ++i)
     text += fmt::format("  refused {} times: {}\n", commonest[i].first, commonest[i].second);
+  if (const auto tight =
+          std::count_if(result.points.begin(), result.points.end(),
+                        [](const Point& p) { return p.status == Status::predicted && p.fit == Fit::tight; });
+      tight > 0)
+    text += fmt::format(
+        "{} of the simulated are tight: the interval of their memory spans what a device has; they are ranked after "
+        "those that fit\n",
+        tight);
   return text;
 }
 
@@ -102,15 +113,15 @@ std::string csv_of(const Space& space, const SearchResult& result) {
   for (const Axis& axis : space.axes) keys.push_back(axis.key);
   if (std::find(keys.begin(), keys.end(), "parallel.data_parallel_size") == keys.end())
     keys.emplace_back("parallel.data_parallel_size");
-  std::string text =
-      fmt::format("{},status,step_ms,bound_ms,tokens_per_s_per_gpu,mfu,memory_bytes,reason\n", fmt::join(keys, ","));
+  std::string text = fmt::format(
+      "{},status,step_ms,bound_ms,tokens_per_s_per_gpu,mfu,memory_bytes,memory_verdict,reason\n", fmt::join(keys, ","));
   for (const Point& point : result.points) {
     for (const std::string& key : keys) text += value_of(point, key) + ",";
     std::string reason;
     for (const char c : point.reason) reason += c == '"' ? "\"\"" : std::string(1, c);
-    text += fmt::format("{},{},{},{},{},{},\"{}\"\n", name_of(point.status), known(point.step_ms),
+    text += fmt::format("{},{},{},{},{},{},{},\"{}\"\n", name_of(point.status), known(point.step_ms),
                         known(point.bound_ms), known(point.tokens_per_s_per_gpu), known(point.mfu.value_or(0)),
-                        known(double(point.memory_bytes)), reason);
+                        known(double(point.memory_bytes)), point.device_bytes == 0 ? "" : name_of(point.fit), reason);
   }
   return text;
 }

@@ -80,7 +80,7 @@ class Html(ProgramTest):
         page = self.page()
         # A single bar is not drawn as a chart: the page has none of one step's time.
         self.assertEqual(page.headings, ["tiny, tp 1, pp 1, vp 1, cp 1, dp 2 on host, 2 cores: predicted", "Summary",
-                                         "Where the time of the compute lanes goes", "Timelines", "Memory of a rank"])
+                                         "Memory of the fullest device", "Where the time of the compute lanes goes", "Timelines", "Memory of a device"])
         self.assertFalse([tag for tag, _, _ in page.attributes if tag == "svg"])
         layout, (what, step) = page.tables[0][1:3]
         self.assertEqual(layout, ["layout", "tp 1, pp 1, vp 1, cp 1, dp 2, 6 micro-batches"])
@@ -183,7 +183,7 @@ class Html(ProgramTest):
         value = self.json("simulate", self.tiny, "--platform", PLATFORM, "--html", "page.html", *words)
         page = self.page()
         text = (self.folder / "page.html").read_text()
-        self.assertEqual(page.headings[1:8], ["Summary", "Overlap modes", "Which mode to use", "What each knob brings", "Time of a step",
+        self.assertEqual(page.headings[1:9], ["Summary", "Overlap modes", "Which mode to use", "What each knob brings", "Memory of the fullest device", "Time of a step",
                                               "Where the time of the compute lanes goes", "Exposed communication"])
         modes, advice, without = page.tables[1:4]
         self.assertEqual([row[0] for row in modes[1:]], [mode["mode"] for mode in value["modes"]])

@@ -1,4 +1,5 @@
 """--json has the keys that docs/json.md promises, --trace opens as a trace, and both agree with the printed text."""
+import decimal
 import json
 import pathlib
 import random
@@ -50,7 +51,8 @@ class Json(ProgramTest):
             self.assertAlmostEqual(total, value["exposed_ms"]["total"], places=6)
             for stage in value["memory"]:
                 self.assertEqual(sum(stage[f"{part}_bytes"] for part in PARTS_OF_MEMORY), stage["peak_bytes"])
-            self.assertEqual(value["free_bytes"], value["device_bytes"] - value["reserved_bytes"] - 2 * value["peak_bytes"])
+            self.assertEqual(value["free_bytes"], value["device_bytes"] - value["peak_bytes"])
+            self.assertEqual(value["peak_bytes"], value["reserved_bytes"] + 2 * value["memory"][0]["peak_bytes"])
 
     @unittest.skipUnless(IS_FAST, "minutes under a sanitizer")
     def test_every_scenario_of_the_library(self):
@@ -63,8 +65,32 @@ class Json(ProgramTest):
                 self.assertGreater(value["step_ms"], 0)
                 self.assertEqual(value["fits"], value["free_bytes"] >= 0)
                 self.assertIsNone(value["fits_with"])
+                self.assert_one_memory(value, model, platform)
                 exposed = value["exposed_ms"]
                 self.assertAlmostEqual(sum(ms for axis, ms in exposed.items() if axis != "total"), exposed["total"], places=6)
+
+    def assert_one_memory(self, value, model, platform):
+        """The parts add up to one number: in JSON, as text, and in the report."""
+        total = value["predicted_peak_bytes"]
+        self.assertEqual((value["peak_bytes"], value["device_bytes"] - value["free_bytes"]), (total, total))
+        self.assertEqual(sum(part["bytes"] for part in value["memory_parts"]), total)
+        self.assertTrue(all(part["bytes"] > 0 and part["kind"] and part["source"] for part in value["memory_parts"]))
+        for stage in value["memory"]:
+            self.assertEqual(sum(stage[f"{part}_bytes"] for part in PARTS_OF_MEMORY) + stage["held_bytes"]
+                             + sum(part["bytes"] for part in stage["other_parts"]), stage["peak_bytes"])
+        text = self.ok("simulate", str(model), *platform, "--html", "page.html").out
+        self.assertNotIn("(plan ", text)
+        summary = re.search(r"^memory +(\S+) (\S+) of (\S+) (\S+) a ", text, re.M)
+        table = re.search(rf"^memory.* {summary[2]} +kind\n-.*\n((?:.+\n)+?)sum +(\S+)", text, re.M)
+        parts = [re.search(r" (\d[\d.]*)  ", line)[1] for line in table[1].splitlines()]
+        self.assertEqual(table[2], summary[1])
+        self.assertEqual(len(parts), len(value["memory_parts"]))
+        self.assertEqual(sum(map(decimal.Decimal, parts)), decimal.Decimal(summary[1]))
+        page = (self.folder / "page.html").read_text()
+        self.assertIn(f"{summary[1]} {summary[2]} of {summary[3]}", page)
+        cells = re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", page.split('id="memory-parts"')[1].split("</table>")[0])
+        self.assertEqual(cells[cells.index("sum") + 1], summary[1])
+        self.assertEqual([cell for cell in cells if cell in parts], parts + [summary[1]] * (summary[1] in parts))
 
     def test_simulate_on_published_gpus(self):
         self.write("cluster.toml", CLUSTER)
@@ -96,6 +122,8 @@ class Json(ProgramTest):
         changed = self.json("simulate", "cluster.toml", "--set", "training.micro_batch_size=16", *words)
         self.assertIs(changed["fits"], True)
         self.assertAlmostEqual(changed["step_ms"] / fit["step_ms"], 1, delta=0.005)
+        self.assertEqual(changed["memory_verdict"], "fits")
+        self.assertEqual(changed["predicted_peak_bytes"], fit["predicted_peak_bytes"])
         self.assertIsNone(changed["fits_with"])
         self.assertIsInstance(self.json("simulate", "cluster.toml", "--fit")["fits_with"], list)
 

@@ -51,6 +51,9 @@ class Sweep(ProgramTest):
         simulated = self.json("simulate", self.small, *sets)
         self.assertEqual(simulated["step_ms"], best["step_ms"])
         self.assertEqual(value["best"][0]["step_ms"], best["step_ms"])
+        # The memory of a layout is one number, as is its verdict.
+        self.assertEqual({best["memory_bytes"], value["best"][0]["predicted_peak_bytes"], simulated["predicted_peak_bytes"]}, {best["memory_bytes"]})
+        self.assertEqual({best["memory_verdict"], value["best"][0]["memory_verdict"], simulated["memory_verdict"]}, {"fits"})
         self.assertEqual(len(value["best"]), 2)
         self.assertLess(best["simulated_micro_batches"], best["micro_batches"] + 1)
         self.assertTrue(all(point["reason"] for point in value["points"] if point["status"] != "predicted"))
@@ -169,6 +172,22 @@ class Sweep(ProgramTest):
         self.assertLess(few["simulated_micro_batches"], whole["simulated_micro_batches"])
         self.assertEqual(few["memory"], whole["memory"])
 
+    def test_tight_layouts_come_after_those_that_fit(self):
+        platform = (ROOT / "scenarios/platforms/h100-sxm.toml").read_text().replace('file = "', f'file = "{ROOT}/scenarios/platforms/')
+        one = ("sweep", self.small, "--over", "tp=1,2", "--over", "pp=1", "--over", "mbs=1", "--over", "recompute=none", "--all", "--best", "2")
+        free = self.json(*one)
+        fastest, other = sorted((point for point in free["points"] if point["status"] == "predicted"), key=lambda point: point["step_ms"])
+        # A card of which the layout with more memory leaves hardly anything.
+        most = max(fastest["memory_bytes"], other["memory_bytes"])
+        self.write("card.toml", re.sub(r"memory_bytes = \d+", f"memory_bytes = {most + 1000}", platform))
+        value = self.json(*one, "--platform", "card.toml")
+        verdicts = {point["memory_bytes"]: point["memory_verdict"] for point in value["points"] if point["status"] == "predicted"}
+        self.assertEqual(verdicts, {most: "tight", min(fastest["memory_bytes"], other["memory_bytes"]): "fits"})
+        self.assertEqual([best["memory_verdict"] for best in value["best"]], ["fits", "tight"])
+        done = self.ok(*one, "--platform", "card.toml")
+        self.assertIn("1 of the simulated are tight", done.out)
+        self.assertIn("GiB, tight", done.out)
+
     def test_plan_writes_the_winner(self):
         value = self.json("plan", "llama3-8b", "--gpus", "8", "--global-batch", "32", "--set", "model.num_layers=8", "--over", "tensor_model_parallel_size=1,2",
                           "--over", "pipeline_model_parallel_size=1,2", "--best", "1", "-o", "best.toml")
@@ -222,7 +241,7 @@ class Sweep(ProgramTest):
         one = ("--over", "mbs=1", "--over", "recompute=none", "--best", "1")
         self.fails(2, "sweep", self.small, *one, "--over", "gpus=7", says=["no combination has sizes that divide"])
         self.fails(2, "sweep", self.small, *one, "--over", "schedule=1f1c", says=["all are refused", "1f1b"])
-        self.fails(1, "plan", "llama3-70b", "--gpus", "1", "--global-batch", "1", *one, "-o", "best.toml", says=["no point fits; the smallest:", "GiB of 80", "--set parallel.tensor_model_parallel_size="])
+        self.fails(1, "plan", "llama3-70b", "--gpus", "1", "--global-batch", "1", *one, "-o", "best.toml", says=["no point fits; the smallest:", "GiB of 79.65", "--set parallel.tensor_model_parallel_size="])
         self.assertFalse((self.folder / "best.toml").exists())
 
     def test_axes_replace_keys_that_cannot_go_together(self):
