@@ -9,6 +9,8 @@
 #include <fstream>
 #include <string>
 
+#include "base/memory_files.hpp"
+
 namespace stretto {
 namespace {
 
@@ -29,13 +31,28 @@ std::int64_t status_bytes(const std::string& word) { return number_behind("/proc
 
 }  // namespace
 
-std::int64_t free_memory_bytes() {
-  const std::int64_t available_KiB = number_behind("/proc/meminfo", "MemAvailable:", -1);
-  const std::int64_t available = available_KiB < 0 ? kUnknown : available_KiB * 1024;
-  const std::string group = "/sys/fs/cgroup/memory.";
-  const std::int64_t limit = number_behind(group + "max", "", kUnknown);
-  return std::min(available, std::max<std::int64_t>(0, limit - number_behind(group + "current", "", 0)));
+std::int64_t free_memory_of(const std::string& root) {
+  const std::int64_t available_KiB = number_behind(root + "/proc/meminfo", "MemAvailable:", -1);
+  std::int64_t free = available_KiB < 0 ? kUnknown : available_KiB * 1024;
+  // A limit of any group above the process's holds too. In a container the process's group is often the root.
+  std::ifstream groups(root + "/proc/self/cgroup");
+  std::string line, group;
+  while (std::getline(groups, line))
+    if (line.starts_with("0::/")) group = line.substr(3);
+  while (true) {
+    while (!group.empty() && group.back() == '/') group.pop_back();
+    const std::string memory = root + "/sys/fs/cgroup" + group + "/memory.";
+    const std::int64_t limit = number_behind(memory + "max", "", kUnknown);
+    // The kernel drops cached files before it kills processes.
+    const std::int64_t used =
+        number_behind(memory + "current", "", 0) - number_behind(memory + "stat", "inactive_file", 0);
+    if (limit != kUnknown) free = std::min(free, std::max<std::int64_t>(0, limit - std::max<std::int64_t>(0, used)));
+    if (group.empty()) return free;
+    group.resize(group.rfind('/'));
+  }
 }
+
+std::int64_t free_memory_bytes() { return free_memory_of(""); }
 
 void keep_within_free_memory() {
   const std::int64_t free = free_memory_bytes();

@@ -115,6 +115,20 @@ std::int64_t cores_of_a_process(const ScenarioRun& run) {
   return std::max(held, cluster.cores_per_device);
 }
 
+// Returns a line where the scenario's platform is a GPU and this machine's processor runs the step; "" otherwise.
+std::string note_of_platform(const Scenario& scenario, const std::string& command) {
+  if (scenario.platform.empty()) return "";
+  try {
+    const sim::Platform platform = sim::read_platform(scenario.platform);
+    if (!platform.accelerator && !platform.gpu) return "";
+    return fmt::format("platform {} is a GPU: {} runs this on this machine's CPU; `stretto simulate` predicts it on {}",
+                       platform.name, command, platform.name);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::input) throw;
+    return "";  // a command that executes needs no platform
+  }
+}
+
 bool is_bound(const launch::Affinity& affinity) {
   return std::any_of(affinity.processors.begin(), affinity.processors.end(),
                      [](const std::string& list) { return !list.empty(); });
@@ -246,6 +260,9 @@ void run_ranked(const ScenarioOptions& options, const ScenarioCommand& command,
     if (processes) require_same_inputs(*processes, options);
     ScenarioRun run{processes, out, {}, {}, options.backend == "cuda"};
     run.scenario = scenario_of(processes ? processes->size() : 0, run.notes);
+    if (!run.is_gpu)
+      if (std::string note = note_of_platform(run.scenario, command.name); !note.empty())
+        run.notes.push_back(std::move(note));
     if (processes) watch(*processes, run.scenario);
     if (processes && run.scenario.cluster.bind_cores_to_rank) {
       run.affinity = launch::bind_to_cores(*processes, cores_of_a_process(run), run.is_gpu);

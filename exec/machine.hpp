@@ -20,7 +20,9 @@ struct Machine {
   launch::ProcessGroup* processes = nullptr;
 };
 
-// Returns this machine's processor. Ranks share `cores` of its cores; 0: all. `stop` is HostOptions::stop.
+// Returns this machine's processor. Its make() throws Error(input) where the ranks' plans need more memory than the
+// machine has free, before anything is allocated; with `processes` all call it together. Ranks share `cores` of its
+// cores; 0: all. `stop` is HostOptions::stop.
 Machine host_machine(int cores, std::function<bool()> stop = {}, launch::ProcessGroup* processes = nullptr);
 // Returns one GPU shared by all ranks; with `processes`, one GPU for each process's rank.
 Machine gpu_machine(launch::ProcessGroup* processes = nullptr);

@@ -90,6 +90,30 @@ class Files(ProgramTest):
         self.fails(2, "simulate", self.tiny, "--platform", PLATFORM, "--set", "cluster.network=nccl",
                    "--set", "cluster.ranks_per_device=1", says=["is a host", "network"])
 
+    def test_a_step_that_this_machine_has_no_memory_for(self):
+        # One layer whose state is terabytes: nothing of it may be allocated, or the kernel kills the process.
+        self.write("large.toml", """platform = "h100-sxm"
+            [model]
+            num_layers = 1
+            hidden_size = 262144
+            num_attention_heads = 64
+            seq_length = 512
+            vocab_size = 512
+            [parallel]
+            tensor_model_parallel_size = 8
+            [training]
+            micro_batch_size = 1
+            global_batch_size = 1
+            data = "text.txt"
+            """)
+        for command in ("profile", "train"):
+            self.fails(2, command, "large.toml", says=["out of memory", "8 ranks on this machine's CPU need", "are free", "stretto simulate"])
+
+    def test_a_platform_of_another_machine_is_said(self):
+        done = self.ok("profile", self.tiny, "--set", "platform=h100-sxm", "--set", "compare.repeats=1")
+        self.assertIn("platform h100-sxm is a GPU: profile runs this on this machine's CPU", done.out)
+        self.assertNotIn("is a GPU", self.ok("profile", self.tiny, "--set", "compare.repeats=1").out)
+
     def test_data_that_cannot_be_trained_on(self):
         self.fails(2, "train", self.tiny, "--set", "training.data=absent.txt", says=["absent.txt"])
         self.write("zero.bin", b"")
