@@ -36,8 +36,8 @@ class Executor {
   struct Device {
     std::string name;
     int sms = 0;
-    std::int64_t memory_bytes = 0;
-    double memory_GBps = 0;  // upper bound: clock times width; 0: not known
+    std::int64_t memory_bytes = 0;  // all of it: of a GPU what nvidia-smi shows as its total
+    double memory_GBps = 0;         // upper bound: clock times width; 0: not known
     // Bytes of the device's memory that were used before this executor was made, and bytes outside the ranks' plans.
     std::vector<BesidePlan> beside = {};
     double compute_capability = 0;  // 9.0 for H100; 0: not known

@@ -142,8 +142,8 @@ class CudaExecutor final : public exec::Executor {
   std::optional<Device> device() const override {
     std::size_t free = 0, total = 0;
     check(cudaMemGetInfo(&free, &total), "asking for memory");
-    return Device{device_.name,        device_.sms, static_cast<std::int64_t>(total),
-                  device_.memory_GBps, beside_,     device_.compute_capability};
+    const std::int64_t bytes = device_.memory_bytes > 0 ? device_.memory_bytes : static_cast<std::int64_t>(total);
+    return Device{device_.name, device_.sms, bytes, device_.memory_GBps, beside_, device_.compute_capability};
   }
   void upload(Contents part) override { transfer(part, true); }
   void download(Contents part) override { transfer(part, false); }

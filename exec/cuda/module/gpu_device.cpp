@@ -8,8 +8,10 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/error.hpp"
 #include "exec/cuda/memory_beside.hpp"
 #include "exec/cuda/module/check.hpp"
+#include "exec/cuda/module/library.hpp"
 #include "exec/launch/process_group.hpp"
 
 namespace stretto::cuda {
@@ -23,6 +25,31 @@ std::int64_t ranks_of_machine(launch::ProcessGroup& processes) {
                            reinterpret_cast<const std::byte*>(host) + std::strlen(host));
   const std::vector<launch::Bytes> all = processes.all_gather(mine, sizeof host);
   return std::count(all.begin(), all.end(), mine);
+}
+
+// Returns GpuDevice::memory_bytes of a device of CUDA's. NVML numbers devices differently, so the bus tells which it
+// is.
+std::int64_t total_of_card(int number) try {
+  // nvml.h, "nvmlMemory_t": bytes in total, free, in use.
+  struct Memory {
+    unsigned long long total = 0, free = 0, used = 0;
+  };
+  const Library nvml("libnvidia-ml.so.1", "NVML");
+  int (*init)() = nullptr;
+  int (*device_at)(const char*, void**) = nullptr;
+  int (*memory_of)(void*, Memory*) = nullptr;
+  nvml.find("nvmlInit_v2", init);
+  nvml.find("nvmlDeviceGetHandleByPciBusId_v2", device_at);
+  nvml.find("nvmlDeviceGetMemoryInfo", memory_of);
+  char bus[32] = "";
+  void* device = nullptr;
+  Memory memory;
+  if (cudaDeviceGetPCIBusId(bus, sizeof bus, number) != cudaSuccess || init() != 0 || device_at(bus, &device) != 0 ||
+      memory_of(device, &memory) != 0)
+    return 0;
+  return static_cast<std::int64_t>(memory.total);
+} catch (const Error&) {
+  return 0;
 }
 
 }  // namespace
@@ -42,6 +69,7 @@ GpuDevice choose_device(launch::ProcessGroup* processes) {
   GpuDevice device;
   device.name = properties.name;
   device.sms = properties.multiProcessorCount;
+  device.memory_bytes = total_of_card(number);
   device.compute_capability = properties.major + properties.minor / 10.0;
   if (processes) device.machine_ranks = ranks_of_machine(*processes);
   int kHz = 0, bits = 0, has = 0;
@@ -70,6 +98,8 @@ std::vector<BesidePlan> require_memory(const GpuDevice& device, const Schedule& 
   // The used memory includes CUDA's context, and that of other users of the device.
   std::vector<BesidePlan> all = {
       {"context and others", static_cast<std::int64_t>(total - free), "measured", "cudaMemGetInfo"}};
+  if (const std::int64_t driver = device.memory_bytes - static_cast<std::int64_t>(total); driver > 0)
+    all.push_back({"kept by the driver", driver, "measured", "NVML's total less cudaMemGetInfo's"});
   all.insert(all.end(), beside.begin(), beside.end());
   return all;
 }

@@ -13,6 +13,9 @@ namespace stretto::cuda {
 struct GpuDevice {
   std::string name;
   int sms = 1;
+  // What nvidia-smi shows as the total of its memory, from NVML as there. cudaMemGetInfo's total is less by what the
+  // driver keeps, some 0.5 GiB. 0: there is no NVML.
+  std::int64_t memory_bytes = 0;
   double memory_GBps = 0;          // upper bound: clock times width; 0: not known
   std::int64_t machine_ranks = 1;  // processes on this machine
   double compute_capability = 0;   // 9.0 for H100
