@@ -17,7 +17,7 @@
 namespace stretto::exec {
 namespace {
 
-// What a process tells the others about the memory that its ranks are going to take.
+// A process sends this to the others: the memory that its ranks are going to take.
 struct Need {
   std::uint64_t machine = 0;  // checksum of the machine's name
   std::int64_t bytes = 0;

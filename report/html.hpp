@@ -18,7 +18,7 @@ struct HtmlStep {
   std::string layout;                      // "tp 4, pp 4, …" (report/layout_text.hpp)
   std::vector<std::string> communicators;  // names of communicators, in the order of BreakdownMs::exposed_by
   TimelineExcerpt predicted, measured;
-  // Of a step that was executed, Stretto's plan of a rank; of a predicted one, all memory of a device.
+  // Stretto's plan of a rank where the step was executed; all memory of a device where it was predicted.
   DeviceMemory memory;
 
   bool is_measured() const { return !row.measured_ms.empty(); }

@@ -13,7 +13,7 @@ namespace stretto::cuda {
 struct GpuDevice {
   std::string name;
   int sms = 1;
-  // What nvidia-smi shows as the total of its memory, from NVML as there. cudaMemGetInfo's total is less by what the
+  // The total of its memory that nvidia-smi shows, from NVML as there. cudaMemGetInfo's total is less by what the
   // driver keeps, some 0.5 GiB. 0: there is no NVML.
   std::int64_t memory_bytes = 0;
   double memory_GBps = 0;          // upper bound: clock times width; 0: not known
