@@ -13,7 +13,7 @@
 
 namespace stretto {
 
-// What a rank holds at the peak of a step, in bytes. The parts add up to taken(). Either Stretto's own memory plan,
+// The bytes that a rank holds at the peak of a step. The parts add up to taken(). They are Stretto's own memory plan,
 // which `train` allocates byte for byte, or the memory of the scenario's framework (predict/framework_memory.hpp);
 // never both. In a plan, parameters, optimizer state, inputs and scalars share with nobody, while gradients,
 // activations and workspaces share bytes: a byte that several of them have counts for the first in this order.
