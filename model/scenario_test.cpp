@@ -255,7 +255,7 @@ TEST_CASE("every other spelling is that of a key", "[scenario]") {
         "--set overlap.ub_tp_comm_overlap: expected true or false, got 3");
   CHECK(override_message("overlap.fp8_params=true") ==
         "--set overlap.fp8_params: expected precision = bf16 as well, got fp32: the optimizer keeps the parameters in "
-        "fp32, and what goes round is cast from them");
+        "fp32, and what goes round is cast from them (a limit of Stretto's own)");
   CHECK(override_message("overlap.grad_sync_dtype=fp16") ==
         "--set overlap.grad_sync_dtype: expected one of fp32, bf16, got \"fp16\"");
   CHECK(message_of(kTiny, {"overlap.grad_sync_dtype=bf16", "overlap.grad_reduce_in_fp32=true"}) ==

@@ -30,7 +30,7 @@ void rewrite(Lowered& lowered, const Scenario&, const Gates&) {
 void add_gates(const Scenario& scenario, Gates& gates) {
   const Parallel& p = scenario.parallel;
   const bool asked = scenario.overlap.async_tensor_model_parallel_allreduce;
-  const std::string source = megatron("core/tensor_parallel/layers.py:1144, where it is on always");
+  const GateSource source = megatron("core/tensor_parallel/layers.py:1144, where it is on always");
   gates.above_one("sequence_parallel", p.sequence_parallel, "tensor_model_parallel_size", p.tensor_model_parallel_size,
                   megatron("arguments.py:1433, with a warning"));
   gates.above_one(kKnob, asked, "tensor_model_parallel_size", p.tensor_model_parallel_size, source);

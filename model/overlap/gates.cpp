@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
+#include "base/values_of.hpp"
 #include "model/overlap/low_precision_gates.hpp"
 #include "model/overlap/optimizer_gates.hpp"
 #include "model/overlap/overlap.hpp"
@@ -17,12 +19,23 @@ std::string Gate::reason() const {
 }
 
 std::string Gate::refusal() const {
-  return "expected " + needs + " as well, got " + got + (why.empty() ? "" : ": " + why);
+  return "expected " + needs + " as well, got " + got + (why.empty() ? "" : ": " + why) + " (" + source.remark() + ")";
 }
 
-std::string megatron(const std::string& place) { return "Megatron-LM d98e8a64 " + place; }
-std::string bridge(const std::string& place) { return "Megatron-Bridge 067f987d " + place; }
-std::string transformer_engine(const std::string& place) { return "TransformerEngine d0067d0d " + place; }
+const char* name_of(GateOwner owner) {
+  return name_in({"Stretto", "Megatron-LM", "Megatron-Bridge", "TransformerEngine", "NCCL"}, owner);
+}
+
+std::string GateSource::text() const { return place.empty() ? name_of(owner) : name_of(owner) + (" " + place); }
+
+std::string GateSource::remark() const {
+  if (owner == GateOwner::stretto) return "a limit of Stretto's own";
+  return std::string(name_of(owner)) + "'s condition, " + place.substr(place.find(' ') + 1);
+}
+
+GateSource megatron(const std::string& place) { return {GateOwner::megatron_lm, "d98e8a64 " + place}; }
+GateSource bridge(const std::string& place) { return {GateOwner::megatron_bridge, "067f987d " + place}; }
+GateSource transformer_engine(const std::string& place) { return {GateOwner::transformer_engine, "d0067d0d " + place}; }
 
 void Gates::add(Gate gate) {
   if (gate.key.empty()) gate.key = gate.knob;
@@ -33,17 +46,18 @@ void Gates::add(Gate gate) {
 }
 
 void Gates::above_one(const std::string& knob, bool asked, const std::string& key, std::int64_t size,
-                      const std::string& source) {
+                      const GateSource& source) {
   add({.knob = knob,
        .needs = key + " above 1",
        .source = source,
        .asked = asked,
        .open = size > 1,
-       .why = key + " is 1; it acts from 2 on"});
+       .why = key + " is 1; it acts from 2 on",
+       .of_size = true});
 }
 
 void Gates::of_training(const std::string& knob, bool asked, const std::string& needs, bool open,
-                        const std::string& got, const std::string& source, const std::string& why) {
+                        const std::string& got, const GateSource& source, const std::string& why) {
   add({.knob = knob,
        .needs = needs,
        .kind = GateKind::error,
@@ -56,7 +70,7 @@ void Gates::of_training(const std::string& knob, bool asked, const std::string& 
        .key = knob.substr(0, knob.find(' '))});
 }
 
-void Gates::trains(const std::string& knob, bool asked, const Scenario& scenario, const std::string& source) {
+void Gates::trains(const std::string& knob, bool asked, const Scenario& scenario, const GateSource& source) {
   add({.knob = knob,
        .needs = "frozen_base = false",
        .source = source,
@@ -194,7 +208,7 @@ void add_communicators(const Scenario& s, Gates& gates) {
     gates.add({.knob = config + ".cta_policy",
                .needs = "nccl_ub = true",
                .kind = GateKind::error,
-               .source = "NCCL 2.28 ncclConfig_t.CTAPolicy, which takes kernels there without a word",
+               .source = {GateOwner::nccl, "2.28 ncclConfig_t.CTAPolicy, which takes kernels there without a word"},
                .asked = is_zero,
                .open = c.nccl_ub,
                .got = shown(c.nccl_ub),
@@ -237,7 +251,7 @@ void add_pipeline(const Scenario& s, Gates& gates) {
   // Adds a requirement of [parallel] on the layout. model/scenario/parallel.cpp reads that section and refuses the
   // layout before a schedule could be requested.
   const auto refused = [&](const char* knob, bool asked, const char* needs, bool open, const std::string& got,
-                           const std::string& source) {
+                           const GateSource& source) {
     gates.add({.knob = knob,
                .needs = needs,
                .kind = GateKind::error,
@@ -277,7 +291,8 @@ void add_pipeline(const Scenario& s, Gates& gates) {
           !p.shards_gradients() || !p.reshard_after_forward || p.replicas() == 1, "sharded ones", kOwnGate);
   const char* scatter = "scatter_gather_tensors_in_pipeline";
   const bool scatters = p.scatter_gather_tensors_in_pipeline;
-  const std::string of_2021 = "Megatron-LM v3.0 megatron/p2p_communication.py, scatter_gather_tensors_in_pipeline";
+  const GateSource of_2021 = {GateOwner::megatron_lm,
+                              "v3.0 megatron/p2p_communication.py, scatter_gather_tensors_in_pipeline"};
   gates.above_one(scatter, scatters, pp_key, pp, of_2021);
   gates.above_one(scatter, scatters, "tensor_model_parallel_size", tp, of_2021);
   gates.add({.knob = scatter,
@@ -370,16 +385,17 @@ const char* in_words(GateKind kind) {
 }  // namespace
 
 std::string print_gates(const Gates& gates) {
-  std::size_t knob_width = 4, needs_width = 5;
+  std::size_t knob_width = 4, needs_width = 5, owner_width = 5;
   for (const Gate& gate : gates.all()) {
     knob_width = std::max(knob_width, gate.knob.size());
     needs_width = std::max(needs_width, gate.needs.size());
+    owner_width = std::max(owner_width, std::string_view(name_of(gate.source.owner)).size());
   }
-  std::string out = fmt::format("{:<{}}  {:<9}  {:<{}}  {:<6}  {}\n", "knob", knob_width, "asked for", "needs",
-                                needs_width, "gate", "because");
+  std::string out = fmt::format("{:<{}}  {:<9}  {:<{}}  {:<{}}  {:<6}  {}\n", "knob", knob_width, "asked for", "needs",
+                                needs_width, "whose", owner_width, "gate", "because");
   for (const Gate& gate : gates.all())
-    out += fmt::format("{:<{}}  {:<9}  {:<{}}  {}\n", gate.knob, knob_width, gate.asked ? "yes" : "no", gate.needs,
-                       needs_width,
+    out += fmt::format("{:<{}}  {:<9}  {:<{}}  {:<{}}  {}\n", gate.knob, knob_width, gate.asked ? "yes" : "no",
+                       gate.needs, needs_width, name_of(gate.source.owner), owner_width,
                        gate.open                      ? std::string("open")
                        : gate.kind == GateKind::error ? "closed  an error when asked for: " + gate.reason()
                                                       : "closed  " + gate.reason());
@@ -395,7 +411,8 @@ nlohmann::json gates_json(const Gates& gates) {
                     {"open", gate.open},
                     {"when_closed", name_of(gate.kind)},
                     {"why", gate.open ? "" : gate.reason()},
-                    {"source", gate.source},
+                    {"owner", name_of(gate.source.owner)},
+                    {"source", gate.source.text()},
                     {"wider", gate.wider}});
   return {{"gates", std::move(list)}};
 }
@@ -414,10 +431,12 @@ std::string gates_reference() {
   for (const OverlapMode& mode : overlap_modes())
     out += fmt::format("| `{}` | {} | {} | {} |\n", mode.name, mode.knob.empty() ? "" : "`" + mode.knob + "`",
                        mode.meaning, mode.memory);
-  out += "\n| knob | needs | where it is not so | as in | where Stretto is wider |\n|---|---|---|---|---|\n";
+  out +=
+      "\n| knob | needs | where it is not so | whose gate, and where | where Stretto is wider "
+      "|\n|---|---|---|---|---|\n";
   const Gates gates = all_gates();
   for (const Gate& gate : gates.all())
-    out += fmt::format("| `{}` | {} | {} | {} | {} |\n", gate.knob, gate.needs, in_words(gate.kind), gate.source,
+    out += fmt::format("| `{}` | {} | {} | {} | {} |\n", gate.knob, gate.needs, in_words(gate.kind), gate.source.text(),
                        gate.wider);
   return out;
 }

@@ -16,45 +16,59 @@ enum class GateKind : std::uint8_t {
   acts,   // a framework refuses the knob or switches it off, but Stretto does not: such a gate is always open
 };
 
-// A condition for a knob to act, as in the framework that `source` names.
+// Whose condition a gate is.
+enum class GateOwner : std::uint8_t { stretto, megatron_lm, megatron_bridge, transformer_engine, nccl };
+const char* name_of(GateOwner owner);  // "Stretto", "Megatron-LM", …
+
+// Whose gate it is and where it stands there: "arguments.py:1028" and words on it. A gate of Stretto's own has no
+// place: no framework has the knob, or a framework allows what is not modelled here.
+struct GateSource {
+  GateOwner owner = GateOwner::stretto;
+  std::string place = {};
+  std::string text() const;    // "Megatron-LM d98e8a64 arguments.py:1028", with the commit that was compared; "Stretto"
+  std::string remark() const;  // for an error: "Megatron-LM's condition, arguments.py:1028", "a limit of Stretto's own"
+};
+
+// A condition for a knob to act, as `source` has it.
 struct Gate {
   std::string knob;
   std::string needs;  // "KEY = VALUE" or "KEY above N" where one key decides, otherwise words
   GateKind kind = GateKind::off;
-  std::string source = {};  // framework, commit, file and line; "Stretto" where no framework has the knob or the gate
-  std::string wider = {};   // what Stretto supports beyond the source on purpose; "": nothing
-  bool asked = false;       // the knob is on in the scenario
+  GateSource source = {};
+  std::string wider = {};  // what Stretto supports beyond the source on purpose; "": nothing
+  bool asked = false;      // the knob is on in the scenario
   bool open = false;
   std::string got = {};             // for an error: the scenario's value in place of `needs`
   std::string why = {};             // the reason; an error may have none, because its `needs` and `got` say it
   std::string section = "overlap";  // section of the scenario to which an error points
   std::string key = {};             // the key there; "": `knob`
+  bool of_size = false;             // a group of one rank or one stage has nothing to overlap, in a framework neither
   bool of_gpus = false;             // acts only on GPUs, whose executor notes that it is off; the schedule does not
 
   // Returns "KNOB is off: …" for a closed gate. Never empty.
   std::string reason() const;
-  // Returns the message of an error after its key: "expected … as well, got …: …".
+  // Returns the message of an error after its key: "expected … as well, got …: … (Megatron-LM's condition, …)".
   std::string refusal() const;
 };
 
 // Places in the frameworks, at the commits with which the gates were compared, 2026-08-22.
-std::string megatron(const std::string& place);            // in NVIDIA/Megatron-LM: "arguments.py:1028"
-std::string bridge(const std::string& place);              // in NVIDIA-NeMo/Megatron-Bridge
-std::string transformer_engine(const std::string& place);  // in NVIDIA/TransformerEngine
-constexpr const char* kOwnGate = "Stretto";
+GateSource megatron(const std::string& place);            // in NVIDIA/Megatron-LM: "arguments.py:1028"
+GateSource bridge(const std::string& place);              // in NVIDIA-NeMo/Megatron-Bridge
+GateSource transformer_engine(const std::string& place);  // in NVIDIA/TransformerEngine
+inline const GateSource kOwnGate = {};
 
 class Gates {
  public:
   void add(Gate gate);
   // `knob` is off unless the size `key` is above 1.
   void above_one(const std::string& knob, bool asked, const std::string& key, std::int64_t size,
-                 const std::string& source = kOwnGate);
+                 const GateSource& source = kOwnGate);
   // A scenario that asks for the knob of [training] is refused while the gate is closed. `knob` begins with its key:
   // "main_grads_dtype = bf16".
   void of_training(const std::string& knob, bool asked, const std::string& needs, bool open, const std::string& got,
-                   const std::string& source, const std::string& why = "");
+                   const GateSource& source, const std::string& why = "");
   // The knob acts on gradients of parameters, so it is off with a frozen base.
-  void trains(const std::string& knob, bool asked, const Scenario& scenario, const std::string& source = kOwnGate);
+  void trains(const std::string& knob, bool asked, const Scenario& scenario, const GateSource& source = kOwnGate);
   // The knob acts on buckets of gradients, which ZeRO-2 and ZeRO-3 do not have.
   void off_with_units(const std::string& knob, bool asked, const Scenario& scenario);
 

@@ -126,7 +126,7 @@ class LowPrecisionGates {
                            "gradients are sent in e4m3");
       gates_.of_training(knob, asked, "first_last_layers_bf16 = false", !p_.first_last_layers_bf16, "true", kOwnGate,
                          "products in bf16 would need numbers of the codes that came");
-      const auto acts = [&](const char* needs, const std::string& source, const char* wider) {
+      const auto acts = [&](const char* needs, const GateSource& source, const char* wider) {
         gates_.add({.knob = knob,
                     .needs = needs,
                     .kind = GateKind::acts,

@@ -143,8 +143,8 @@ void add_gates(const Scenario& scenario, Gates& gates) {
   const Overlap& o = scenario.overlap;
   const char* main_knob = "tp_comm_overlap";
   // Megatron-LM removes sequence_parallel where nothing is cut, and then refuses the knob.
-  const std::string source =
-      megatron("arguments.py:1442") + "; off with a warning in " + bridge("training/comm_overlap.py:443");
+  const GateSource source =
+      megatron("arguments.py:1442; off with a warning in Megatron-Bridge 067f987d training/comm_overlap.py:443");
   gates.add({.knob = main_knob,
              .needs = "tensor_model_parallel_size above 1",
              .kind = GateKind::error,
