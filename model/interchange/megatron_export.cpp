@@ -13,9 +13,12 @@ using Json = nlohmann::json;
 
 constexpr std::int64_t kGpusOfNode = 8;
 
+// Megatron-LM always does it, so a command line does not say it.
+constexpr const char* kAsync = "overlap.async_tensor_model_parallel_allreduce";
+
 // Flags for what Stretto always does, but Megatron-LM would do otherwise.
-constexpr const char* kAlways[] = {"--optimizer adam", "--norm-epsilon 1e-5",
-                                   "--tokenizer-type NullTokenizer", "--mock-data"};
+constexpr const char* kAlways[] = {"--optimizer adam", "--norm-epsilon 1e-5", "--tokenizer-type NullTokenizer",
+                                   "--mock-data"};
 
 std::string text_of(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
@@ -171,10 +174,15 @@ Translation to_megatron(const Scenario& scenario) {
          // batch_p2p_comm is the contrary of overlap_p2p_comm in Megatron-LM; torchrun has the ranks, and the
          // environment the connections.
          return row.flag.empty() && row.name() != "data_parallel_size" && row.name() != "cuda_device_max_connections" &&
+                row.key != kAsync &&
                 (row.name() != "batch_p2p_comm" ||
                  scenario.overlap.overlap_p2p_comm == scenario.overlap.batch_p2p_comm);
        }))
     result.notes.push_back(std::move(note));
+  if (parallel.tensor_model_parallel_size > 1 && !parallel.sequence_parallel &&
+      !scenario.overlap.async_tensor_model_parallel_allreduce)
+    result.notes.push_back(
+        "Megatron-LM always has async_tensor_model_parallel_allreduce (core/tensor_parallel/layers.py:1144)");
   if (scenario.overlap.overlap_p2p_comm && scenario.parallel.virtual_pipeline_model_parallel_size == 1)
     result.notes.push_back("Megatron-LM has overlap_p2p_comm only with virtual stages");
   if (scenario.training.recompute.granularity == Recompute::Granularity::selective_op)
@@ -186,6 +194,8 @@ std::string megatron_reference() {
   std::string text = "| key | Megatron-LM | CommOverlapConfig |\n|---|---|---|\n";
   for (const MegatronRow& row : megatron_rows()) {
     std::string flag = row.flag.empty() ? "" : "`" + (row.with.empty() ? "" : row.with + " ") + row.flag + "`";
+    if (row.flag.empty() && !row.aliases.empty())
+      flag = "none today; read, but not written, `" + row.aliases.front() + "`";
     if (!row.given.is_null()) flag += " is `" + text_of(row.given) + "`";
     if (!row.absent.is_null()) flag += ", absent `" + text_of(row.absent) + "`";
     text += fmt::format("| `{}` | {} | {} |\n", row.key, flag.empty() ? "–" : flag,

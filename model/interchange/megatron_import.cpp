@@ -134,7 +134,7 @@ class Import {
     budget_.look(flag.name.size() * megatron_rows().size());
     if (take_special(flag)) return settings_.taken.push_back(flag.name);
     for (const MegatronRow& row : megatron_rows()) {
-      if (row.flag.empty()) continue;
+      if (row.flag.empty() && row.aliases.empty()) continue;
       const bool is_it =
           row.flag == flag.name || std::find(row.aliases.begin(), row.aliases.end(), flag.name) != row.aliases.end();
       if (!is_it) {

@@ -38,6 +38,16 @@ std::vector<std::string> differences(const Scenario& a, const Scenario& b) {
   return keys;
 }
 
+// Returns the lines of a file: the flags of Megatron-LM's command line at d98e8a64 (arguments.py, and fields of the
+// configuration classes that it makes flags of), or the other fields of these classes, which are no flags.
+std::set<std::string> names_in(const std::string& list) {
+  std::ifstream file(std::filesystem::path(__FILE__).parent_path() / list);
+  std::set<std::string> names;
+  for (std::string name; std::getline(file, name);) names.insert(name);
+  REQUIRE_FALSE(names.empty());
+  return names;
+}
+
 }  // namespace
 
 TEST_CASE("scenario, flags, scenario is the identity for every row", "[megatron]") {
@@ -441,11 +451,10 @@ TEST_CASE("defaults are those of Megatron-LM at d98e8a64", "[megatron]") {
 }
 
 TEST_CASE("every flag of Megatron-LM is judged", "[megatron]") {
-  // The file has the names of all flags at d98e8a64, including those of its configuration classes.
-  std::ifstream file(std::filesystem::path(__FILE__).parent_path() / "megatron_flag_names.txt");
-  REQUIRE(file);
-  std::size_t count = 0;
-  for (std::string name; std::getline(file, name); ++count) {
+  const std::set<std::string> flags = names_in("megatron_flag_names.txt");
+  std::set<std::string> all = names_in("megatron_config_names.txt");
+  all.insert(flags.begin(), flags.end());
+  for (const std::string& name : all) {
     INFO(name);
     bool is_known = rule_of(name) != nullptr;
     for (const MegatronRow& row : megatron_rows())
@@ -458,7 +467,48 @@ TEST_CASE("every flag of Megatron-LM is judged", "[megatron]") {
     for (const std::string& note : from_megatron(kModel + stages + name + " 1", "f").notes)
       CHECK_THAT(note, !Contains("known here"));
   }
-  CHECK(count > 800);
+  CHECK(flags.size() > 800);
+  // The writer's flags are on Megatron-LM's command line, and the reader refuses none of them.
+  std::set<std::string> written;
+  for (const MegatronRow& row : megatron_rows()) {
+    written.insert(row.flag);
+    written.insert(row.with);
+  }
+  for (int seed = 0; seed < testing::share_of(100); ++seed) {
+    const Scenario scenario = testing::random_layout(static_cast<std::uint64_t>(seed)).scenario;
+    if (is_zero_bubble(scenario.parallel.pipeline_schedule)) continue;
+    std::stringstream words(to_megatron(scenario).text);
+    std::string word;
+    while (words >> word && word != "pretrain_gpt.py") continue;
+    while (words >> word)
+      if (word.starts_with("--")) written.insert(word);
+  }
+  for (const std::string& name : written) {
+    INFO(name);
+    CHECK((name.empty() || flags.contains(name)));
+    const FlagRule* rule = name.empty() ? nullptr : rule_of(name);
+    CHECK((rule == nullptr || rule->verdict != FlagVerdict::refused || !rule->neutral.empty()));
+  }
+  // The fields of CommOverlapConfig (Megatron-Bridge 067f987d, training/comm_overlap.py).
+  const std::set<std::string> fields = {"tp_comm_overlap",
+                                        "tp_comm_overlap_cfg",
+                                        "tp_comm_bootstrap_backend",
+                                        "overlap_p2p_comm",
+                                        "batch_p2p_comm",
+                                        "overlap_grad_reduce",
+                                        "overlap_param_gather",
+                                        "overlap_param_gather_with_optimizer_step",
+                                        "align_param_gather",
+                                        "bucket_size",
+                                        "defer_embedding_wgrad_compute",
+                                        "wgrad_deferral_limit",
+                                        "data_parallel_size",
+                                        "overlap_moe_expert_parallel_comm",
+                                        "delay_wgrad_compute"};
+  for (const MegatronRow& row : megatron_rows()) {
+    INFO(row.key);
+    CHECK((!row.in_bridge || fields.contains(row.name())));
+  }
   for (const FlagRule& rule : flag_rules()) CHECK((rule.verdict == FlagVerdict::without_effect) == rule.says.empty());
 }
 
@@ -467,7 +517,8 @@ TEST_CASE("what Megatron-LM has no flag for is said", "[megatron]") {
     return to_megatron(parse_scenario("[model]\npreset = \"gpt2-124m\"\n" + toml, "s")).notes;
   };
   CHECK(notes("").empty());
-  CHECK(notes("[parallel]\ntensor_model_parallel_size = 2\n").size() == 1);  // CUDA_DEVICE_MAX_CONNECTIONS
+  // CUDA_DEVICE_MAX_CONNECTIONS, and the all-reduce beside the weight gradient, which Megatron-LM always has.
+  CHECK(notes("[parallel]\ntensor_model_parallel_size = 2\n").size() == 2);
   CHECK(notes("[training]\ngelu_fusion = true\n") == std::vector<std::string>{"Megatron-LM has no gelu_fusion"});
   CHECK(notes("[training]\nrecompute_granularity = \"selective_op\"\n") ==
         std::vector<std::string>{"Megatron-LM has no recompute_granularity = \"selective_op\""});
