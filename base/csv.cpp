@@ -97,14 +97,19 @@ std::int64_t CsvRow::count(std::size_t column) const {
   return static_cast<std::int64_t>(value);
 }
 
-bool has_csv_column(std::string_view text, std::string_view column) {
+std::vector<std::string> csv_columns(std::string_view text) {
   text = without_mark(text);
   std::vector<std::string_view> cells;
   std::deque<std::string> unquoted;
   const std::string_view first = take_line(text);
-  if (first.size() > kLongestLine) return false;  // read_csv() refuses it
+  if (first.size() > kLongestLine) return {};  // read_csv() refuses it
   split(first, cells, unquoted);
-  return std::find(cells.begin(), cells.end(), column) != cells.end();
+  return {cells.begin(), cells.end()};
+}
+
+bool has_csv_column(std::string_view text, std::string_view column) {
+  const std::vector<std::string> columns = csv_columns(text);
+  return std::find(columns.begin(), columns.end(), column) != columns.end();
 }
 
 void read_csv(std::string_view text, const std::string& name, const std::vector<std::string>& columns,

@@ -43,6 +43,8 @@ void read_csv(std::string_view text, const std::string& name, const std::vector<
               const std::function<void(const CsvRow&)>& use,
               const std::function<void(int line, const Error&)>& skip = nullptr);
 
+// Returns the columns that the first line names.
+std::vector<std::string> csv_columns(std::string_view text);
 // Returns whether the first line names the column.
 bool has_csv_column(std::string_view text, std::string_view column);
 

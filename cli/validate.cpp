@@ -115,7 +115,7 @@ nlohmann::json json_of(const ValidatedStep& step, const validate::ValidationOpti
       {"peak_of", nullptr},
       {"memory_error_pct", nullptr},
       {"fits", step.over_bytes <= 0},
-      {"assumptions", step.published.assumptions}};
+      {"assumptions", step.published.assumed()}};
   for (int f = 0; f < validate::kFittedKinds; ++f)
     one[std::string("predicted_") + name_of(static_cast<Fitted>(f)) + "_s"] = step.predicted(static_cast<Fitted>(f));
   for (const auto& [what, share] : step.limits) one["limits"][what] = share;
@@ -167,7 +167,8 @@ void run(const ValidateOptions& options) {
   progress.clear();
   if (options.rows) std::cout << table_of_rows(validation).text() << "\n";
   std::cout << table_of_groups(validation).text();
-  for (const std::string& line : skipped_lines(validation)) std::cout << line << "\n";
+  for (const auto& lines : {skipped_lines(validation), assumed_lines(validation)})
+    for (const std::string& line : lines) std::cout << line << "\n";
   for (const Table& table : {table_of_memory(validation), table_of_pairs(validation), table_of_rankings(validation),
                              table_of_intervals(validation), table_of_left_out(validation)})
     print(table);

@@ -14,7 +14,9 @@
 #include "base/values_of.hpp"
 #include "model/scenario/keys.hpp"
 #include "sim/accelerator/numbers.hpp"
+#include "validate/published_layout.hpp"
 #include "validate/published_scenario.hpp"
+#include "validate/published_switches.hpp"
 #include "validate/published_words.hpp"
 
 namespace stretto::validate {
@@ -114,13 +116,15 @@ struct NotModelled {
 
 // Columns of a file whose cells are the value of a key, by their index among a row's cells.
 using KeyColumns = std::map<std::size_t, const ScenarioKey*>;
+// The names of columns that are neither read nor known to say nothing about how a step is computed.
+using OtherColumns = std::map<std::size_t, std::string>;
 
 class Reader {
  public:
   // `at`: index of each column among the row's cells; columns that the file lacks are beyond the end.
   Reader(const CsvRow& row, const std::array<std::size_t, kColumns>& at, const KeyColumns& keys,
-         const PublishedWords& words, PublishedStep& step)
-      : row_(row), at_(at), keys_(keys), words_(words), step_(step) {}
+         const OtherColumns& others, const PublishedWords& words, PublishedStep& step)
+      : row_(row), at_(at), keys_(keys), others_(others), words_(words), step_(step) {}
 
   // Throws Error(input) with file, line and column for a cell that cannot be read.
   void read() {
@@ -134,7 +138,7 @@ class Reader {
     read_numbers();
     try {
       understand();
-      check_layout();
+      check_sizes();
       step_.scenario_text = scenario_text(run_, step_.assumptions);
       add_readings();
     } catch (const NotModelled& reason) {
@@ -177,9 +181,15 @@ class Reader {
     run_.moe_layers = count(kMoeLayers);
     for (const auto& [column, key] : keys_)
       if (const std::string_view cell = row_.text(column); !words_.is_nothing(cell))
-        run_.columns[key->section] += fmt::format("{} = {}\n", key->name, value_of_cell(column, *key));
+        state(key->section, key->name, value_of_cell(column, *key));
     step_.node_Gbps = rate_of_nodes();
     read_memory();
+  }
+
+  // Adds what the row itself says of a key.
+  void state(const std::string& section, const std::string& key, const std::string& value) {
+    run_.columns[section] += fmt::format("{} = {}\n", key, value);
+    if (section == "overlap" && value == "true") step_.own_modes.insert(key);
   }
 
   // Returns the value as TOML.
@@ -189,8 +199,10 @@ class Reader {
     if (by_default.is_number_integer()) return fmt::format("{}", count_in(column));
     if (by_default.is_number()) return fmt::format("{}", row_.number(column));
     if (!by_default.is_boolean()) return sim::toml_string(cell);
-    if (cell != "true" && cell != "false") throw row_.error(column, "true or false");
-    return cell;
+    const std::string word = lower(cell);
+    if (word == "true" || word == "on" || word == "yes" || word == "1") return "true";
+    if (word == "false" || word == "off" || word == "no" || word == "0") return "false";
+    throw row_.error(column, "true or false");
   }
 
   void read_memory() {
@@ -232,31 +244,88 @@ class Reader {
     run_.task = step_.task = meant(kTask, words_.tasks, "pretrain");
     find_platform();
     find_profile();
-    techniques_ = understood(text(kNotes) + ";" + step_.framework, words_.techniques);
-    understood(text(kCaveat), words_.caveats);
+    read_notes();
+    read_remarks();
     precision_ = read_precision();
     if (precision_.empty()) step_.assumptions.push_back("16-bit precision");
     run_.hybrid_shard = techniques_.contains("hybrid_shard") && run_.framework.shards;
     find_model();
+    if (std::string why = complete_layout(run_, step_.assumptions); !why.empty()) throw NotModelled{std::move(why)};
     read_recomputation();
     take_habits();
+    check_techniques();
     step_.profile = run_.profile;
     step_.precision = precision_;
   }
 
-  // Returns all meanings of a cell's words; unknown words are ignored.
-  std::set<std::string> understood(const std::string& cell, const std::vector<PublishedWords::Word>& entries) const {
-    Words left(cell);
-    return taken(left, entries);
-  }
+  // Returns all meanings of a cell's words; unknown words are left.
   std::set<std::string> taken(Words& left, const std::vector<PublishedWords::Word>& entries) const {
     std::set<std::string> means;
     for (const PublishedWords::Word& entry : entries) {
-      if (!left.take(entry.words)) continue;
-      if (!entry.refused.empty()) throw NotModelled{entry.refused};
+      if (!left.take_all(entry.words)) continue;
+      if (!entry.refused.empty()) throw NotModelled{fmt::format("{} (\"{}\")", entry.refused, left.cell())};
       if (!entry.means.empty()) means.insert(entry.means);
     }
     return means;
+  }
+  // Throws where more is left of a cell than words that say nothing and, with `has_labels`, numbers that label it.
+  void finish(Words& left, const std::string& column, bool has_labels = false) const {
+    if (const auto plain = words_.plain.find(column); plain != words_.plain.end()) left.take_all(plain->second);
+    for (const std::string& piece : left.rest())
+      if (!has_labels || !is_label(piece))
+        throw NotModelled{fmt::format("{}: \"{}\" of \"{}\" is not known", column, piece, left.cell())};
+  }
+
+  // The notes about overlap, and what follows the framework's name.
+  void read_notes() {
+    // A switch without a value, "tp_comm_overlap=", says nothing.
+    const std::string cell_of_notes = text(kNotes);
+    std::string notes;
+    for (std::string_view rest = cell_of_notes; !rest.empty();) {
+      const std::size_t end = std::min(rest.find_first_of(" ,;"), rest.size() - 1);
+      const std::string_view token = rest.substr(0, end + 1);
+      if (token.find_last_not_of(" ,;") == std::string_view::npos || token[token.find_last_not_of(" ,;")] != '=')
+        notes += token;
+      rest.remove_prefix(end + 1);
+    }
+    for (const auto& [cell, column] : {std::pair{notes, kNotes}, {step_.framework, kFramework}}) {
+      Words left(cell);
+      if (column == kFramework) left.take_all(run_.framework.words);
+      for (const auto& [key, is_on] : take_switches(left)) state("overlap", key, is_on ? "true" : "false");
+      for (const std::string& technique : taken(left, words_.techniques)) techniques_[technique] = cell;
+      left.take_all(run_.framework.also);
+      finish(left, kNames[column], column == kFramework);
+    }
+    if (techniques_.contains("interleaved") && run_.pp > 1 && run_.chunks <= 1)
+      throw NotModelled{"interleaved stages without vp_chunks"};
+  }
+
+  // Remarks: words of what is not modelled skip the row there too, and others are listed.
+  void read_remarks() {
+    Words left(text(kCaveat));
+    taken(left, words_.caveats);
+    for (const PublishedWords::Word& entry : words_.techniques)
+      if (!entry.refused.empty() || entry.means == "fp8_attention" || entry.means == "fused_experts")
+        for (const std::string& technique : taken(left, {entry})) techniques_[technique] = text(kCaveat);
+    if (left.has_more()) step_.unread.emplace_back(kNames[kCaveat], text(kCaveat));
+    read_other_columns();
+  }
+  void read_other_columns() {
+    for (const auto& [column, name] : others_) {
+      const std::string cell(row_.text(column));
+      if (words_.is_nothing(cell)) continue;
+      Words left(cell);
+      const auto known = words_.columns.find(name);
+      // Modes have columns ov_….
+      if (const bool is_mode = name.starts_with("ov_"); is_mode || known != words_.columns.end()) {
+        left.take_all(is_mode ? std::vector<std::string>{"false", "off", "no", "0"} : known->second);
+        finish(left, name);
+        continue;
+      }
+      for (const PublishedWords::Word& entry : words_.techniques)
+        if (!entry.refused.empty()) taken(left, {entry});
+      step_.unread.emplace_back(name, cell);
+    }
   }
   // Returns all meanings of a cell whose words must all be known.
   std::set<std::string> all_of(Column column, const std::vector<PublishedWords::Word>& entries) const {
@@ -292,8 +361,11 @@ class Reader {
     Words gpu(step_.gpu);
     for (const PublishedWords::Gpu& entry : words_.gpus)
       if (gpu.take(entry.words)) {
+        if (entry.platform.empty()) return;
+        gpu.take_all(entry.also);
+        finish(gpu, kNames[kGpu]);
         step_.platform = run_.platform = entry.platform;
-        break;
+        return;
       }
   }
 
@@ -318,11 +390,30 @@ class Reader {
         run_.model = entry;
         break;
       }
-    if (!run_.model.refused.empty()) throw NotModelled{run_.model.refused};
+    if (run_.model.words.empty()) throw NotModelled{fmt::format("model: \"{}\" is not known", step_.model)};
+    if (!run_.model.refused.empty()) throw NotModelled{fmt::format("{} (\"{}\")", run_.model.refused, step_.model)};
+    Words name(step_.model);
+    name.take_all(run_.model.words);
+    const std::set<std::string> tasks = taken(name, words_.tasks);
+    if (!tasks.empty() && !tasks.contains(run_.task))
+      throw NotModelled{fmt::format("model says {}, and task {}", *tasks.begin(), run_.task)};
+    for (const std::string& precision : taken(name, words_.precisions)) {
+      if (precision_.empty()) precision_ = precision;
+      if (precision != precision_ && !(precision == "fp8" && precision_.starts_with("fp8")))
+        throw NotModelled{fmt::format("model says {}, and precision {}", precision, precision_)};
+    }
+    finish(name, kNames[kModel], true);
     run_.has_experts = has_column("num_moe_experts") || run_.model.experts;
     if (run_.ep > 1 && !run_.has_experts) throw NotModelled{"experts without their number and sizes"};
     if (run_.has_experts && !run_.framework.of_experts.empty()) run_.profile = run_.framework.of_experts;
-    if (run_.has_experts) read_experts();
+    if (techniques_.contains("fp8_attention")) state("training", "fp8_dot_product_attention", "true");
+    if (run_.has_experts) {
+      read_experts();
+    } else {
+      if (!text(kCudaGraph).empty()) read_graphs();
+      for (const Column column : {kDispatcher, kExpertOverlap, kRouting, kDelayWgrad, kSharedOverlap})
+        if (!text(column).empty()) step_.unread.emplace_back(kNames[column], text(column));
+    }
     if (const auto sizes = words_.sizes.find(folded(step_.model)); sizes != words_.sizes.end()) {
       run_.sizes_by_name = run_.layers == 0;
       for (const auto& [size, known] : {std::pair{&run_.layers, sizes->second.layers},
@@ -335,16 +426,6 @@ class Reader {
   bool has_column(const std::string& key) const {
     const auto model = run_.columns.find("model");
     return model != run_.columns.end() && model->second.find(key + " = ") != std::string::npos;
-  }
-
-  // Turns a mode on, where there is one of this name.
-  void turn_on(const char* key) {
-    for (const ScenarioKey& row : scenario_keys_of("overlap"))
-      if (row.name == std::string_view(key)) {
-        run_.columns["overlap"] += fmt::format("{} = true\n", key);
-        return;
-      }
-    throw NotModelled{fmt::format("{} is not modelled", key)};
   }
 
   // The modules of CUDA graphs, or none.
@@ -368,27 +449,27 @@ class Reader {
     // Recipes of Megatron-Bridge that capture whole steps of experts in MXFP8 have it (perf_recipes at 067f987d,
     // qwen/common.py and deepseek/common.py).
     if (precision_ != "fp8_mx" || techniques_.contains("fused_experts")) return;
-    techniques_.insert("fused_experts");
+    techniques_["fused_experts"] = "MXFP8";
     step_.assumptions.push_back("experts' activation in the kernels of their products");
   }
 
   // The dispatcher and its overlap, from columns of their own or from the notes.
   void read_experts() {
     for (const Column column : {kDispatcher, kExpertOverlap, kRouting, kDelayWgrad, kSharedOverlap}) {
-      const std::set<std::string> means =
-          understood(std::string(kNames[column]) + " " + text(column), words_.techniques);
-      if (!text(column).empty()) techniques_.insert(means.begin(), means.end());
+      if (text(column).empty()) continue;
+      Words left(std::string(kNames[column]) + " " + text(column));
+      for (const std::string& technique : taken(left, words_.techniques)) techniques_[technique] = text(column);
+      left.take_all({folded(kNames[column])});
+      finish(left, kNames[column]);
     }
     const auto has = [&](const char* name) { return techniques_.contains(name); };
-    for (const char* name : {"fp8_attention", "fused_experts"})
-      if (understood(text(kCaveat), words_.techniques).contains(name)) techniques_.insert(name);
     if (has("deepep") || has("hybridep"))
       run_.dispatcher = has("deepep") ? "deepep" : "hybridep";
     else if (!has("alltoall") && run_.ep > 1)
       step_.assumptions.push_back("the all-to-all dispatcher"), says_dispatcher_ = false;
-    if (has("ep_overlap")) turn_on("overlap_moe_expert_parallel_comm");
-    if (has("delay_wgrad")) turn_on("delay_wgrad_compute");
-    if (has("shared_overlap")) turn_on("moe_shared_expert_overlap");
+    if (has("ep_overlap")) state("overlap", "overlap_moe_expert_parallel_comm", "true");
+    if (has("delay_wgrad")) state("overlap", "delay_wgrad_compute", "true");
+    if (has("shared_overlap")) state("overlap", "moe_shared_expert_overlap", "true");
     if (has("natural"))
       step_.assumptions.push_back("natural routing as a power law");
     else if (!has("forced") && run_.ep > 1)
@@ -397,7 +478,6 @@ class Reader {
       run_.columns["training"] += fmt::format("moe_expert_loads = \"{}\"\n", has("natural") ? "natural" : "forced");
     read_graphs();
     if (has("fused_experts")) run_.columns["training"] += "use_transformer_engine_op_fuser = true\n";
-    if (has("fp8_attention")) run_.columns["training"] += "fp8_dot_product_attention = true\n";
   }
 
   // Adds the other readings of what the row leaves open: routing at random and as a router leaves it, and the library
@@ -462,11 +542,30 @@ class Reader {
       if (!habit.profile.empty()) run_.profile = habit.profile;
       if (!habit.precision_is.empty()) precision_ = habit.precision_is;
       if (!habit.keys.empty()) run_.habits[habit.section] += habit.keys + "\n";
+      used_.insert(habit.technique);
+      // A mode that a word of the row stands for is the row's own.
+      if (!habit.technique.empty() && habit.section == "overlap")
+        for (const ScenarioKey& key : scenario_keys_of("overlap"))
+          if (("\n" + habit.keys).find(fmt::format("\n{} = true", key.name)) != std::string::npos)
+            step_.own_modes.insert(key.name);
       if (!habit.said.empty()) step_.assumptions.push_back(habit.said);
     }
   }
 
-  void check_layout() const {
+  // A word that is understood must have acted.
+  void check_techniques() {
+    // They say what is so without them, or read_precision() and read_notes() have taken them.
+    used_.insert({"eager", "vanilla_tp", "fp8", "interleaved", "fp8_attention"});
+    if (run_.framework.shards) used_.insert("hybrid_shard");
+    if (run_.has_experts)
+      used_.insert({"deepep", "hybridep", "alltoall", "ep_overlap", "delay_wgrad", "shared_overlap", "natural",
+                    "forced", "fused_experts"});
+    for (const auto& [technique, cell] : techniques_)
+      if (!used_.contains(technique))
+        throw NotModelled{fmt::format("\"{}\" does nothing in this model, layout and framework", cell)};
+  }
+
+  void check_sizes() const {
     if (step_.step_s == 0) throw NotModelled{"no step_time_s given"};
     for (const auto& [column, value] : {std::pair{kLayers, run_.layers},
                                         {kHidden, run_.hidden},
@@ -474,49 +573,73 @@ class Reader {
                                         {kSeq, run_.seq_len},
                                         {kGbs, run_.gbs}})
       if (value == 0) throw NotModelled{fmt::format("no {} given", kNames[column])};
-    const std::int64_t of_model = run_.ranks_of_model();
-    if (run_.gpus == 0 || run_.gpus % of_model != 0 || (run_.dp > 0 && run_.dp * of_model != run_.gpus))
-      throw NotModelled{"gpus are not tp x cp x pp x dp"};
   }
 
   const CsvRow& row_;
   const std::array<std::size_t, kColumns>& at_;
   const KeyColumns& keys_;
+  const OtherColumns& others_;
   const PublishedWords& words_;
   PublishedStep& step_;
   PublishedRun run_;
-  std::set<std::string> techniques_;
+  std::map<std::string, std::string> techniques_;  // meaning → the cell that says it
+  std::set<std::string> used_;                     // techniques that something here depends on
   std::string precision_;
   bool says_routing_ = true, says_dispatcher_ = true;  // false: the row leaves open what matters
 };
 
+// Returns the column of a file whose cells are values of the key: its own, or one with the key's name; "": none.
+std::string column_of(const ScenarioKey& key, const std::vector<std::string>& header) {
+  if (std::find(kNames.begin(), kNames.end(), std::string_view(key.name)) != kNames.end() || key.field == nullptr)
+    return "";
+  for (const char* column : {key.column, key.name, std::string_view(key.name) == "kv_channels" ? "head_dim" : ""})
+    if (*column != '\0' && std::find(header.begin(), header.end(), column) != header.end()) return column;
+  return "";
+}
+
 }  // namespace
+
+std::vector<std::string> PublishedStep::assumed() const {
+  std::vector<std::string> all = assumptions;
+  for (const auto& [column, cell] : unread) all.push_back(fmt::format("{} not read: {}", column, cell));
+  return all;
+}
 
 std::vector<PublishedStep> read_published(const std::string& path) {
   Budget budget(path);
   const std::string text = read_text(path, budget);
+  const std::vector<std::string> header = csv_columns(text);
   std::vector<std::string> columns;
   std::array<std::size_t, kColumns> at{};
   for (std::size_t c = 0; c < kColumns; ++c) {
-    const bool is_there = c < kRequired || has_csv_column(text, kNames[c]);
+    const bool is_there = c < kRequired || std::find(header.begin(), header.end(), kNames[c]) != header.end();
     at[c] = is_there ? columns.size() : kColumns;
     if (is_there) columns.emplace_back(kNames[c]);
   }
   KeyColumns keys;
   for (const char* section : kSectionsOfKeys)
     for (const ScenarioKey& key : scenario_keys_of(section))
-      if (*key.column != '\0' && has_csv_column(text, key.column)) {
+      if (const std::string column = column_of(key, header); !column.empty()) {
         keys[columns.size()] = &key;
-        columns.emplace_back(key.column);
+        columns.emplace_back(column);
       }
   const PublishedWords words = read_published_words(data_path("published.toml"));
+  OtherColumns others;
+  const auto has = [](const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  for (const std::string& column : header)
+    if (!column.empty() && !has(columns, column) && !has(words.labels, column)) {
+      others[columns.size()] = column;
+      columns.push_back(column);
+    }
   std::vector<PublishedStep> steps;
   const auto step_at = [&](int line) -> PublishedStep& {
     if (steps.empty() || steps.back().line != line) steps.emplace_back().line = line;
     return steps.back();
   };
   read_csv(
-      text, path, columns, [&](const CsvRow& row) { Reader(row, at, keys, words, step_at(row.line())).read(); },
+      text, path, columns, [&](const CsvRow& row) { Reader(row, at, keys, others, words, step_at(row.line())).read(); },
       [&](int line, const Error& error) { step_at(line).skipped = error.what(); });
   return steps;
 }

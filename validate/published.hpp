@@ -1,6 +1,8 @@
 #pragma once
 #include <cstdint>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace stretto::validate {
@@ -25,6 +27,13 @@ struct PublishedStep {
   std::string platform, profile;
   std::string skipped;  // "" when it is modelled
   std::vector<std::string> assumptions;
+  // Column and cell of text that changes nothing: remarks in the caveat, columns that are not known.
+  std::vector<std::pair<std::string, std::string>> unread;
+  // Modes of [overlap] that the row itself says it ran with. A row in which one of them is off is not counted.
+  std::set<std::string> own_modes;
+
+  // Returns what was assumed, and what was not read: "caveat not read: one micro-batch".
+  std::vector<std::string> assumed() const;
   // The other ways to read a row that leaves the routing or the dispatcher of experts open.
   struct Reading {
     std::string what;           // "natural routing, hybridep"

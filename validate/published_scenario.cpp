@@ -1,8 +1,11 @@
 #include "validate/published_scenario.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "sim/accelerator/numbers.hpp"
@@ -45,11 +48,23 @@ class Writer {
  private:
   void begin(const char* section) {
     out_ += fmt::format("[{}]\n", section);
-    for (const auto* said : {&r_.habits, &r_.columns})
-      if (const auto keys = said->find(section); keys != said->end()) out_ += keys->second;
+    stated_.clear();
+    for (const auto* said : {&r_.columns, &r_.habits})
+      if (const auto keys = said->find(section); keys != said->end()) write(keys->second);
+  }
+  // Writes lines "KEY = VALUE" but those whose key the section has already.
+  void write(std::string_view lines) {
+    while (!lines.empty()) {
+      const std::size_t end = std::min(lines.find('\n'), lines.size() - 1);
+      const std::string_view line = lines.substr(0, end + 1);
+      const std::size_t equals = line.find(" = ");
+      if (equals == std::string_view::npos || stated_.insert(std::string(line.substr(0, equals))).second) out_ += line;
+      lines.remove_prefix(end + 1);
+    }
+    if (!out_.ends_with('\n')) out_ += '\n';
   }
   void assume(const std::string& what) { assumptions_.push_back(what); }
-  void set(const char* key, std::int64_t value) { out_ += fmt::format("{} = {}\n", key, value); }
+  void set(const char* key, std::int64_t value) { write(fmt::format("{} = {}\n", key, value)); }
 
   void write_model() {
     set("num_layers", r_.layers);
@@ -57,6 +72,7 @@ class Writer {
     set("num_attention_heads", r_.heads);
     set("seq_length", r_.seq_len / documents_);
     if (r_.kv_heads > 0 && r_.kv_heads != r_.heads) set("num_query_groups", r_.kv_heads);
+    if (r_.kv_heads == 0 && !r_.model.is_multi_head) assume("as many heads of keys and values as of queries");
     if (r_.sizes_by_name) assume("sizes of " + r_.model_name + " as its repository has them");
     if (r_.vocab == 0 && r_.framework.cuts_vocabulary) {
       const std::int64_t tp = at_least_1(r_.tp);
@@ -69,13 +85,13 @@ class Writer {
       set("make_vocab_size_divisible_by", r_.vocab > 0 && r_.framework.shards ? 1 : 128);
       if (r_.vocab == 0) assume(r_.model.said);
     }
-    out_ += r_.model.keys;
     if (r_.moe_layers > 0 && r_.moe_layers < r_.layers) {
       std::string has;
       for (std::int64_t layer = 0; layer < r_.layers; ++layer)
         has += fmt::format("{}{}", layer > 0 ? ", " : "", layer >= r_.layers - r_.moe_layers ? 1 : 0);
-      out_ += fmt::format("moe_layer_freq = [{}]\n", has);
+      write(fmt::format("moe_layer_freq = [{}]\n", has));
     }
+    write(r_.model.keys);
   }
 
   void write_layout() {
@@ -85,16 +101,18 @@ class Writer {
     set("pipeline_model_parallel_size", at_least_1(r_.pp));
     if (r_.cp > 1) set("context_parallel_size", r_.cp);
     if (r_.chunks > 1 && r_.pp > 1) set("virtual_pipeline_model_parallel_size", r_.chunks);
+    if (r_.chunks == 0 && r_.pp > 1 && !stated_.contains("virtual_pipeline_model_parallel_size"))
+      assume("one model chunk a stage");
     // Models of 126 layers and similar ones: embedding and head count as a layer each (arXiv 2407.21783, 3.3.2).
     const std::int64_t pieces = at_least_1(r_.pp) * at_least_1(r_.chunks);
     if (r_.pp > 1 && r_.layers % pieces != 0 && (r_.layers + 2) % pieces == 0) {
-      out_ += "account_for_embedding_in_pipeline_split = true\naccount_for_loss_in_pipeline_split = true\n";
+      write("account_for_embedding_in_pipeline_split = true\naccount_for_loss_in_pipeline_split = true\n");
       assume("embedding and head counted as layers");
     } else if (r_.pp > 1 && r_.layers % pieces != 0 && r_.layers > pieces) {
       write_uneven_chunks(pieces);
     }
     if (r_.has_experts) write_ranks_of_experts();
-    if (r_.sequence_parallel) out_ += "sequence_parallel = true\n";
+    if (r_.sequence_parallel) write("sequence_parallel = true\n");
     if (r_.hybrid_shard && dp > kGpusOfNode) set("num_distributed_optimizer_instances", dp / kGpusOfNode);
   }
 
@@ -106,8 +124,8 @@ class Writer {
     const std::int64_t last = r_.layers - first - each * (pieces - 2);
     if (last < 0) return;
     const auto layers = [](std::int64_t count) { return std::string(static_cast<std::size_t>(count), 't'); };
-    out_ += fmt::format("pipeline_model_parallel_layout = \"E{}|({}|)*{}{}L\"\n", layers(first), layers(each),
-                        pieces - 2, layers(last));
+    write(fmt::format("pipeline_model_parallel_layout = \"E{}|({}|)*{}{}L\"\n", layers(first), layers(each), pieces - 2,
+                      layers(last)));
     assume("the last model chunk has fewest layers");
   }
 
@@ -121,9 +139,8 @@ class Writer {
       if (r_.tp > 1) assume("expert_tensor_parallel_size 1");
     }
     if (r_.ep > 1 && !r_.dispatcher.empty())
-      out_ +=
-          fmt::format("moe_token_dispatcher_type = \"flex\"\nmoe_flex_dispatcher_backend = \"{}\"\n", r_.dispatcher);
-    if (r_.tp > 1 && !r_.sequence_parallel) out_ += "sequence_parallel = true\n";
+      write(fmt::format("moe_token_dispatcher_type = \"flex\"\nmoe_flex_dispatcher_backend = \"{}\"\n", r_.dispatcher));
+    if (r_.tp > 1 && !r_.sequence_parallel) write("sequence_parallel = true\n");
   }
 
   void write_training() {
@@ -131,25 +148,26 @@ class Writer {
     set("global_batch_size", r_.gbs * documents_);
     if (r_.mbs == 0) assume("micro_batch_size 1");
     if (r_.task == "lora") {
-      out_ += "frozen_base = true\n";
+      write("frozen_base = true\n");
       assume("adapters not counted");
     }
     const std::string& what = r_.recompute;
-    if (what == "full") out_ += "recompute_granularity = \"full\"\n";
-    if (what == "selective") out_ += "recompute_granularity = \"selective\"\n";
-    for (std::size_t i = 0; i < r_.recompute_modules.size(); ++i)
-      out_ += fmt::format("{}\"{}\"{}", i == 0 ? "recompute_modules = [" : ", ", r_.recompute_modules[i],
-                          i + 1 == r_.recompute_modules.size() ? "]\n" : "");
-    if (what == "op") out_ += "recompute_granularity = \"selective_op\"\n";
+    if (what.empty() && !stated_.contains("recompute_granularity")) assume("no recomputation");
+    if (what == "full") write("recompute_granularity = \"full\"\n");
+    if (what == "selective") write("recompute_granularity = \"selective\"\n");
+    if (!r_.recompute_modules.empty())
+      write(fmt::format("recompute_modules = [\"{}\"]\n", fmt::join(r_.recompute_modules, "\", \"")));
+    if (what == "op") write("recompute_granularity = \"selective_op\"\n");
     if (what == "layer") {
-      out_ += "recompute_granularity = \"full\"\nrecompute_method = \"block\"\n";
+      write("recompute_granularity = \"full\"\nrecompute_method = \"block\"\n");
       set("recompute_num_layers", at_least_1(r_.layers / 2));
     }
   }
 
   const PublishedRun& r_;
   std::vector<std::string>& assumptions_;
-  std::int64_t documents_ = 1;  // documents of a sequence
+  std::int64_t documents_ = 1;    // documents of a sequence
+  std::set<std::string> stated_;  // keys of the section, as columns, habits and the model's name have them
   std::string out_;
 };
 

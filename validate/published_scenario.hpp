@@ -26,8 +26,9 @@ struct PublishedRun {
   PublishedWords::Framework framework;
   PublishedWords::Model model;
   std::map<std::string, std::string> habits;  // section → keys
-  std::map<std::string, std::string>
-      columns;  // [section] too: columns whose cells are a key's value (ScenarioKey::column)
+  // Section → keys that the row itself states: columns of keys, modes in its notes. They come before habits and the
+  // model's keys.
+  std::map<std::string, std::string> columns;
 
   std::int64_t ranks_of_model() const;  // tp · cp · pp
 };

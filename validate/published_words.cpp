@@ -29,16 +29,24 @@ auto entries_of(TomlTable& root, const char* key, Read read) {
 
 std::string text(TomlTable& table, const char* key) { return value_or<std::string>(table, key, ""); }
 
+Strings folded_list(TomlTable& table, const char* key) {
+  Strings words = value_or<Strings>(table, key, {});
+  for (std::string& word : words) word = folded(word);
+  return words;
+}
+
 PublishedWords::Framework framework_of(TomlTable& table) {
   return {words_of(table),
           text(table, "platform"),
           text(table, "profile"),
           text(table, "said"),
+          folded_list(table, "also"),
           value_or<bool>(table, "shards", false),
           value_or<bool>(table, "cuts_vocabulary", false),
           value_or<bool>(table, "selective_op", false),
           text(table, "of_experts"),
-          text(table, "flex")};
+          text(table, "flex"),
+          value_or<bool>(table, "local_batch", false)};
 }
 
 PublishedWords::Word word_of(TomlTable& table) {
@@ -51,7 +59,8 @@ PublishedWords::Model model_of(TomlTable& table) {
           text(table, "keys"),
           text(table, "said"),
           value_or<std::int64_t>(table, "vocab_size", 0, {.min = 0}),
-          value_or<bool>(table, "experts", false)};
+          value_or<bool>(table, "experts", false),
+          value_or<bool>(table, "multi_head", false)};
 }
 
 // Returns the words of a key that has one or a list of them.
@@ -94,19 +103,76 @@ std::string folded(std::string_view text) {
   return result;
 }
 
+Words::Words(std::string_view cell) : cell_(cell) {
+  for (std::size_t i = 0; i < cell.size(); ++i) {
+    const std::string letter = folded(cell.substr(i, 1));
+    if (letter.empty()) continue;
+    left_ += letter;
+    at_.push_back(i);
+  }
+}
+
 bool Words::take(const Strings& words) {
   for (const std::string& word : words) {
     const std::size_t at = left_.find(word);
     if (at == std::string::npos) continue;
+    if (word.empty()) return true;
     left_.replace(at, word.size(), " ");  // the text around it does not become a word
+    at_.erase(at_.begin() + static_cast<std::ptrdiff_t>(at) + 1,
+              at_.begin() + static_cast<std::ptrdiff_t>(at + word.size()));
     return true;
   }
   return false;
 }
 
-bool Words::has_more() const {
-  return std::any_of(left_.begin(), left_.end(),
-                     [](unsigned char letter) { return letter >= 0x80 || std::isalnum(letter) != 0; });
+bool Words::take_all(const Strings& words) {
+  bool has_any = false;
+  for (const std::string& word : words)
+    while (!word.empty() && take({word})) has_any = true;
+  return has_any;
+}
+
+Strings Words::rest() const {
+  const auto tells = [](unsigned char letter) { return letter >= 0x80 || std::isalnum(letter) != 0; };
+  Strings pieces;
+  std::string piece;
+  const auto end_piece = [&] {
+    while (!piece.empty() && piece.back() == '.') piece.pop_back();
+    if (std::any_of(piece.begin(), piece.end(), tells)) pieces.push_back(piece);
+    piece.clear();
+  };
+  for (std::size_t i = 0; i < left_.size(); ++i) {
+    // Blanks and signs that folding removed end a piece too.
+    if (i > 0 && at_[i] != at_[i - 1] + 1) end_piece();
+    if (tells(static_cast<unsigned char>(left_[i])) || left_[i] == '.')
+      piece += cell_[at_[i]];
+    else
+      end_piece();
+  }
+  end_piece();
+  return pieces;
+}
+
+bool is_label(std::string_view piece) {
+  const auto all_of = [&](std::string_view text, const char* letters) {
+    return text.find_first_not_of(letters) == std::string_view::npos;
+  };
+  const std::string low = folded(piece);
+  constexpr const char* kDigits = "0123456789";
+  const bool has_digit = low.find_first_of(kDigits) != std::string::npos;
+  // A commit's short name.
+  if (has_digit && low.size() >= 7 && low.size() <= 40 && all_of(low, "0123456789abcdef")) return true;
+  std::string_view number = low;
+  for (const std::string_view before : {"v", "r", "x"})
+    if (number.starts_with(before)) {
+      number.remove_prefix(1);
+      break;
+    }
+  const std::size_t digits = std::min(number.find_first_not_of("0123456789."), number.size());
+  const std::string_view unit = number.substr(digits);
+  return digits > 0 && has_digit &&
+         (unit.empty() || unit == "b" || unit == "bn" || unit == "m" || unit == "t" || unit == "k" || unit == "x" ||
+          (unit.starts_with("rc") && all_of(unit.substr(2), kDigits)));
 }
 
 bool PublishedWords::is_nothing(std::string_view cell) const {
@@ -121,7 +187,7 @@ PublishedWords read_published_words(const std::string& path) {
   for (std::string& word : words.nothing) word = folded(word);
   words.frameworks = entries_of(root, "framework", framework_of);
   words.gpus = entries_of(root, "gpu", [](TomlTable& table) {
-    return PublishedWords::Gpu{words_of(table), text(table, "platform")};
+    return PublishedWords::Gpu{words_of(table), text(table, "platform"), folded_list(table, "also")};
   });
   words.precisions = entries_of(root, "precision", word_of);
   words.recomputations = entries_of(root, "recompute", word_of);
@@ -138,6 +204,12 @@ PublishedWords read_published_words(const std::string& path) {
     table.finish();
   }
   sizes.finish();
+  for (const auto& [section, of_columns] : {std::pair{"plain", &words.plain}, {"columns", &words.columns}}) {
+    TomlTable lists = root.section(section);
+    for (const std::string& column : lists.keys()) (*of_columns)[column] = folded_list(lists, column.c_str());
+    lists.finish();
+  }
+  words.labels = require<Strings>(root, "labels");
   root.finish();
   return words;
 }

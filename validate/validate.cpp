@@ -15,6 +15,7 @@
 #include "base/parallel.hpp"
 #include "base/statistics.hpp"
 #include "base/values_of.hpp"
+#include "model/overlap/gates.hpp"
 #include "model/step_size.hpp"
 #include "model/training_flops.hpp"
 #include "predict/constants.hpp"
@@ -131,6 +132,19 @@ void predict_published(ValidatedStep& step, const sim::Platform& shipped, bool w
   if (is_of_container(step.published)) add_containers(step.spread);
 }
 
+// Returns why a mode with which the row says it ran is off in its scenario; "": all act. The prediction would be that
+// of the row without the mode. Where a group has one rank the mode has nothing to do in the framework either.
+std::string own_mode_off(ValidatedStep& step) {
+  if (step.published.own_modes.empty()) return "";
+  const Gates gates = gates_of(step.scenario);
+  for (const Gate& gate : gates.all()) {
+    if (!step.published.own_modes.contains(gate.knob) || gate.open) continue;
+    if (!gate.of_size) return fmt::format("its own {} is off here: {}", gate.knob, gate.reason());
+    step.published.assumptions.push_back(fmt::format("{} without effect: {}", gate.knob, gate.reason()));
+  }
+  return "";
+}
+
 // Returns the memory that a row's prediction takes, estimated in whole bytes.
 double bytes_of(const Scenario& scenario) {
   const std::int64_t few = predict::telling_micro_batches(scenario).front();
@@ -230,6 +244,8 @@ Validation validate(std::vector<PublishedStep> published, const ValidationOption
     if (!step.published.skipped.empty()) continue;
     try {
       step.scenario = parse_scenario(step.published.scenario_text, step.published.id);
+      step.published.skipped = own_mode_off(step);
+      if (!step.published.skipped.empty()) continue;
       platforms.read(step);
     } catch (const Error& error) {
       step.published.skipped = error.what();

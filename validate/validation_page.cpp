@@ -45,7 +45,8 @@ std::string render_validation(const Validation& validation, const std::string& f
   std::string body = scatter_of(validation).series.empty() ? "" : scatter_section(scatter_of(validation));
   body += section("groups", "By group", "Errors are predicted / measured − 1: mean of sizes, bias, and the worst.",
                   table_of_groups(validation));
-  for (const std::string& line : skipped_lines(validation)) body += html_paragraph(line, "remark");
+  for (const auto& lines : {skipped_lines(validation), assumed_lines(validation)})
+    for (const std::string& line : lines) body += html_paragraph(line, "remark");
   body += section("memory", "Memory",
                   "Predicted against published peaks of a GPU; and steps that ran, but are predicted not to fit.",
                   table_of_memory(validation));

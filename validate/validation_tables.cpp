@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace stretto::validate {
 namespace {
@@ -74,7 +75,7 @@ Table table_of_rows(const Validation& validation) {
     const PublishedStep& row = step.published;
     if (!row.skipped.empty()) continue;
     std::string assumed;
-    for (const std::string& assumption : row.assumptions) assumed += (assumed.empty() ? "" : "; ") + assumption;
+    for (const std::string& assumption : row.assumed()) assumed += (assumed.empty() ? "" : "; ") + assumption;
     std::vector<std::string> cells = {row.id,
                                       row.model,
                                       fmt::format("{}", row.gpus),
@@ -173,6 +174,23 @@ Table table_of_left_out(const Validation& validation) {
                      count_of(left_out.fitted_to), constants.empty() ? "none" : constants});
     }
   return table;
+}
+
+std::vector<std::string> assumed_lines(const Validation& validation) {
+  std::map<std::string, int> rows;
+  for (const ValidatedStep& step : validation.steps) {
+    const PublishedStep& row = step.published;
+    if (!row.skipped.empty()) continue;
+    for (const std::string& assumption : std::set<std::string>(row.assumptions.begin(), row.assumptions.end()))
+      ++rows[assumption];
+    for (const auto& [column, cell] : row.unread) ++rows[fmt::format("{} not read", column)];
+  }
+  std::vector<std::pair<int, std::string>> sorted;
+  for (const auto& [what, count] : rows) sorted.emplace_back(-count, what);
+  std::sort(sorted.begin(), sorted.end());
+  std::vector<std::string> lines;
+  for (const auto& [count, what] : sorted) lines.push_back(fmt::format("assumed in {}: {}", -count, what));
+  return lines;
 }
 
 std::vector<std::string> skipped_lines(const Validation& validation) {

@@ -17,5 +17,8 @@ Table table_of_intervals(const Validation& validation);  // empty unless they we
 Table table_of_left_out(const Validation& validation);   // empty unless it was requested
 // Returns "skipped 8: LoRA", one line for every reason.
 std::vector<std::string> skipped_lines(const Validation& validation);
+// Returns a line for each assumption of the predicted rows, with their number, most frequent first: "assumed in 12: tp
+// 1".
+std::vector<std::string> assumed_lines(const Validation& validation);
 
 }  // namespace stretto::validate
