@@ -202,6 +202,35 @@ class Docs(ProgramTest):
             found = re.findall(r".*(?:[\d.]+ m?s|minutes?) of (?:processor|user|CPU) time.*|.*processor time \|", text)
             self.assertEqual(found if page.name != "measurements.md" else [], [], page)
 
+    # Numbers with units that no command prints: how many a page may have outside the tables of scripts/figures and outside
+    # examples, and what they are. A page without a row has none. A number goes, or the command that prints it takes its place.
+    PROSE = {
+        "diagnose.md": (2, "limits, definitions and examples of what a number means"),
+        "gallery.md": (2, "limits, definitions and examples of what a number means"),
+        "gpu.md": (24, "records of measurements on GPUs, each with its card"),
+        "json.md": (5, "limits, definitions and examples of what a number means"),
+        "launch.md": (22, "time limits; transports measured on two machines"),
+        "low-precision.md": (4, "limits, definitions and examples of what a number means"),
+        "measurements.md": (293, "records of measurements, each with its date and machine"),
+        "mfu.md": (7, "limits, definitions and examples of what a number means"),
+        "parallelism.md": (3, "limits, definitions and examples of what a number means"),
+        "platform.md": (30, "constants of platforms with their sources; rules of calibrate"),
+        "profiles.md": (1, "limits, definitions and examples of what a number means"),
+        "runs.md": (45, "published numbers of failures and stragglers, with their sources"),
+        "simulation.md": (41, "constants with their sources; records of tests that a link names"),
+        "sweep.md": (3, "limits, definitions and examples of what a number means"),
+        "validate.md": (196, "what was predicted before anything was changed, which no command can print again; sources"),
+        "walk-what-if.md": (2, "limits, definitions and examples of what a number means"),
+        "README.md": (1, "limits, definitions and examples of what a number means"),
+    }
+
+    def test_figures_in_prose(self):
+        unit = re.compile(r"\d\s?(?:%|ms\b|µs\b|s\b|GiB\b|GB/s\b|TFLOP/s\b)")
+        for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+            text = re.sub(r"<!-- figures: .*?<!-- end of figures -->|^```.*?^```|^    .*?$", "", page.read_text(), flags=re.S | re.M)
+            most, reason = self.PROSE.get(page.name, (0, "none"))
+            self.assertLessEqual(len(unit.findall(text)), most, f"{page.name} ({reason}): more numbers stand by hand than are known")
+
     def test_readme_is_short(self):
         words = re.sub(r"<!-- figures: .*?<!-- end of figures -->", "", (ROOT / "README.md").read_text(), flags=re.S).split()
         self.assertLessEqual(len(words), 500)
