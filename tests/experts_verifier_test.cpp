@@ -192,4 +192,38 @@ TEST_CASE("messages of shards that go to another rank, or before their products,
   }
 }
 
+// Rows lie shard by shard then, also for weight gradients that have blocks of their own.
+TEST_CASE("weight gradients that take rows in shards for rows by expert are rejected", "[experts][expertsverifier]") {
+  const PipelineSchedule pipeline =
+      GENERATE(PipelineSchedule::one_f_one_b, PipelineSchedule::zb_h1, PipelineSchedule::dualpipe_v);
+  Scenario scenario = layout_scenario({.dp = 4, .pp = 2, .vp = pipeline == PipelineSchedule::dualpipe_v ? 2 : 1},
+                                      "plain", true, "fp64", 1, 16);
+  scenario.model.num_layers = 4;
+  scenario.model.experts.num_moe_experts = 8;
+  scenario.model.experts.moe_ffn_hidden_size = 12;
+  scenario.parallel.pipeline_schedule = pipeline;
+  scenario.parallel.expert_model_parallel_size = 4;
+  scenario.parallel.moe_pad_expert_input_to_capacity = true;
+  scenario.parallel.moe_expert_capacity_factor = 2;
+  scenario.overlap.ep_flash_overlap = true;
+  scenario.overlap.ep_flash_shards = GENERATE(2, 4);
+  Edited step(scenario);
+  for (const std::string name : {"experts.fc1.wgrad", "experts.fc2.wgrad"}) {
+    INFO(name);
+    Edited edited = step;
+    Operation& second = edited.operation(name + ".1");
+    const Operation& first = edited.operation(name + ".0");
+    auto& product = std::get<GroupedGemm>(second.work);
+    // All rows at once, and none in the first shard.
+    product.rows *= 2;
+    for (std::size_t i : {0, 1})
+      second.accesses[i].view.rows *= 2, second.accesses[i].view.offset = first.accesses[i].view.offset;
+    const std::vector<Violation> found = verify(edited.schedule);
+    REQUIRE(!found.empty());
+    CHECK(found.front().kind == Violation::Kind::wrong_value);
+    CHECK(found.front().message.find(name) != std::string::npos);
+    CHECK(found.front().message.find("of expert") != std::string::npos);
+  }
+}
+
 }  // namespace stretto::testing

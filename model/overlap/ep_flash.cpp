@@ -9,7 +9,7 @@
 // sorts
 //          where a shard has several ranks' rows for several experts;  back_i = results of slot i to rank r - i
 // Edges:   recv_i -> M_k -> back_i, i of shard k.   Backward the same with gradients, and W_k, the shard's weight
-//          gradients, behind the products that M_k consists of then.
+//          gradients, behind the products that M_k consists of then; zero-bubble schedules call all W_k later.
 // Time:    with Tc of a message, Tm of the experts for the rows of one rank, and m = n, forward
 //          max(n Tm + Tc, Tm + n Tc, 2 (n - 1) Tc);  backward the last weight gradients are beside the last message
 //          (tests/closed_forms_experts_test.cpp)
@@ -36,7 +36,7 @@ class EpFlash : public EpMessages {
 
   void run() {
     rewrite_layers([&](BlockEditor& block, const std::string& again) { forward(block, again); },
-                   [&](BlockEditor& block) { backward(block); });
+                   [&](BlockEditor& block) { backward(block); }, [&](BlockEditor& block) { weight_gradients(block); });
   }
 
  private:
@@ -124,6 +124,17 @@ class EpFlash : public EpMessages {
     for (std::size_t i = 0; i < piece.accesses.size(); ++i)
       if (i != weight) piece.accesses[i].view = of_shard(piece.accesses[i].view, shard);
     return piece;
+  }
+  // Cuts weight gradients in a block of their own: their rows lie shard by shard. With one expert any order will do.
+  void weight_gradients(BlockEditor& block) const {
+    for (const char* name : {"experts.fc2.wgrad", "experts.fc1.wgrad"}) {
+      if (!block.has(name)) continue;
+      const Operation whole = block.operation(name);
+      if (std::get<GroupedGemm>(whole.work).groups == 1) continue;
+      Operations pieces;
+      for (std::int64_t shard = 0; shard < shards_; ++shard) pieces.push_back(of_rows(whole, shard));
+      block.replace(name, std::move(pieces));
+    }
   }
   static Operation removed(BlockEditor& block, const std::string& name) {
     Operation operation = block.operation(name);

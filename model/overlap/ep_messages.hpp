@@ -33,14 +33,18 @@ class EpMessages {
 
  protected:
   // Rewrites the blocks of all layers with experts: forward(block, suffix) for each of their forward passes (the suffix
-  // of names is "" or ".recompute") and backward(block).
-  template <class Forward, class Backward>
-  void rewrite_layers(const Forward& forward, const Backward& backward) {
+  // of names is "" or ".recompute"), backward(block), and weights(block) for weight gradients in a block of their own
+  // (zero-bubble schedules), which read the rows in the order in which the other two leave them.
+  template <class Forward, class Backward, class Weights>
+  void rewrite_layers(const Forward& forward, const Backward& backward, const Weights& weights) {
     for (const BlockId id : lowered_.layer_blocks) {
       BlockEditor block(lowered_, id);
       for (const std::string again : {"", ".recompute"})
         if (block.has("experts.dispatch.fprop" + again)) forward(block, again);
-      if (block.has("experts.dispatch.dgrad")) backward(block);
+      if (block.has("experts.dispatch.dgrad"))
+        backward(block);
+      else
+        weights(block);
       block.commit();
     }
   }

@@ -24,7 +24,8 @@ class EpSlots : public EpMessages {
 
   void run() {
     rewrite_layers([&](BlockEditor& block, const std::string& again) { forward(block, again); },
-                   [&](BlockEditor& block) { backward(block); });
+                   [&](BlockEditor& block) { backward(block); },
+                   [](BlockEditor&) {});  // lowering has written them slot by slot
   }
 
  private:

@@ -11,6 +11,7 @@
 #include "model/schedule/happens_before.hpp"
 #include "model/verify/check.hpp"
 #include "model/verify/races.hpp"
+#include "model/verify/row_orders.hpp"
 #include "model/verify/verify_wanted.hpp"
 
 namespace stretto {
@@ -150,6 +151,7 @@ std::vector<Violation> at_most(std::vector<Violation> violations, std::size_t li
 // Runs the checks before binding.
 std::vector<Violation> check_unbound(const Schedule& schedule, const MemoryPlan* plan, std::size_t limit) {
   std::vector<Violation> found = check_form(schedule, limit);
+  if (found.empty()) found = check_row_orders(schedule, limit);
   if (!found.empty() || !plan) return found;
   if (plan->roles.size() != schedule.programs.size())
     return {{Violation::Kind::malformed, "malformed: memory plan: " + std::to_string(plan->roles.size()) +
