@@ -36,6 +36,15 @@ __global__ void local_reduce_kernel(std::int64_t rows, std::int64_t cols, int pa
   }
 }
 
+__global__ void copy_codes_kernel(std::int64_t rows, std::int64_t cols, Rows<const unsigned char> from,
+                                  Rows<unsigned char> to) {
+  const std::int64_t col = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (col >= cols) return;
+  for (std::int64_t row = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y; row < rows;
+       row += std::int64_t{gridDim.y} * blockDim.y)
+    to.row(row)[col] = from.row(row)[col];
+}
+
 template <class T>
 void fill(const exec::Operand& operand, T value, const Stream& stream) {
   constexpr int widest = 16 / static_cast<int>(sizeof(T));
@@ -63,6 +72,11 @@ void run_kernel(const Fill& work, std::span<const exec::Operand> operands, const
 
 void run_kernel(const Cast&, std::span<const exec::Operand> operands, const Stream& stream) {
   const exec::Operand& from = operands[0];
+  if (is_code(from.dtype) && from.dtype == operands[1].dtype) {  // a mode may cut a gather of codes
+    const Tiling t = tile(from.rows, from.cols);
+    return launch(stream, t.grid, t.block, copy_codes_kernel, from.rows, from.cols, rows_of<const unsigned char>(from),
+                  rows_of<unsigned char>(operands[1]));
+  }
   with_device_type(from.dtype, [&](auto in) {
     with_device_type(operands[1].dtype, [&](auto out) {
       using T = decltype(in);

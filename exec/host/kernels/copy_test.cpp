@@ -1,4 +1,6 @@
+#include <array>
 #include <catch2/catch.hpp>
+#include <cstdint>
 
 #include "tests/kernel_testing.hpp"
 
@@ -36,6 +38,15 @@ TEST_CASE("cast to bf16 rounds every element and back is exact", "[kernels]") {
       CHECK(wide.at(row, col) == value);
     }
   });
+}
+
+TEST_CASE("a cast between equal types of codes copies them", "[kernels]") {
+  std::array<std::uint8_t, 6> from = {1, 2, 3, 200, 255, 6}, to = {};
+  for (const Dtype codes : {Dtype::e4m3, Dtype::e5m2, Dtype::e2m1x2}) {
+    to.fill(0);
+    run(Cast{6}, {exec::Operand{from.data(), codes, 2, 3, 3}, exec::Operand{to.data(), codes, 2, 3, 3}});
+    CHECK(from == to);
+  }
 }
 
 TEST_CASE("cast between f32 and f64", "[kernels]") {
