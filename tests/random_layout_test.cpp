@@ -35,7 +35,7 @@ void check_layouts(std::uint64_t first_seed, int count, bool threaded) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kSerial = 2, kThreaded = 1;
 #else
-constexpr int kSerial = 12, kThreaded = 4;
+constexpr int kSerial = 6, kThreaded = 3;
 #endif
 
 TEST_CASE("random layouts equal the single rank, serially", "[serial]") { check_layouts(1, share_of(kSerial), false); }
