@@ -327,26 +327,44 @@ Breakdown breakdown(const Schedule& schedule, const BoundProgram& program, const
   return Accounting(schedule, program, timeline).run({});
 }
 
+namespace {
+
+// The mean of times. Their sum may overflow: an hour on 2,600 ranks is 2^63 ps. So quotients and remainders are summed.
+struct MeanTime {
+  Picoseconds count = 1;
+  Picoseconds quotients = 0, remainders = 0;
+
+  void add(Picoseconds time) {
+    quotients += time / count;
+    remainders += time % count;
+  }
+  Picoseconds floor() const { return quotients + remainders / count; }
+};
+
+}  // namespace
+
 Breakdown mean_breakdown(const Schedule& schedule, const std::vector<BoundProgram>& programs, const Timeline& timeline,
                          const Repeated& repeated) {
+  const auto ranks = static_cast<Picoseconds>(programs.size());
+  MeanTime compute{ranks}, core_wait{ranks}, queue_wait{ranks}, host{ranks};
+  std::vector<MeanTime> exposed(schedule.communicators.size(), MeanTime{ranks});
+  for (const BoundProgram& program : programs) {
+    const Breakdown one = Accounting(schedule, program, timeline).run(repeated);
+    compute.add(one.compute);
+    core_wait.add(one.core_wait);
+    queue_wait.add(one.queue_wait);
+    host.add(one.host);
+    for (std::size_t i = 0; i < exposed.size(); ++i) exposed[i].add(one.exposed[i]);
+  }
   Breakdown mean;
   mean.exposed.assign(schedule.communicators.size(), 0);
   if (programs.empty()) return mean;
-  for (const BoundProgram& program : programs) {
-    const Breakdown one = Accounting(schedule, program, timeline).run(repeated);
-    mean.compute += one.compute;
-    mean.core_wait += one.core_wait;
-    mean.queue_wait += one.queue_wait;
-    mean.host += one.host;
-    for (std::size_t i = 0; i < mean.exposed.size(); ++i) mean.exposed[i] += one.exposed[i];
-  }
   // Rounding down, with the remainders in bubble, keeps the sum exact and bubble non-negative.
-  const auto ranks = static_cast<Picoseconds>(programs.size());
-  mean.compute /= ranks;
-  mean.core_wait /= ranks;
-  mean.queue_wait /= ranks;
-  mean.host /= ranks;
-  for (Picoseconds& exposed : mean.exposed) mean.exposed_total += exposed /= ranks;
+  mean.compute = compute.floor();
+  mean.core_wait = core_wait.floor();
+  mean.queue_wait = queue_wait.floor();
+  mean.host = host.floor();
+  for (std::size_t i = 0; i < exposed.size(); ++i) mean.exposed_total += mean.exposed[i] = exposed[i].floor();
   mean.bubble = timeline.step_end - timeline.step_begin + repeated.longer() - mean.compute - mean.core_wait -
                 mean.queue_wait - mean.exposed_total;
   return mean;

@@ -36,6 +36,23 @@ TEST_CASE("a step is cut into compute, core wait, exposed and bubble", "[exposur
   CHECK(result.bubble == 40);
 }
 
+// The sum over these ranks is beyond 64 bits.
+TEST_CASE("the mean of long steps over many ranks does not overflow", "[exposure]") {
+  HandMade made;
+  const Picoseconds day = Picoseconds{86'400} * 1'000'000'000'000;
+  made.timeline.step_end = 20 * day;
+  const auto reduce = made.add(1, 0, 0, 3 * day, 5 * day);
+  made.compute(6 * day, 6 * day, 20 * day - 1, {{reduce}});
+  const Breakdown one = breakdown_of(made);
+  const Breakdown mean = mean_breakdown(made.schedule, std::vector<BoundProgram>(100, made.program), made.timeline);
+  CHECK(one.compute == 14 * day - 1);
+  CHECK(mean.compute == one.compute);
+  CHECK(mean.exposed == one.exposed);
+  CHECK(mean.exposed_total == one.exposed_total);
+  CHECK(mean.bubble == one.bubble);
+  CHECK(mean.host == one.host);
+}
+
 TEST_CASE("hidden transfers and transfers nobody waits for are not exposed", "[exposure]") {
   HandMade made;
   made.timeline.step_end = 100;
