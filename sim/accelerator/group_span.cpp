@@ -30,17 +30,33 @@ Groups instances_of(const Mesh& mesh, const Communicator& communicator) {
   return instances;
 }
 
-// Returns the ranks of a node, for a job on nodes of `domain` GPUs: equally many on each of the fewest nodes that hold
-// the job, where that divides the ranks and cuts no group along the fastest axes that a node holds whole (7 GPUs of
-// each of four nodes would cut every second group of 4); otherwise all GPUs of each node but the last.
+// Returns a number of ranks that a node should hold a multiple of, so that it cuts no group along the fastest axes of
+// any decomposition that it could hold whole: tp, tp and cp, all replicas of a stage; groups of experts. Where a node
+// cannot keep all of them, those along fewer axes come first: the widest are those of data parallelism.
+std::int64_t kept_group(const Mesh& mesh, std::int64_t domain) {
+  std::int64_t kept = 1;
+  std::vector<std::int64_t> groups(mesh.decompositions().size(), 1);  // [decomposition] ranks along `axes` axes
+  bool is_more = true;
+  for (std::size_t axes = 1; is_more; ++axes) {
+    is_more = false;
+    for (std::size_t d = 0; d < groups.size(); ++d) {
+      const Mesh::Decomposition& of = mesh.decompositions()[d];
+      if (axes > of.size() || groups[d] > domain) continue;
+      is_more = true;
+      groups[d] *= of[of.size() - axes].size;
+      if (groups[d] > domain) continue;
+      if (const std::int64_t both = std::lcm(kept, groups[d]); both <= domain) kept = both;
+    }
+  }
+  return kept;
+}
+
+// Returns the ranks of a node, for a job on nodes of `domain` GPUs: the most that cut no kept group, or equally many on
+// each of as few nodes.
 std::int64_t ranks_of_node(const Mesh& mesh, std::int64_t domain) {
-  const std::int64_t ranks = mesh.ranks(), domains = (ranks + domain - 1) / domain;
-  if (ranks % domains != 0) return domain;
-  std::int64_t group = 1;
-  for (auto axis = mesh.axes().rbegin(); axis != mesh.axes().rend() && group * axis->size <= domain; ++axis)
-    group *= axis->size;
-  const std::int64_t each = ranks / domains;
-  return each % group == 0 || domain % group != 0 ? each : domain;
+  const std::int64_t group = kept_group(mesh, domain), most = domain / group * group;
+  const std::int64_t ranks = mesh.ranks(), nodes = (ranks + most - 1) / most;
+  return ranks % nodes == 0 && ranks / nodes % group == 0 ? ranks / nodes : most;
 }
 
 // Returns the largest share of a pod's ranks that send out of the pod when every member sends to the one `distance`

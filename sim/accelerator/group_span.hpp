@@ -22,10 +22,11 @@ struct GroupSpan {
 
 // Returns the span of a communicator's instances; of different ones, the one on the most nodes counts. `domain` and
 // `pod` are the ranks of a node and of a pod. In a collective every member sends to the one `on_node()` places behind
-// it, on the same rail of the next node: NCCL's rings on a rail-optimised fabric. A job has equally many ranks on each
-// of the least number of nodes where that divides the ranks and cuts no group along the fastest axes that a node holds,
-// as Slurm places it with --segment: 128 GPUs are 64 of two domains of 72. Otherwise nodes are filled one after the
-// other. Time and memory depend on the ranks of nodes and pods, not on the ranks of the job.
+// it, on the same rail of the next node: NCCL's rings on a rail-optimised fabric. A group along the
+// fastest axes that fits in a domain stays in one, whatever the number of ranks: nodes have the most ranks that cut no
+// such group, or equally many on each of as few nodes, as Slurm places blocks with --segment: 128 GPUs are 64 of two
+// domains of 72, and 84 GPUs of 3 stages of 28 are 56 of one domain and 28 of another. Time and memory depend on the
+// ranks of nodes and pods, not on the ranks of the job.
 GroupSpan span_of(const Schedule& schedule, const Communicator& communicator, std::int64_t domain, std::int64_t pod);
 
 // Returns [distance], from 0 to size - 1, the share of ranks whose member so many places on is on another node.

@@ -147,7 +147,7 @@ TEST_CASE("how groups lie on nodes", "[sim]") {
   CHECK(nodes(2, 8) == 2);
   CHECK(nodes(2, 64) == 1);
   CHECK(nodes(1, 1) == 8);
-  CHECK(nodes(0, 6) == 2);   // a node that does not hold whole groups
+  CHECK(nodes(0, 6) == 1);   // 4 ranks on each node, because 6 would cut every second group
   CHECK(nodes(1, 36) == 1);  // 32 ranks on each of two nodes, and not 36 and 28
   CHECK(nodes(2, 36) == 2);
   CHECK(span_of(schedule, schedule.communicators[1], 8, 64).on_node() == 2);
@@ -172,6 +172,22 @@ TEST_CASE("how groups lie on nodes", "[sim]") {
   CHECK(job(12, 8, 72) == 1);  // 48 and 48, both whole
   CHECK(job(15, 8, 72) == 1);  // 72 and 48, not 60 and 60
   CHECK(job(7, 2, 8) == 1);    // 8 and 6, not 7 and 7
+  // 84 ranks are 56 and 28, and not 42 and 42; 14 to 56 ranks in 7 stages of 2 to 8: no stage leaves its node.
+  const auto replicas = [&](std::int64_t pp, std::int64_t dp, std::int64_t tp, std::int64_t domain) {
+    Schedule other;
+    other.mesh = Mesh({{Coord::pp, pp}, {Coord::dp, dp}, {Coord::tp, tp}});
+    return std::max(span_of(other, {"tp", {Coord::tp}, CommEngine::nic, 1, tp}, domain, 1 << 20).nodes,
+                    span_of(other, {"dp", {Coord::dp}, CommEngine::nic, 1, dp}, domain, 1 << 20).nodes);
+  };
+  for (std::int64_t dp = 1; dp <= 18; ++dp) CHECK(replicas(3, dp, 4, 72) == 1);
+  for (std::int64_t dp = 1; dp <= 4; ++dp) CHECK(replicas(7, dp, 2, 8) == 1);
+  // 9 domains of 64 keep groups of 64 experts, where 8 of 72 would cut them.
+  for (std::int64_t edp = 1; edp <= 12; ++edp) {
+    Schedule other;
+    other.mesh = Mesh({{Coord::dp, 64 * edp}});
+    other.mesh.add_decomposition({{Coord::edp, edp}, {Coord::ep, 64}});
+    CHECK(span_of(other, {"ep", {Coord::ep}, CommEngine::nic, 1, 64}, 72, 1 << 20).nodes == 1);
+  }
   // Two stages of four ranks share a node, which is a pod: in a ring all of its ranks send out of it; to the next stage
   // only the ranks of the second stage do.
   schedule.mesh = Mesh({{Coord::dp, 2}, {Coord::pp, 4}, {Coord::tp, 4}});
@@ -202,7 +218,10 @@ TEST_CASE("how groups lie on nodes follows from a few of them", "[sim]") {
     // The ranks of a node are those of span_of(), which a group of all ranks reveals.
     const GroupSpan all = span_of(
         schedule, {"all", {Coord::pp, Coord::dp, Coord::cp, Coord::tp}, CommEngine::nic, 1, ranks}, domain, pod);
-    const std::int64_t of_node = ranks % all.nodes == 0 && all.fewest == ranks / all.nodes ? ranks / all.nodes : domain;
+    const std::int64_t of_node = ranks % all.nodes == 0 && all.fewest == ranks / all.nodes
+                                     ? ranks / all.nodes
+                                     : (ranks - all.fewest) / (all.nodes - 1);
+    if (tp <= domain && axes == std::vector<Coord>{Coord::tp}) CHECK(span.nodes == 1);
     std::int64_t nodes = 1, fewest = 0;
     std::map<std::int64_t, std::int64_t> leaving;  // [pod]
     std::set<std::int64_t> seen;
