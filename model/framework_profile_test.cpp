@@ -144,4 +144,58 @@ TEST_CASE("profiles that ship can be read, with the scenario of every style") {
   }
 }
 
+// Bytes of an element of gradients: of memory, of what products add to, and of what is reduced.
+struct GradientBytes {
+  double memory, products, reduced;
+  bool operator==(const GradientBytes&) const = default;
+};
+
+GradientBytes gradient_bytes(const Scenario& scenario) {
+  const auto& bytes = scenario.framework.element_bytes;
+  const auto products = bytes.find("main_grad");
+  const auto& memory = scenario.framework.memory.gradient;
+  return {memory ? memory->value : 4, products == bytes.end() ? 4 : products->second.value,
+          scenario.overlap.grad_reduce_in_fp32 ? 4.0 : 2.0};
+}
+
+TEST_CASE("gradients have one size in memory, kernels and reductions, or a row of the profile says why not") {
+  for (const std::string& name : data_names("profiles")) {
+    CAPTURE(name);
+    const Scenario scenario = parse_scenario(scenario_with(name), "s");
+    const GradientBytes bytes = gradient_bytes(scenario);
+    CAPTURE(bytes.memory, bytes.products, bytes.reduced);
+    // A number that differs from what is reduced has a row of its own with a source.
+    if (bytes.memory != bytes.reduced && scenario.framework.memory.is_known) {
+      const auto& row = scenario.framework.memory.gradient;
+      CHECK((bytes.memory == 4 || row.has_value()));
+      if (row) CHECK(row->source.origin.size() > 20);
+    }
+    if (bytes.products != bytes.reduced) {
+      const auto row = scenario.framework.element_bytes.find("main_grad");
+      REQUIRE(row != scenario.framework.element_bytes.end());
+      CHECK(row->second.source.kind != "derived");
+      CHECK(row->second.source.origin.size() > 20);
+    }
+    // FSDP reduces what it casts, and so its profiles say the type; others may differ in products alone.
+    if (bytes.memory != bytes.reduced) {
+      const FrameworkProfile profile = read_framework_profile(data_file("profiles", name));
+      TomlTable scenario_keys = profile.scenario, overlap = scenario_keys.section("overlap");
+      CHECK(overlap.has("grad_reduce_in_fp32"));
+    }
+  }
+  const std::string bf16 = "[overlap]\ngrad_reduce_in_fp32 = false\n", f32 = "[overlap]\ngrad_reduce_in_fp32 = true\n";
+  for (const char* of_ddp : {"nemo-dgxc", "nemo-fp32-grads", "megatron-bridge", "megatron-bridge-moe-library",
+                             "megatron-core-te", "megatron-core-te-bf16-grads"}) {
+    CAPTURE(of_ddp);
+    CHECK(gradient_bytes(parse_scenario(scenario_with(of_ddp, bf16), "s")) == GradientBytes{2, 2, 2});
+    const Scenario in_f32 = parse_scenario(scenario_with(of_ddp, f32), "s");
+    CHECK(gradient_bytes(in_f32) == GradientBytes{4, 4, 4});
+    CHECK(in_f32.framework.element_bytes.at("fill").value == 12);
+    CHECK(gradient_bytes(parse_scenario(scenario_with(of_ddp, "[training]\nprecision = \"fp32\"\n"), "s")).reduced ==
+          4);
+  }
+  CHECK(gradient_bytes(parse_scenario(scenario_with("nemo-dgxc"), "s")) == GradientBytes{2, 2, 2});
+  CHECK(gradient_bytes(parse_scenario(scenario_with("nemo-fp32-grads"), "s")) == GradientBytes{4, 4, 4});
+}
+
 }  // namespace stretto

@@ -114,14 +114,33 @@ Compare read_compare(TomlTable table, Scenario scenario) {
   return compare;
 }
 
-// Gradients of the optimizer in bf16 are reduced in bf16, and frameworks keep them so (arguments.py:1209 to 1216 of
-// Megatron-LM d98e8a64: DDP's buffer has the type of parameters then).
-void take_gradients(Scenario& scenario, bool is_given) {
-  if (scenario.training.optimizer_precision.main_grads_dtype != OptimizerPrecision::Gradients::bf16) return;
-  if (!is_given) scenario.overlap.grad_reduce_in_fp32 = false;
-  FrameworkMemory& memory = scenario.framework.memory;
-  if (memory.is_known && !memory.gradient)
-    memory.gradient = Quantity{2, {"published", "main_grads_dtype = bf16: DDP's gradient buffer is in bf16"}};
+// Makes one fact of the type of gradients. Megatron's DDP has one buffer to which products add, which is reduced where
+// it is and which the optimizer reads (distributed_data_parallel.py, param_and_grad_buffer.py of Megatron-LM d98e8a64).
+// So the bytes of a profile's [memory] gradient decide the type of the reduction and the bytes of products; where the
+// scenario names the type of the reduction (`is_given`), that decides the others. A profile that itself says in which
+// type it reduces (`is_apart`), as those of FSDP, casts what it reduces, and states each number. Gradients of the
+// optimizer in bf16 are reduced in bf16, and frameworks keep them so (arguments.py:1209 to 1216).
+void take_gradients(Scenario& scenario, bool is_given, bool is_apart) {
+  Framework& framework = scenario.framework;
+  std::optional<Quantity>& kept = framework.memory.gradient;
+  const bool is_of_optimizer =
+      scenario.training.optimizer_precision.main_grads_dtype == OptimizerPrecision::Gradients::bf16;
+  if (is_of_optimizer && !is_given && !is_apart) scenario.overlap.grad_reduce_in_fp32 = false;
+  if (is_of_optimizer && framework.memory.is_known && !kept)
+    kept = Quantity{2, {"published", "main_grads_dtype = bf16: DDP's gradient buffer is in bf16"}};
+  if (!kept || is_apart) return;
+  bool& in_fp32 = scenario.overlap.grad_reduce_in_fp32;
+  const double f32_bytes = 4, bf16_bytes = 2;
+  // With other types of parameters the buffer is in theirs, or in f32.
+  const bool is_bf16 = scenario.training.precision == "bf16";
+  if (!is_given && !is_of_optimizer) in_fp32 = kept->value > bf16_bytes || !is_bf16;
+  if (const double bytes = in_fp32 ? f32_bytes : bf16_bytes; bytes != kept->value) {
+    if (const auto fill = framework.element_bytes.find("fill"); fill != framework.element_bytes.end())
+      fill->second.value *= bytes / kept->value;  // the buffer is zeroed and scaled
+    *kept = {bytes, {"derived", std::string("grad_reduce_in_fp32 = ") + (in_fp32 ? "true" : "false"), 0}, 0, 0};
+  }
+  framework.element_bytes.try_emplace(
+      "main_grad", Quantity{kept->value, {"derived", "[memory] gradient: products add to the buffer that is reduced"}});
 }
 
 void check_device(TomlTable& root, const Scenario& scenario) {
@@ -269,8 +288,11 @@ Scenario scenario_of(TomlTable file_root, const std::string& file, NamedFiles& f
   training_by_default.low_precision.fp8_transposes =
       platform.compute_capability > 0 && platform.compute_capability < 10;
   scenario.training = read_training(std::move(training), scenario.parallel, scenario.model, training_by_default);
-  take_gradients(scenario,
-                 root.section("overlap").has("grad_reduce_in_fp32") || root.section("overlap").has("grad_sync_dtype"));
+  const auto names_type_of_gradients = [](TomlTable of) {
+    TomlTable keys = of.section("overlap");
+    return keys.has("grad_reduce_in_fp32") || keys.has("grad_sync_dtype");
+  };
+  take_gradients(scenario, names_type_of_gradients(file_root), profile && names_type_of_gradients(profile->scenario));
   if (ExpertLoads& loads = scenario.training.expert_loads; loads.kind == ExpertLoads::Kind::measured) {
     loads.file = resolved(loads.file, folder);
     read_measured(loads, scenario.model.experts.num_moe_experts);
