@@ -17,6 +17,9 @@ inline constexpr bool kHasThreads = false;
 inline constexpr bool kHasThreads = true;
 #endif
 
+// Where there are no threads, parallel_each() calls this before each item: who waits for the loop sees that it goes on.
+inline void (*goes_on)() = [] {};
+
 // The loops below run on as many threads as there are processors, the calling one included, and on fewer where the
 // system grants fewer. A loop within a loop runs on the thread that comes to it, because the others are busy.
 inline bool& is_in_parallel_loop() {
@@ -72,6 +75,7 @@ void parallel_each(std::int64_t count, Act act, bool from_both_ends = false) {
   parallel_parts(count, [&](std::int64_t part, std::int64_t) {
     const bool takes_last = from_both_ends && part > 0;
     for (std::int64_t i = next(takes_last); i < count; i = next(takes_last)) try {
+        if constexpr (!kHasThreads) goes_on();
         act(i);
       } catch (...) {
         const std::lock_guard lock(mutex);

@@ -8,7 +8,7 @@ constexpr const char* kDataFolder = "/data";  // has the files of scenarios/ (pa
 // Answers one request of the page: JSON to JSON. Requests are objects with `what`:
 //
 //   lists     all that the page offers: `scenarios`, `platforms`, `profiles`, `presets`, `keys` (model/scenario/keys.hpp;
-//             those of the form first, in `first`), `modes`, `bars` (kinds of bars and their colours), `css`
+//             those of the form first, in `first`), `bars` (kinds of bars and their colours), `css`
 //   step      `simulate`: what `stretto simulate --json` prints; `shown`: the tables that it prints; `headline`: the
 //             figures in short; `values`: the value of every key; `gates`: as `stretto show --gates` has them; `set`:
 //             all overrides, with that of `gpus`

@@ -7,7 +7,8 @@ const bytesOf = (id) => {
   return bytes;
 };
 
-// A worker that owes an answer and is silent for this long is stopped: nobody knows whether it would ever answer.
+// A worker that owes an answer and is silent for this long is stopped: nobody knows whether it would ever answer. One that
+// computes many steps gives a sign before each, so that a long answer is no silence.
 const kSilentMs = 20000;
 
 // A worker that has the predictor. The first question starts it. A worker that fails, or is silent for too long, is stopped: all
@@ -41,7 +42,7 @@ class Engine {
   // Returns a promise of the reply to message `id`, which is sent afterwards.
   #replyTo(id) {
     const reply = new Promise((resolve) => this.#waiting.set(id, resolve));
-    this.#listen();
+    if (this.#waiting.size === 1) this.#listen();  // a further question is no sign of the worker
     return reply;
   }
 
@@ -54,6 +55,7 @@ class Engine {
       if (!isWanted()) return reply;
       const worker = this.#worker = new Worker(URL.createObjectURL(script));
       worker.onmessage = ({ data: { id, text } }) => {
+        if (id === undefined) return this.#listen();  // a sign that it computes
         if (id === 0 && text) return this.#stop(JSON.parse(text).error);
         const resolve = this.#waiting.get(id);
         this.#waiting.delete(id);

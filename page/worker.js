@@ -1,17 +1,26 @@
 // Runs in a worker behind the compiler's script, so that the page stays responsive.
 //   first message  { wasm, data }: the compressed module and the files of scenarios/
 //   then           { id, request, files }: request as text for page/answer.hpp; files: [{ name, text }] that it names
-//   replies        { id, text }, and { id: 0, text: "" } when the first message is done
+//   replies        { id, text }, and { id: 0, text: "" } when the first message is done; {} while it computes
 
 const unpacked = (bytes) =>
   new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+
+const kSignMs = 500;
+let lastSign = 0;
+const goesOn = () => {
+  const now = performance.now();
+  if (now - lastSign < kSignMs) return;
+  lastSign = now;
+  postMessage({});
+};
 
 let module = null;
 const folder = "/dropped";
 
 async function begin({ wasm, data }) {
   const [binary, text] = await Promise.all([unpacked(wasm), unpacked(data)]);
-  module = await makeStretto({ wasmBinary: binary });
+  module = await makeStretto({ wasmBinary: binary, goesOn });
   const files = JSON.parse(new TextDecoder().decode(text));
   module.FS.mkdirTree(folder);
   for (const [path, content] of Object.entries(files)) {

@@ -8,8 +8,9 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = """
 const fs = require("fs"), [module, data] = process.argv.slice(1);
+let signs = 0;
 async function begin() {
-  const predictor = await require(module)({ wasmBinary: fs.readFileSync(module.replace(/js$/, "wasm")) });
+  const predictor = await require(module)({ wasmBinary: fs.readFileSync(module.replace(/js$/, "wasm")), goesOn: () => ++signs });
   for (const kind of ["models", "platforms", "profiles"]) {
     predictor.FS.mkdirTree("/data/" + kind);
     for (const name of fs.readdirSync(`${data}/${kind}`))
@@ -18,8 +19,9 @@ async function begin() {
   predictor.FS.mkdirTree("/dropped");
   predictor.FS.chdir("/dropped");
   for await (const line of require("readline").createInterface({ input: process.stdin })) {
+    signs = 0;
     const text = predictor.ccall("stretto_answer", "string", ["string"], [line]);
-    fs.writeSync(1, JSON.stringify(text) + "\\n");
+    fs.writeSync(1, JSON.stringify([text, signs]) + "\\n");
   }
 }
 begin();
@@ -35,6 +37,7 @@ class Node:
         self.process = subprocess.Popen([program, "-e", SCRIPT, "--", str(pathlib.Path(module).resolve()), str(ROOT / "scenarios")],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.buffer = b""
+        self.signs = 0  # that the newest answer gave of its progress
 
     def ask(self, what, state=None, seconds=20):
         """Returns the text of page/answer.hpp's answer. A predictor that is silent for `seconds` is a failure."""
@@ -53,7 +56,8 @@ class Node:
                     raise RuntimeError(f"the page's predictor ended with code {self.process.wait()}: {json.dumps(request)}")
                 self.buffer += part
         line, self.buffer = self.buffer.split(b"\n", 1)
-        return json.loads(line)
+        text, self.signs = json.loads(line)
+        return text
 
     def close(self):
         self.process.kill()

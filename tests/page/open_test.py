@@ -70,6 +70,15 @@ class Open(unittest.TestCase):
         browser.run("Worker.prototype.postMessage = post; stretto.go('scenario=llama3-70b')")
         self.assertTrue(browser.run(f"{PROBLEM}.hidden"))
 
+    def test_a_long_answer_is_no_silence(self):
+        """`limits` computes dozens of steps and takes longer than a predictor may be silent."""
+        browser = self.open(PAGE)
+        browser.wait("window.stretto?.shown !== undefined")
+        browser.run("window.begin = performance.now(); stretto.engine.silentMs = 1500; 0")
+        answer = json.loads(browser.run("stretto.ask('limits', 'scenario=llama2-70b')"))
+        self.assertGreater(browser.run("performance.now() - begin"), 1500)
+        self.assertNotIn("error", answer)
+
     def test_report(self):
         with tempfile.TemporaryDirectory() as folder:
             report = pathlib.Path(folder) / "report.html"

@@ -158,6 +158,13 @@ def compare(predictor, given, shown_every):
     return failures, answered, refused, shown
 
 
+def check_signs(predictor):
+    """An answer of many steps gives signs on its way: the page stops a predictor that is silent for 20 s."""
+    answer = json.loads(predictor.ask("limits", {"scenario": "llama3-8b", "platform": "", "set": {}}, seconds=120))
+    tried = len(answer["simulate"]["machines"]) + len(answer["simulate"]["changes"])
+    return [] if tried > 5 and predictor.signs >= tried else [f"{predictor.signs} signs of an answer with {tried} other steps"]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("page", type=pathlib.Path)
@@ -170,6 +177,8 @@ def main():
     predictor = Node(given.page.with_name("stretto_page.js")) if given.node else InBrowser(url)
     try:
         failures, answered, refused, shown = compare(predictor, given, 0 if given.node else min(10, given.states))
+        if given.node and (wrong := check_signs(predictor)):
+            failures.append(({}, wrong))
     finally:
         predictor.close()
     if not given.node and (wrong := check_access(url)):
