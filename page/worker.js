@@ -35,8 +35,9 @@ onmessage = async ({ data: message }) => {
   try {
     if (ready === null) {
       ready = begin(message);
-      await ready;
-      postMessage({ id: 0, text: "" });
+      const problem = await ready.then(() => "", (one) => `it cannot be unpacked or compiled (${one}): this copy of the page is ` +
+        "damaged, or the browser is too old or has no memory left for it. A new copy or another browser may help");
+      postMessage({ id: 0, text: problem && JSON.stringify({ error: problem }) });
       return;
     }
     await ready;

@@ -70,6 +70,17 @@ class Open(unittest.TestCase):
         browser.run("Worker.prototype.postMessage = post; stretto.go('scenario=llama3-70b')")
         self.assertTrue(browser.run(f"{PROBLEM}.hidden"))
 
+    def test_a_damaged_predictor(self):
+        text = pathlib.Path(sys.argv[1]).read_text()
+        begin = text.index('id="wasm">') + len('id="wasm">')
+        with tempfile.NamedTemporaryFile("w", suffix=".html") as file:
+            file.write(text[:begin + 200000] + text[text.index("</script>", begin):])
+            file.flush()
+            browser = self.open(pathlib.Path(file.name).as_uri())
+            browser.wait(f"{PROBLEM}?.hidden === false")
+            self.assertIn("this copy of the page is damaged", browser.run(f"{PROBLEM}.textContent"))
+            self.assertEqual(browser.run("document.getElementById('status').textContent"), "")
+
     def test_a_long_answer_is_no_silence(self):
         """`limits` computes dozens of steps and takes longer than a predictor may be silent."""
         browser = self.open(PAGE)
