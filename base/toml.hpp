@@ -15,7 +15,7 @@
 
 namespace stretto {
 
-// A located reader of TOML 1.0 files, on top of toml++. It reads the files that people write (scenarios, platforms):
+// A located reader of TOML 1.0 files, on top of toml11. It reads the files that people write (scenarios, platforms):
 // the caller asks for every key that exists, then calls finish(), which reports a key that nobody asked for as unknown.
 //
 // Every failure is an Error(input) of one line:

@@ -104,10 +104,14 @@ TEST_CASE("syntax errors are one line", "[toml]") {
         "false)");
   CHECK(parse_message("a = gpt2\n").find("a string needs quotes") != std::string::npos);
   CHECK(parse_message("a = 1\r\na = 2\r\n") ==
-        "f.toml:2: expected valid TOML, got \"a = 2\": key-value pair: cannot redefine existing integer 'a'");
+        "f.toml:2: expected valid TOML, got \"a = 2\": cannot redefine existing key 'a'");
   CHECK(parse_message("[m\n") == "f.toml:1: expected valid TOML, got \"[m\": table header: expected ']', saw '\\n'");
   CHECK(parse_message("[=]").find("expected bare key starting character or string delimiter, saw '='") !=
         std::string::npos);
+  for (const char* header : {"[[a]]", "[a.b]", "[[a.b]]"})
+    CHECK(
+        parse_message("a = []\n# c\n" + std::string(header) + "\nb = 1\n").rfind("f.toml:3: expected valid TOML", 0) ==
+        0);
   CHECK(parse_message("a = \"x") == "f.toml:1: expected valid TOML, got \"a = \"x\": string: encountered end-of-file");
   CHECK(parse_message("a = True\n").find("expected 'true', saw 'T'") != std::string::npos);
   CHECK(parse_message("a = 2024-01-02\n") ==
