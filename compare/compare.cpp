@@ -152,6 +152,7 @@ Result run(const Scenario& given, const sim::Platform& platform, const exec::Mac
     const bool has_turns = !contenders.front()->measured.empty();
     if (has_turns && (!machine.processes || machine.processes->rank() == 0)) {
       const Quantity& calibrated = fills_cores ? platform.sgemm_filled_GFLOPs : platform.sgemm_GFLOPs;
+      if (cores) result.comparison.loads[n] = cores->load();
       add_rows(result, contenders, platform, cores ? conditions_of(*cores, calibrated.value) : Conditions{}, options);
       if (n == 1 && cores) result.comparison.sgemm_GFLOPs = median(cores->sgemm_GFLOPs());
     }

@@ -101,6 +101,7 @@ Turns run_turns(std::vector<std::unique_ptr<Contender>>& contenders, std::int64_
       else
         time(contender);
     }
+    if (cores && turn >= 0) cores->end_turn();
   }
   done.runs = measure.runs();
   done.set_aside = measure.set_aside();

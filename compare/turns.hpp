@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/load.hpp"
 #include "base/timeline.hpp"
 #include "calibrate/probes/probes.hpp"
 #include "compare/grid.hpp"
@@ -40,16 +41,22 @@ class CoreMonitor {
     calibrate::DetourProbe::Sample detours;
   };
   Reading read() { return {yardstick_.run_GFLOPs(), detours_.run()}; }
-  void begin_turn() { detours_of_turns_.emplace_back(); }
+  void begin_turn() {
+    detours_of_turns_.emplace_back();
+    load_.begin_turn();
+  }
+  void end_turn() { load_.end_turn(); }
   void add(const Reading& reading);  // of the turn that has begun last
   const std::vector<double>& sgemm_GFLOPs() const { return sgemm_GFLOPs_; }
   sim::Disturbance disturbance() const { return calibrate::disturbance_of(detours_of_turns_); }
+  Load load() const { return load_.load(); }
 
  private:
   calibrate::SgemmYardstick yardstick_;
   calibrate::DetourProbe detours_;
   std::vector<double> sgemm_GFLOPs_;
   std::vector<calibrate::DetourProbe::Sample> detours_of_turns_;
+  LoadMeter load_;
 };
 
 // Counts of run_turns().

@@ -49,12 +49,43 @@ std::string number(const char* format, double value) {
 }
 nlohmann::json known(double value) { return std::isnan(value) ? nlohmann::json(nullptr) : nlohmann::json(value); }
 
-// Returns advice on every row except plain schedules.
+// Returns advice on the rows whose difference from the plain schedule is beyond the noise.
 std::vector<Advice> all_advice(const Comparison& comparison) {
   std::vector<Advice> advice;
   for (const ComparisonRow& row : comparison.rows)
-    if (&row != &comparison.plain_of(row)) advice.push_back(measured_advice(comparison, row));
+    if (comparison.is_beyond_noise(row) == true) advice.push_back(measured_advice(comparison, row));
   return advice;
+}
+
+// Returns the number of rows that get no advice, because the noise hides their difference.
+std::ptrdiff_t within_noise(const Comparison& comparison) {
+  return std::count_if(comparison.rows.begin(), comparison.rows.end(), [&](const ComparisonRow& row) {
+    return &row != &comparison.plain_of(row) && comparison.is_beyond_noise(row) != true;
+  });
+}
+
+// Returns what was busy, by how much, and what to do.
+std::string busy_text(const Comparison& comparison) {
+  const auto most =
+      std::max_element(comparison.loads.begin(), comparison.loads.end(), [](const auto& a, const auto& b) {
+        return a.second.taken_pct(double(a.first)) < b.second.taken_pct(double(b.first));
+      });
+  std::string text = "the machine was busy: ";
+  if (most != comparison.loads.end() && most->second.cores > 0) {
+    const Load& load = most->second;
+    std::string names;
+    for (const std::string& name : load.names) names += (names.empty() ? " (" : ", ") + name;
+    text += fmt::format("other programs{}{} used {:.2f} of its {:g} cores", names, names.empty() ? "" : ")",
+                        load.others_cores, load.cores);
+    if (load.stolen_cores > 0.005) text += fmt::format(", other machines on its hardware {:.2f}", load.stolen_cores);
+    text += fmt::format(" while {} {} ran (load average {:.1f}); ", most->first, most->first == 1 ? "rank" : "ranks",
+                        load.average);
+  }
+  return text + fmt::format(
+                    "for every 100 ms that ranks computed, others took up to {:.0f} ms of the cores; above {:g} ms "
+                    "errors and advice would be about them, and none are printed. Stop what else runs (`top` lists it) "
+                    "and run this again",
+                    comparison.taken_pct(), Comparison::kBusy_pct);
 }
 
 }  // namespace
@@ -86,8 +117,11 @@ NoiseFloor Comparison::noise_floor() const {
   return {mean.pct / count, mean.low_pct / count, mean.high_pct / count};
 }
 
-bool Comparison::is_busy() const {
-  return std::any_of(rows.begin(), rows.end(), [](const ComparisonRow& row) { return row.lost_pct > kBusy_pct; });
+double Comparison::taken_pct() const {
+  double most_pct = 0;
+  for (const ComparisonRow& row : rows) most_pct = std::max(most_pct, row.lost_pct);
+  for (const auto& [ranks, load] : loads) most_pct = std::max(most_pct, load.taken_pct(double(ranks)));
+  return most_pct;
 }
 
 std::optional<bool> Comparison::is_beyond_noise(const ComparisonRow& row) const {
@@ -155,12 +189,13 @@ Table comparison_table(const Comparison& comparison) {
     table.add_row({std::to_string(row.ranks), row.mode, number("{:.1f}", row.predicted_ms),
                    number("{:.1f}", row.measured_median_ms()),
                    fmt::format("{:.1f}–{:.1f}", minimum(row.measured_ms), maximum(row.measured_ms)),
-                   number("{:+.1f}%", row.error_pct()), number("{:.1f}", row.predicted.exposed),
-                   number("{:.1f}", row.measured.exposed), number("{:.1f}", comparison.saved_predicted_ms(row)),
+                   number("{:+.1f}%", comparison.is_busy() ? kUnknown : row.error_pct()),
+                   number("{:.1f}", row.predicted.exposed), number("{:.1f}", row.measured.exposed),
+                   number("{:.1f}", comparison.saved_predicted_ms(row)),
                    number("{:.1f}", comparison.saved_measured_ms(row)),
-                   !beyond   ? "-"
-                   : *beyond ? "yes"
-                             : "no",
+                   !beyond || comparison.is_busy() ? "-"
+                   : *beyond                       ? "yes"
+                                                   : "no",
                    number("{:.4f}", row.loss)});
     for (const std::string& mode : row.equal_modes) table.add_row({std::to_string(row.ranks), mode + " = " + row.mode});
   }
@@ -170,40 +205,34 @@ Table comparison_table(const Comparison& comparison) {
 std::vector<std::string> comparison_remarks(const Comparison& comparison) {
   std::vector<std::string> remarks;
   std::string speeds, losses;
-  double most_lost_pct = 0;
+  const bool is_busy = comparison.is_busy();
   for (std::size_t i = 0; i < comparison.rows.size(); ++i)
     if (i == 0 || comparison.rows[i].ranks != comparison.rows[i - 1].ranks) {
       const ComparisonRow& row = comparison.rows[i];
       speeds += fmt::format("{}{:.2f} at {}", speeds.empty() ? "" : ", ", row.core_speed, row.ranks);
       losses += fmt::format("{}{:.1f} % in bursts of {:.2f} ms at {}", losses.empty() ? "" : ", ", row.lost_pct,
                             row.burst_ms, row.ranks);
-      most_lost_pct = std::max(most_lost_pct, row.lost_pct);
     }
-  if (comparison.is_busy())
-    remarks.push_back(fmt::format(
-        "warning: the machine is busy: others took up to {0:.0f} ms of the cores for every 100 ms that ranks computed, "
-        "so "
-        "measured steps are longer than its own by about as much, and differences between modes are partly theirs; "
-        "predictions count on the share that they took, which moves from second to second. Measure again when it is "
-        "quiet",
-        most_lost_pct));
+  if (is_busy) remarks.push_back(busy_text(comparison));
   const NoiseFloor noise = comparison.noise_floor();
   std::string floor = std::isnan(noise.pct)
-                          ? std::string("noise floor not known, which takes three turns;")
+                          ? std::string("noise floor not known, which takes three turns")
                           : fmt::format(
                                 "noise floor {:.1f} % ({:.1f} to {:.1f} %): two runs of one schedule differ by "
-                                "less, 95 of 100 times;",
+                                "less, 95 of 100 times",
                                 noise.pct, noise.low_pct, noise.high_pct);
-  remarks.push_back("mean error " + number("{:.1f} %", comparison.mean_abs_error_pct()) + ", worst " +
-                    number("{:.1f} %", comparison.worst_abs_error_pct()) + "; " + floor);
+  remarks.push_back(is_busy ? floor
+                            : "mean error " + number("{:.1f} %", comparison.mean_abs_error_pct()) + ", worst " +
+                                  number("{:.1f} %", comparison.worst_abs_error_pct()) + "; " + floor);
   if (!comparison.on_gpu)
     remarks.push_back(fmt::format(
         "cores ran at {} ranks of their speed at calibration (sgemm in the same turns; 1.00: no clear difference), and "
-        "others took {} ranks (spinning threads), which predictions use; without: mean error {}",
-        speeds, losses, number("{:.1f} %", comparison.mean_abs_error_as_calibrated_pct())));
-  const Comparison::Ranking ranking = comparison.ranking();
-  remarks.push_back(fmt::format("modes whose measured medians differ by more than 5 %: {} pairs, {} ranked right",
-                                ranking.pairs, ranking.right));
+        "others took {} ranks (spinning threads), which predictions use{}",
+        speeds, losses,
+        is_busy ? "" : "; without: mean error " + number("{:.1f} %", comparison.mean_abs_error_as_calibrated_pct())));
+  if (const Comparison::Ranking ranking = comparison.ranking(); !is_busy)
+    remarks.push_back(fmt::format("modes whose measured medians differ by more than 5 %: {} pairs, {} ranked right",
+                                  ranking.pairs, ranking.right));
   if (comparison.set_aside > 0)
     remarks.push_back(fmt::format("{} of {} measurements were made again: the hypervisor had taken the cores meanwhile",
                                   comparison.set_aside, comparison.runs));
@@ -226,6 +255,7 @@ std::vector<std::string> comparison_remarks(const Comparison& comparison) {
 std::string comparison_text(const Comparison& comparison, std::size_t operations_per_row) {
   std::string text = comparison_table(comparison).text() + "\n";
   for (const std::string& remark : comparison_remarks(comparison)) text += remark + "\n";
+  if (comparison.is_busy()) return text;
   text += "\nwhat explains the difference (predicted − measured, ms per step and rank):\n";
   Table detail({"ranks", "mode", "total", "compute", "core wait", "exposed", "queue wait", "bubble",
                 "operations that differ most (predicted / measured)"});
@@ -248,11 +278,32 @@ std::string comparison_text(const Comparison& comparison, std::size_t operations
   }
   text += detail.text();
   if (const Table advice = advice_table(all_advice(comparison)); advice.rows() > 0) text += "\n" + advice.text();
+  if (const std::ptrdiff_t hidden = within_noise(comparison); hidden > 0)
+    text += fmt::format("no advice on {} {}: the difference from the plain schedule is within the noise\n", hidden,
+                        hidden == 1 ? "row" : "rows");
   return text;
 }
 
+namespace {
+
+nlohmann::json loads_json(const Comparison& comparison) {
+  nlohmann::json loads = nlohmann::json::array();
+  for (const auto& [ranks, load] : comparison.loads)
+    if (load.cores > 0)
+      loads.push_back({{"ranks", ranks},
+                       {"cores", load.cores},
+                       {"others_cores", load.others_cores},
+                       {"stolen_cores", load.stolen_cores},
+                       {"load_average", load.average},
+                       {"programs", load.names}});
+  return loads;
+}
+
+}  // namespace
+
 nlohmann::json comparison_json(const Comparison& comparison) {
   nlohmann::json rows = nlohmann::json::array();
+  const bool is_busy = comparison.is_busy();
   auto parts = [](const BreakdownMs& b) {
     return nlohmann::json{{"compute_ms", known(b.compute)},
                           {"core_wait_ms", known(b.core_wait)},
@@ -268,30 +319,31 @@ nlohmann::json comparison_json(const Comparison& comparison) {
                             {"predicted_ms", known(op.predicted_ms)},
                             {"measured_ms", known(op.measured_ms)}});
     const std::optional<bool> beyond = comparison.is_beyond_noise(row);
-    rows.push_back({{"mode", row.mode},
-                    {"same_as", nullptr},
-                    {"ranks", row.ranks},
-                    {"turns", row.measured_ms.size()},
-                    {"predicted_ms", known(row.predicted_ms)},
-                    {"measured_ms", known(row.measured_median_ms())},
-                    {"measured_min_ms", known(minimum(row.measured_ms))},
-                    {"measured_max_ms", known(maximum(row.measured_ms))},
-                    {"error_pct", known(row.error_pct())},
-                    {"exposed_predicted_ms", known(row.predicted.exposed)},
-                    {"exposed_measured_ms", known(row.measured.exposed)},
-                    {"saved_predicted_ms", known(comparison.saved_predicted_ms(row))},
-                    {"saved_measured_ms", known(comparison.saved_measured_ms(row))},
-                    {"beyond_noise", beyond ? nlohmann::json(*beyond) : nlohmann::json(nullptr)},
-                    {"loss", known(row.loss)},
-                    {"advice", &row == &comparison.plain_of(row) ? nlohmann::json(nullptr)
+    rows.push_back(
+        {{"mode", row.mode},
+         {"same_as", nullptr},
+         {"ranks", row.ranks},
+         {"turns", row.measured_ms.size()},
+         {"predicted_ms", known(row.predicted_ms)},
+         {"measured_ms", known(row.measured_median_ms())},
+         {"measured_min_ms", known(minimum(row.measured_ms))},
+         {"measured_max_ms", known(maximum(row.measured_ms))},
+         {"error_pct", known(is_busy ? kUnknown : row.error_pct())},
+         {"exposed_predicted_ms", known(row.predicted.exposed)},
+         {"exposed_measured_ms", known(row.measured.exposed)},
+         {"saved_predicted_ms", known(comparison.saved_predicted_ms(row))},
+         {"saved_measured_ms", known(comparison.saved_measured_ms(row))},
+         {"beyond_noise", beyond && !is_busy ? nlohmann::json(*beyond) : nlohmann::json(nullptr)},
+         {"loss", known(row.loss)},
+         {"advice", is_busy || &row == &comparison.plain_of(row) ? nlohmann::json(nullptr)
                                                                  : advice_json(measured_advice(comparison, row))},
-                    {"core_speed", row.core_speed},
-                    {"lost_pct", row.lost_pct},
-                    {"burst_ms", row.burst_ms},
-                    {"predicted_as_calibrated_ms", known(row.predicted_as_calibrated_ms)},
-                    {"breakdown_predicted", parts(row.predicted)},
-                    {"breakdown_measured", parts(row.measured)},
-                    {"operations", std::move(operations)}});
+         {"core_speed", row.core_speed},
+         {"lost_pct", row.lost_pct},
+         {"burst_ms", row.burst_ms},
+         {"predicted_as_calibrated_ms", known(row.predicted_as_calibrated_ms)},
+         {"breakdown_predicted", parts(row.predicted)},
+         {"breakdown_measured", parts(row.measured)},
+         {"operations", std::move(operations)}});
     const nlohmann::json first = rows.back();
     for (const std::string& mode : row.equal_modes) {
       rows.push_back(first);
@@ -301,21 +353,25 @@ nlohmann::json comparison_json(const Comparison& comparison) {
   }
   const NoiseFloor noise = comparison.noise_floor();
   const Comparison::Ranking ranking = comparison.ranking();
-  return {{"platform", comparison.platform},
-          {"backend", comparison.on_gpu ? "cuda" : "host"},
-          {"rows", std::move(rows)},
-          {"noise_pct", known(noise.pct)},
-          {"noise_low_pct", known(noise.low_pct)},
-          {"noise_high_pct", known(noise.high_pct)},
-          {"busy", comparison.is_busy()},
-          {"mean_abs_error_pct", known(comparison.mean_abs_error_pct())},
-          {"worst_abs_error_pct", known(comparison.worst_abs_error_pct())},
-          {"mean_abs_error_as_calibrated_pct", known(comparison.mean_abs_error_as_calibrated_pct())},
-          {"ranked_pairs", ranking.pairs},
-          {"ranked_right", ranking.right},
-          {"sgemm_GFLOPs", known(comparison.sgemm_GFLOPs)},
-          {"step_GFLOPs", known(comparison.step_GFLOPs)},
-          {"notes", comparison.notes}};
+  return {
+      {"platform", comparison.platform},
+      {"backend", comparison.on_gpu ? "cuda" : "host"},
+      {"rows", std::move(rows)},
+      {"noise_pct", known(noise.pct)},
+      {"noise_low_pct", known(noise.low_pct)},
+      {"noise_high_pct", known(noise.high_pct)},
+      {"busy", is_busy},
+      {"busy_because", is_busy ? nlohmann::json(busy_text(comparison)) : nlohmann::json(nullptr)},
+      {"taken_pct", comparison.taken_pct()},
+      {"loads", loads_json(comparison)},
+      {"mean_abs_error_pct", known(is_busy ? kUnknown : comparison.mean_abs_error_pct())},
+      {"worst_abs_error_pct", known(is_busy ? kUnknown : comparison.worst_abs_error_pct())},
+      {"mean_abs_error_as_calibrated_pct", known(is_busy ? kUnknown : comparison.mean_abs_error_as_calibrated_pct())},
+      {"ranked_pairs", is_busy ? 0 : ranking.pairs},
+      {"ranked_right", is_busy ? 0 : ranking.right},
+      {"sgemm_GFLOPs", known(comparison.sgemm_GFLOPs)},
+      {"step_GFLOPs", known(comparison.step_GFLOPs)},
+      {"notes", comparison.notes}};
 }
 
 }  // namespace stretto

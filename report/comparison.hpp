@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/load.hpp"
 #include "base/timeline.hpp"
 #include "model/schedule/bind.hpp"
 #include "report/exposure.hpp"
@@ -62,6 +63,7 @@ struct Comparison {
   std::vector<ComparisonRow> rows;  // rows of equal ranks are consecutive; the first of them is the plain schedule
   // [ranks]: from all repeats of all rows, and of a second copy of the plain schedule
   std::map<std::int64_t, NoiseFloor> noise;
+  std::map<std::int64_t, Load> loads;  // [ranks]: what else ran on the host's cores meanwhile; empty on a GPU
   double sgemm_GFLOPs = kUnknown,
          step_GFLOPs = kUnknown;  // the yardstick (on a host), and the sustained rate of the one-rank step
 
@@ -73,10 +75,14 @@ struct Comparison {
   const ComparisonRow& plain_of(const ComparisonRow& row) const;  // at an equal number of ranks
 
   NoiseFloor noise_floor() const;  // mean over the numbers of ranks
-  // Returns whether other processes took so much of the cores that figures mean little: more than kBusy_pct of the
-  // ranks' compute time.
+  // Others took so much of the cores that errors and advice would be about them: for every 100 ms that ranks computed
+  // more than 10 ms, by the spinning threads or by the processors' counters. On a busy machine text and JSON have
+  // neither errors nor advice.
   static constexpr double kBusy_pct = 10;
-  bool is_busy() const;
+  bool is_busy() const { return taken_pct() > kBusy_pct; }
+  // Returns the time that others took for every 100 ms that ranks computed, where it is most. Two readings, as each
+  // misses something: the threads spin only between the steps, and counters do not say when a core was wanted.
+  double taken_pct() const;
   double mean_abs_error_pct() const;
   double worst_abs_error_pct() const;
   double mean_abs_error_as_calibrated_pct() const;
@@ -102,7 +108,8 @@ std::vector<OperationTime> operation_times(const Schedule& schedule,
                                            const std::vector<BoundProgram>& measured_programs,
                                            const std::vector<Timeline>& measured);
 
-// Return the printed table, one line a row, and the remarks below it, one an element.
+// Return the printed table, one line a row, and the remarks below it, one an element. On a busy machine the first
+// remark says what was busy, by how much, and what to do.
 Table comparison_table(const Comparison& comparison);
 std::vector<std::string> comparison_remarks(const Comparison& comparison);
 // Returns the table and the remarks, then for each row the operations that explain most of the difference.

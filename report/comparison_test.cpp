@@ -93,16 +93,50 @@ TEST_CASE("what is not known is null and a dash, never a number", "[report]") {
   CHECK_THAT(comparison_text(comparison), Catch::Contains("noise floor not known") && !Catch::Contains("nan"));
 }
 
-TEST_CASE("a busy machine is said in one line", "[report]") {
+TEST_CASE("on a busy machine there are neither errors nor advice, but what was busy and what to do", "[report]") {
   Comparison comparison;
-  comparison.rows = {row("plain", 1, 100, {100}), row("plain", 2, 100, {100})};
+  comparison.rows = {row("plain", 1, 100, {100}), row("plain", 2, 304, {100, 101, 99}), row("a", 2, 90, {50, 51, 49})};
+  comparison.noise[2] = {5, 4, 7};
   comparison.rows[1].lost_pct = 9;
   CHECK_FALSE(comparison.is_busy());
   CHECK_THAT(comparison_text(comparison), !Catch::Contains("busy"));
+  CHECK_THAT(comparison_text(comparison), Catch::Contains("+204.0%") && Catch::Contains("use"));
   comparison.rows[1].lost_pct = 97;
   CHECK(comparison.is_busy());
-  CHECK(comparison_json(comparison).at("busy") == true);
   CHECK_THAT(comparison_remarks(comparison).front(), Catch::Contains("busy") && Catch::Contains("97 ms"));
+
+  // Counters of the processors say it where the spinning threads do not.
+  comparison.rows[1].lost_pct = 0;
+  comparison.loads = {{1, {2, 0.5, 0, 5.1, {"cc1plus"}}}, {2, {2, 1.25, 0, 5.1, {"cc1plus", "python3"}}}};
+  CHECK(comparison.taken_pct() == Approx(100 * 1.25 / 0.75));
+  CHECK_THAT(
+      comparison_remarks(comparison).front(),
+      Catch::Contains("other programs (cc1plus, python3) used 1.25 of its 2 cores while 2 ranks ran (load average "
+                      "5.1)") &&
+          Catch::Contains("167 ms") && Catch::Contains("run this again"));
+  const std::string text = comparison_text(comparison);
+  CHECK_THAT(text, !Catch::Contains("204") && !Catch::Contains("mean error") && !Catch::Contains("explains"));
+  CHECK_THAT(text, !Catch::Contains("advice  ") && !Catch::Contains(" use "));
+  const nlohmann::json json = comparison_json(comparison);
+  CHECK(json.at("busy") == true);
+  CHECK(json.at("busy_because") == comparison_remarks(comparison).front());
+  CHECK(json.at("mean_abs_error_pct").is_null());
+  for (const nlohmann::json& each : json.at("rows"))
+    for (const char* key : {"error_pct", "beyond_noise", "advice"}) CHECK(each.at(key).is_null());
+  CHECK(json.at("rows").at(1).at("measured_ms") == 100);
+  CHECK(json.at("loads").at(1).at("programs") == std::vector<std::string>{"cc1plus", "python3"});
+  comparison.loads[2].others_cores = 0.1;  // one rank leaves a core for half a core of others
+  CHECK_FALSE(comparison.is_busy());
+}
+
+TEST_CASE("advice is on rows whose difference is beyond the noise", "[report]") {
+  Comparison comparison;
+  comparison.rows = {row("plain", 2, 100, {100, 100, 100}), row("fast", 2, 90, {80, 80, 80}),
+                     row("same", 2, 90, {98, 98, 98})};
+  comparison.noise[2] = {5, 4, 7};
+  const std::string text = comparison_text(comparison);
+  CHECK_THAT(text, Catch::Contains("saves 20.0 ± 5.0 %") && !Catch::Contains("benchmark first"));
+  CHECK_THAT(text, Catch::Contains("no advice on 1 row: the difference from the plain schedule is within the noise"));
 }
 
 }  // namespace stretto
