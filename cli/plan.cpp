@@ -169,7 +169,8 @@ void add_plan(CLI::App& app) {
   command->add_option("--set", options->set, "override a key (repeatable)")->allow_extra_args(false);
   options->files.add_input(*command, "--platform", options->platform, "platform (docs/platform.md); default: h100-sxm");
   add_search_options(*command, *options);
-  options->files.add_output(*command, "-o,--output", options->winner, "write the fastest as a scenario");
+  options->files.add_output(*command, "-o,--output", options->winner,
+                            "write the best as a scenario: most tokens per GPU-second");
   command->callback([options, command] {
     options->names_platform = command->count("--platform") > 0;
     plan_command(*options);

@@ -17,7 +17,7 @@ struct SweepOptions : CommonOptions {
   bool resume = false, all = false, names_platform = false;
   std::int64_t best = 10;
   Output out, csv;
-  Output winner;  // the fastest as a scenario, of `plan` alone
+  Output winner;  // the best as a scenario, of `plan` alone
 };
 
 // The scenario that a sweep varies: a file, or the text that `plan` has made.

@@ -30,6 +30,7 @@
 #include "sweep/journal.hpp"
 #include "sweep/names.hpp"
 #include "sweep/near.hpp"
+#include "sweep/ranking.hpp"
 #include "sweep/search.hpp"
 #include "sweep/tables.hpp"
 
@@ -151,17 +152,17 @@ Table limits_table(const std::vector<FullStep>& steps) {
   return limits_table(predictions);
 }
 
-// Returns a line that compares the scenario as it is with the fastest point: a recipe with the best layout.
-std::string recipe_text(const Prediction& own, const Prediction& fastest) {
-  const double behind = fastest.throughput.tokens_per_s_per_device / own.throughput.tokens_per_s_per_device - 1;
-  return fmt::format(
-      "the scenario as it is, {} on {} GPUs: {}, {}{}\n", layout_text(own.parallel, own.micro_batches), own.devices,
-      time_text(own.step_ms),
-      behind < 0 ? fmt::format("{:.1f} % ahead of the fastest", -100 * behind / (1 + behind))
-                 : fmt::format("{:.1f} % behind the fastest{}", 100 * behind, behind < sweep::kTie ? " (tie)" : ""),
-      own.memory.fit() == Fit::fits    ? ""
-      : own.memory.fit() == Fit::tight ? "; its memory is tight"
-                                       : "; it does not fit");
+// Returns a line that compares the scenario as it is with the first point: a recipe with the best layout.
+std::string recipe_text(const Prediction& own, const Prediction& first, const std::string& first_name) {
+  const double behind = first.throughput.tokens_per_s_per_device / own.throughput.tokens_per_s_per_device - 1;
+  return fmt::format("the scenario as it is, {} on {} GPUs: {}, {}{}\n", layout_text(own.parallel, own.micro_batches),
+                     own.devices, time_text(own.step_ms),
+                     behind < 0 ? fmt::format("{:.1f} % ahead of the {}", -100 * behind / (1 + behind), first_name)
+                                : fmt::format("{:.1f} % behind the {}{}", 100 * behind, first_name,
+                                              behind < sweep::kTie ? " (tie)" : ""),
+                     own.memory.fit() == Fit::fits    ? ""
+                     : own.memory.fit() == Fit::tight ? "; its memory is tight"
+                                                      : "; it does not fit");
 }
 
 // Returns the single changes of the fastest point, of keys that the sweep did not vary, that make it faster.
@@ -352,6 +353,7 @@ void search_layouts(SweepOptions& options, const Swept& swept) {
   nlohmann::json json = {{"scenario", scenario.name},         {"platform", platform.name},
                          {"combinations", combinations},      {"indivisible", result.indivisible},
                          {"complete", result.complete},       {"seconds", seconds},
+                         {"ranked_by", sweep::kRankedBy},     {"fastest", nullptr},
                          {"points", nlohmann::json::array()}, {"best", nlohmann::json::array()},
                          {"pareto", nlohmann::json::array()}, {"own", nullptr},
                          {"changes", nlohmann::json::array()}};
@@ -360,6 +362,16 @@ void search_layouts(SweepOptions& options, const Swept& swept) {
   for (const FullStep& one : full) json["best"].push_back(prediction_json(one.step.prediction));
   for (const std::size_t i : front) json["pareto"].push_back(result.points[i].key);
 
+  std::optional<sweep::Ranking> ranking;
+  std::string first_name, ranked;
+  if (!order.empty()) {
+    ranking = sweep::ranking_of(result.points, sweep::fastest(result.points));
+    first_name = ranking->first_name();
+    ranked = sweep::ranking_text(*ranking, result.points);
+    json["fastest"] = result.points[ranking->fastest].key;
+  }
+  const bool has_several = ranking && ranking->has_several_gpus;
+  const char *more = has_several ? "more efficient" : "faster", *less = has_several ? "less efficient" : "slower";
   const Table best = order.empty() ? Table({}) : sweep::points_table(space, result, order);
   const std::vector<std::size_t> by_gpus = sweep::best_by_gpus(result.points);
   const Table scaling = by_gpus.empty() ? Table({}) : sweep::points_table(space, result, by_gpus);
@@ -378,7 +390,7 @@ void search_layouts(SweepOptions& options, const Swept& swept) {
   if (!swept.text_of && !full.empty()) try {
       if (!base.why_not_own.empty()) throw input_error(base.why_not_own);
       own = times_of(scenario, platform);
-      recipe = recipe_text(*own, full.front().step.prediction);
+      recipe = recipe_text(*own, full.front().step.prediction, first_name);
       json["own"] = prediction_json(*own);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::input) throw;
@@ -386,13 +398,13 @@ void search_layouts(SweepOptions& options, const Swept& swept) {
     }
   std::vector<sweep::SingleChange> changes;
   if (!order.empty() && !interrupted()) {
-    progress.show("single changes of the fastest");
+    progress.show("single changes of the " + first_name);
     changes = further_changes(space, result.points[order.front()], calls);
     progress.clear();
     json["changes"] = sweep::changes_json(changes, result.points[order.front()].step_ms);
   }
   const Table gains = changes.empty() ? Table({}) : sweep::changes_table(changes, result.points[order.front()].step_ms);
-  constexpr const char* kGains = "of the keys that were not searched, these gain most on the fastest";
+  const std::string most_gains = "of the keys that were not searched, these gain most on the " + first_name;
   const Table pareto = front.empty() ? Table({}) : sweep::points_table(space, result, front);
   // A point that is slower by its bound may need less memory than all that were simulated.
   const bool leaves_out = std::any_of(result.points.begin(), result.points.end(),
@@ -400,20 +412,24 @@ void search_layouts(SweepOptions& options, const Swept& swept) {
   const std::string front_name =
       leaves_out ? "Pareto front of the points that were simulated; --all simulates the others too" : "Pareto front";
   if (!order.empty()) {
-    std::cout << "\n" << best.text() << "\n" << limits_table(full).text();
-    if (front.size() > 1) std::cout << fmt::format("\nless memory, slower ({}):\n", front_name) << pareto.text();
+    std::cout << "\n" << ranked << "\n\n" << best.text() << "\n" << limits_table(full).text();
+    if (front.size() > 1) std::cout << fmt::format("\nless memory, {} ({}):\n", less, front_name) << pareto.text();
     if (!recipe.empty()) std::cout << "\n" << recipe;
-    if (gains.rows() > 0) std::cout << "\n" << kGains << ":\n" << gains.text();
+    if (gains.rows() > 0) std::cout << "\n" << most_gains << ":\n" << gains.text();
     if (scaling.rows() > 0)
       std::cout << "\nby the number of GPUs:\n" << scaling.text() << "\n" << scaling_limits.text();
     const sweep::Point& winner = result.points[order.front()];
     if (swept.text_of && options.winner.empty())
-      std::cout << "\n-o FILE writes the fastest as a scenario\n";
+      std::cout << "\n-o FILE writes the " << first_name << " as a scenario\n";
     else if (swept.text_of)
-      std::cout << "\nthe fastest: " << swept.command << "\n";
+      std::cout << "\nthe " << first_name << ": " << swept.command << "\n";
     else
-      std::cout << "\nthe fastest: " << swept.command << own_options(options, winner) << " "
+      std::cout << "\nthe " << first_name << ": " << swept.command << own_options(options, winner) << " "
                 << sweep::set_options(winner) << "\n";
+    if (const sweep::Point& fastest = result.points[ranking->fastest]; ranking->fastest != ranking->first)
+      std::cout << "the fastest, on " << fastest.gpus
+                << " GPUs: " << (swept.text_of ? std::string() : swept.command + own_options(options, fastest) + " ")
+                << sweep::set_options(fastest) << "\n";
     try {
       const Scenario won = calls.read({winner.set, winner.platform});
       std::cout << "\n" << to_megatron(won).text;
@@ -429,6 +445,7 @@ void search_layouts(SweepOptions& options, const Swept& swept) {
     HtmlReport report;
     report.title = fmt::format("{} on {}: sweep", scenario.name, platform.name);
     report.about = {sweep::summary_text(result, combinations), sweep::not_searched(space, scenario)};
+    if (!ranked.empty()) report.about.push_back(ranked);
     report.summary = best;
     for (const std::string& note : notes) report.remarks.push_back("note: " + note);
     if (auto plot = sweep::pareto_plot(space, result, front, own ? &*own : nullptr)) report.plots.push_back(*plot);
@@ -436,9 +453,10 @@ void search_layouts(SweepOptions& options, const Swept& swept) {
     report.tables.push_back(
         {"limits", "Where the time goes", "The best points, simulated in full.", limits_table(full)});
     if (front.size() > 1)
-      report.tables.push_back({"pareto", "The " + front_name, "No other point is faster with less memory.", pareto});
+      report.tables.push_back(
+          {"pareto", "The " + front_name, fmt::format("No other point is {} with less memory.", more), pareto});
     if (gains.rows() > 0)
-      report.tables.push_back({"changes", "One further change", std::string("Simulated: ") + kGains + ".", gains});
+      report.tables.push_back({"changes", "One further change", "Simulated: " + most_gains + ".", gains});
     if (!recipe.empty()) report.remarks.push_back(recipe);
     if (scaling.rows() > 0) {
       report.tables.push_back({"scaling", "By the number of GPUs", "The best point of each number.", scaling});

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "report/units.hpp"
+#include "sweep/ranking.hpp"
 #include "sweep/tables.hpp"
 
 namespace stretto::sweep {
@@ -49,7 +50,12 @@ std::optional<Plot> pareto_plot(const Space& space, const SearchResult& result, 
   plot.title = shows_steps ? "Step against memory" : "Tokens per second and GPU against memory";
   plot.x_name = "memory of a device, GiB";
   plot.y_name = shows_steps ? "step, " + unit.name : "tokens/s a GPU";
-  plot.series = {{"simulated", false, {}}, {"Pareto front: no other is faster with less memory", true, {}}};
+  const Ranking ranking = ranking_of(result.points, order);
+  plot.series = {{"simulated", false, {}},
+                 {fmt::format("Pareto front: no other is {} with less memory",
+                              ranking.has_several_gpus ? "more efficient" : "faster"),
+                  true,
+                  {}}};
   const std::set<std::size_t> on_front(front.begin(), front.end());
   for (const std::size_t i : order)
     if (on_front.count(i) == 0) plot.series[0].points.push_back(place(result.points[i]));
@@ -66,7 +72,7 @@ std::optional<Plot> pareto_plot(const Space& space, const SearchResult& result, 
   devices.erase(0);
   for (const std::int64_t bytes : devices)
     plot.x_guides.push_back({double(bytes) / kGiB, double(bytes) / kGiB, "a device has " + size_text(double(bytes))});
-  // Ties of the front, from the fastest of each group on.
+  // Ties of the front, from the first of each group on.
   std::size_t groups = 0;
   for (std::size_t begin = 0; begin < front.size(); ++groups) {
     const Point& first = result.points[front[begin]];
@@ -77,20 +83,21 @@ std::optional<Plot> pareto_plot(const Space& space, const SearchResult& result, 
       plot.y_guides.push_back(
           {height(first.step_ms, first.tokens_per_s_per_gpu),
            height(first.step_ms * (1 + kTie), first.tokens_per_s_per_gpu / (1 + kTie)),
-           begin == 0 ? fmt::format("within {} of the fastest: ties", percent_text(kTie)) : "ties"});
+           begin == 0 ? fmt::format("within {} of the {}: ties", percent_text(kTie), ranking.first_name()) : "ties"});
     begin = end;
   }
   plot.caption = fmt::format(
-      "Each mark is a simulated layout. Layouts of one shaded area are within {} of its fastest: predictions cannot "
+      "Each mark is a simulated layout. Layouts of one shaded area are within {} of its best: predictions cannot "
       "rank "
       "them. Layouts whose bounds are above the best steps were not simulated and are not drawn; --all draws them too.",
       percent_text(kTie));
   const Point& best = result.points[order.front()];
   plot.description = fmt::format(
-      "{} simulated layouts, {} of them on the Pareto front, in {} groups of ties. The fastest takes {} and {}. The "
+      "{} simulated layouts, {} of them on the Pareto front, in {} groups of ties. The {} takes {} and {}. The "
       "front "
       "is a table below.",
-      order.size(), front.size(), groups, time_text(best.step_ms), size_text(double(best.memory_bytes)));
+      order.size(), front.size(), groups, ranking.first_name(), time_text(best.step_ms),
+      size_text(double(best.memory_bytes)));
   return plot;
 }
 

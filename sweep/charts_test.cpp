@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "report/html_plot.hpp"
+#include "sweep/ranking.hpp"
 #include "sweep/tables.hpp"
 
 namespace stretto::sweep {
@@ -53,6 +54,24 @@ TEST_CASE("the Pareto plot has each predicted point where its step and memory ar
   result.points[1] = predicted(16, "2", 2040, 30);
   CHECK(pareto_plot(tensor_sizes(), result, pareto_front(result.points), nullptr)->y_name == "tokens/s a GPU");
   CHECK_FALSE(pareto_plot(tensor_sizes(), {}, {}, nullptr));
+}
+
+TEST_CASE("what is ranked is said: the fastest on one number of GPUs, else the most efficient and the fastest") {
+  std::vector<Point> points = {predicted(8, "1", 2600, 20), predicted(8, "2", 2000, 60)};
+  const Ranking one = ranking_of(points, fastest(points));
+  CHECK(one.first_name() == std::string("fastest"));
+  CHECK(one.first == 1);
+  CHECK(one.fastest == 1);
+  CHECK(ranking_text(one, points) == "ranked by tokens per GPU-second, all on 8 GPUs: the first is the fastest");
+  // 128 GPUs with 54.8 s are more efficient than 2,048 with 3.84 s, and not faster.
+  points = {predicted(2048, "1", 3840, 20), predicted(128, "1", 54800, 60)};
+  const Ranking several = ranking_of(points, fastest(points));
+  CHECK(several.first_name() == std::string("most efficient"));
+  CHECK(several.first == 1);
+  CHECK(several.fastest == 0);
+  CHECK(ranking_text(several, points) ==
+        "ranked by efficiency, tokens per GPU-second: the first, on 128 GPUs, is the most efficient (54.80 s a step); "
+        "most tokens per second in all has 2048 GPUs (3.840 s a step, 89.2 % of the first's tokens per GPU-second)");
 }
 
 TEST_CASE("scaling curves have the points' tokens and the exposed shares of their steps") {

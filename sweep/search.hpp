@@ -79,9 +79,9 @@ struct SearchResult {
 SearchResult search(const Space& space, const Scenario& scenario, const SearchOptions& options,
                     const SearchCalls& calls);
 
-// Returns indices into `points`: predicted ones that fit from the fastest to the slowest, then those whose memory is
-// tight likewise; equal steps by their memory. With
-// several numbers of GPUs or batches the order is by tokens per second and GPU.
+// Returns indices into `points`: predicted ones that fit by tokens per second and GPU, the most first; then those whose
+// memory is tight, in the same order; equal ones by their memory. On one number of GPUs, with one batch, that is from the
+// fastest to the slowest (sweep/ranking.hpp).
 std::vector<std::size_t> fastest(const std::vector<Point>& points);
 // Returns the predicted points that no other point beats in both step and memory, the fastest first.
 std::vector<std::size_t> pareto_front(const std::vector<Point>& points);

@@ -3,6 +3,7 @@ import csv
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -87,6 +88,24 @@ class Sweep(ProgramTest):
         done = self.ok("sweep", self.small, "--all", "--best", "1", "--out", "all.jsonl", "--resume")
         self.assertEqual((self.folder / "all.jsonl").read_text(), before)
         self.assertIn("the fastest: stretto simulate", done.out)
+
+    def test_over_gpus_the_most_efficient_and_the_fastest_are_both_named(self):
+        options = [word for axis in ("gpus=16,64", "tp=4", "pp=1", "mbs=1", "recompute=none") for word in ("--over", axis)]
+        done = self.ok("sweep", self.small, *options, "--json", "gpus.json", "--html", "gpus.html")
+        value = json.loads((self.folder / "gpus.json").read_text())
+        points = {point["point"]: point for point in value["points"] if point["status"] == "predicted"}
+        self.assertEqual({point["gpus"] for point in points.values()}, {16, 64})
+        efficient = max(points.values(), key=lambda point: point["tokens_per_s_per_gpu"])
+        fastest = max(points.values(), key=lambda point: point["tokens_per_s_per_gpu"] * point["gpus"])
+        self.assertEqual((value["ranked_by"], value["fastest"]), ("tokens_per_s_per_gpu", fastest["point"]))
+        self.assertEqual(value["best"][0]["step_ms"], efficient["step_ms"])
+        self.assertIn(f"on {efficient['gpus']} GPUs, is the most efficient", done.out)
+        self.assertIn("the most efficient: stretto simulate", done.out)
+        self.assertNotIn("the fastest: ", done.out)
+        if fastest is not efficient:
+            command = done.out.split(f"the fastest, on {fastest['gpus']} GPUs: stretto ")[1].split("\n")[0]
+            self.assertEqual(self.json(*shlex.split(command))["step_ms"], fastest["step_ms"])
+        self.assertIn("is the most efficient", (self.folder / "gpus.html").read_text())
 
     @unittest.skipUnless(shutil.which("mpirun"), "Open MPI is not installed")
     def test_shards_of_mpirun(self):
