@@ -10,12 +10,14 @@
 #include "base/memory.hpp"
 #include "cli/commands.hpp"
 #include "cli/progress.hpp"
+#include "model/overlap/left_out.hpp"
 #include "predict/fit_memory.hpp"
 #include "predict/fusions.hpp"
 #include "predict/knobs.hpp"
 #include "predict/predict_modes.hpp"
 #include "predict/predict_step.hpp"
 #include "predict/recipes.hpp"
+#include "predict/resolution.hpp"
 #include "predict/run.hpp"
 #include "predict/sensitivity.hpp"
 #include "report/critical_path.hpp"
@@ -53,10 +55,11 @@ HtmlStep html_step(const predict::PredictedStep& of) {
   return step;
 }
 
-// The results of `--modes`: every mode compared with the plain schedule, every knob with the scenario without it, and
-// the step in every precision.
+// The results of `--modes`: every mode compared with the plain schedule, those that are not tried, every knob with the
+// scenario without it, and the step in every precision.
 struct Modes {
   std::vector<predict::PredictedMode> modes;
+  std::vector<LeftOutMode> left_out;
   std::vector<predict::KnobOff> knobs;
   std::vector<predict::RecipeStep> recipes;
 };
@@ -127,6 +130,7 @@ std::string text_of(const Modes& m, double step_ms) {
   if (m.modes.size() > 1) text += "\n" + advice_of(m.modes).text();
   if (!m.knobs.empty()) text += "\n" + predict::knobs_text(step_ms) + "\n" + knobs_table(m.knobs).text();
   if (!m.recipes.empty()) text += "\n" + predict::recipes_text() + "\n" + recipes_table(m.recipes).text();
+  if (!m.left_out.empty()) text += "\nmodes that cannot act here:\n" + predict::left_out_table(m.left_out).text();
   return text;
 }
 
@@ -146,6 +150,9 @@ void add_modes(HtmlReport& report, const Modes& m, const Prediction& p) {
   if (!m.recipes.empty())
     report.tables.push_back({"recipes", "What a lower precision would bring",
                              "The step with " + predict::recipes_text() + ".", recipes_table(m.recipes)});
+  if (!m.left_out.empty())
+    report.tables.push_back({"left-out", "Modes that cannot act here", "The first closed gate of each, and why.",
+                             predict::left_out_table(m.left_out)});
   std::vector<HtmlStep> steps;
   for (const predict::PredictedMode& mode : m.modes) {
     if (mode.is_scenario || !mode.advice.off_because.empty()) continue;
@@ -208,6 +215,8 @@ void simulate_command(const SimulateOptions& options) {
   else
     step.prediction = predict::predict_times(quick, simulated, sim_options);
   if (!fusions.note.empty()) step.prediction.notes.push_back(fusions.note);
+  if (auto note = predict::unresolved_graphs(scenario, simulated, sim_options, step.prediction.step_ms))
+    step.prediction.notes.push_back(std::move(*note));
   const Prediction& p = step.prediction;
   // Some keys of [run] are wrong only beside the step; then nothing is printed.
   std::optional<predict::Run> run;
@@ -222,6 +231,7 @@ void simulate_command(const SimulateOptions& options) {
   std::optional<Modes> modes;
   if (options.modes) {
     modes.emplace().modes = predict::predict_modes(scenario, simulated, sim_options, &quick);
+    modes->left_out = modes_left_out(scenario);
     modes->knobs = predict::predict_without(scenario, simulated, sim_options, p.step_ms, modes->modes);
     modes->recipes = predict::predict_recipes(scenario, simulated, sim_options, &quick);
     std::cout << text_of(*modes, p.step_ms);
@@ -238,6 +248,7 @@ void simulate_command(const SimulateOptions& options) {
 
   nlohmann::json json = prediction_json(p);
   json["modes"] = modes ? predict::modes_json(modes->modes) : nlohmann::json(nullptr);
+  json["modes_left_out"] = modes ? predict::left_out_json(modes->left_out) : nlohmann::json(nullptr);
   json["without"] = modes ? predict::knobs_json(modes->knobs) : nlohmann::json(nullptr);
   json["recipes"] = modes ? predict::recipes_json(modes->recipes) : nlohmann::json(nullptr);
   json["path"] = limits ? path_json(limits->path) : nlohmann::json(nullptr);

@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "predict/resolution.hpp"
 #include "sim/accelerator/group_span.hpp"
 #include "sim/accelerator/kernel_time.hpp"
 #include "sim/cost/evaluate.hpp"
@@ -14,7 +15,7 @@
 namespace stretto::predict {
 namespace {
 
-constexpr double kMaterial = 0.1, kMaterialOfStep = 0.025;
+constexpr double kMaterial = 0.1, kMaterialOfStep = kResolved;
 
 // Returns [operation] its time alone in a step, over all ranks.
 std::vector<double> times_of(const ToldStep& told, const sim::Costs& costs) {

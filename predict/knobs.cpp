@@ -10,6 +10,7 @@
 #include "model/overlap/overlap.hpp"
 #include "model/overlap/without.hpp"
 #include "predict/quick_step.hpp"
+#include "predict/resolution.hpp"
 #include "report/units.hpp"
 
 namespace stretto::predict {
@@ -53,8 +54,11 @@ std::vector<KnobOff> predict_without(const Scenario& scenario, const sim::Platfo
 }
 
 std::string knobs_text(double step_ms) {
-  return fmt::format("each knob of the scenario switched off alone; with all of them a step takes {}",
-                     time_text(step_ms));
+  return fmt::format(
+      "each knob of the scenario switched off alone; with all of them a step takes {} (not resolved: less than {}, "
+      "about "
+      "the least error of predictions)",
+      time_text(step_ms), percent_text(kResolved));
 }
 
 Table knobs_table(const std::vector<KnobOff>& knobs) {
@@ -63,7 +67,8 @@ Table knobs_table(const std::vector<KnobOff>& knobs) {
     const double step_ms = k.step_ms - k.saved_ms;
     table.add_row({k.knob, fmt::format("{}", fmt::join(k.also_off, ", ")), time_text(k.step_ms),
                    (k.saved_ms < 0 ? "−" : "") + time_text(std::abs(k.saved_ms)),
-                   fmt::format("{:+.1f} %", 100 * k.saved_ms / step_ms)});
+                   fmt::format("{:+.1f} %{}", 100 * k.saved_ms / step_ms,
+                               is_resolved(k.saved_ms, step_ms) ? "" : " (not resolved)")});
   }
   return table;
 }
@@ -75,7 +80,8 @@ nlohmann::json knobs_json(const std::vector<KnobOff>& knobs) {
                     {"also_off", k.also_off},
                     {"step_ms", k.step_ms},
                     {"saved_ms", k.saved_ms},
-                    {"saved_pct", 100 * k.saved_ms / (k.step_ms - k.saved_ms)}});
+                    {"saved_pct", 100 * k.saved_ms / (k.step_ms - k.saved_ms)},
+                    {"resolved", is_resolved(k.saved_ms, k.step_ms - k.saved_ms)}});
   return rows;
 }
 

@@ -114,6 +114,7 @@ std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Pl
     Advice& advice = mode.advice;
     advice.mode = name;
     advice.ranks = scenario.parallel.ranks();
+    advice.on_gpu = platform.accelerator || platform.gpu;
     advice.step = mode_step(step, told, platform);
     advice.plain = modes.front().advice.step;
     mode.breakdown = advice.step.breakdown;
@@ -186,6 +187,18 @@ nlohmann::json modes_json(const std::vector<PredictedMode>& modes) {
                     {"queue_wait_ms", m.breakdown.queue_wait},
                     {"bubble_ms", m.breakdown.bubble},
                     {"advice", &m == &modes.front() ? nlohmann::json(nullptr) : advice_json(m.advice)}});
+  return rows;
+}
+
+Table left_out_table(const std::vector<LeftOutMode>& modes) {
+  Table table({"mode", "why not"});
+  for (const LeftOutMode& mode : modes) table.add_row({mode.mode, mode.why});
+  return table;
+}
+
+nlohmann::json left_out_json(const std::vector<LeftOutMode>& modes) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const LeftOutMode& mode : modes) rows.push_back({{"mode", mode.mode}, {"why", mode.why}});
   return rows;
 }
 

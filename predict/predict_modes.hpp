@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "model/overlap/left_out.hpp"
 #include "model/scenario.hpp"
 #include "predict/quick_step.hpp"
 #include "report/advice.hpp"
@@ -30,6 +31,9 @@ std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Pl
 // Return the table of `simulate --modes`, and `modes` of `simulate` in docs/json.md.
 Table modes_table(const std::vector<PredictedMode>& modes);
 nlohmann::json modes_json(const std::vector<PredictedMode>& modes);
+// Return the table of modes that `--modes` does not try, and `modes_left_out` in docs/json.md.
+Table left_out_table(const std::vector<LeftOutMode>& modes);
+nlohmann::json left_out_json(const std::vector<LeftOutMode>& modes);
 
 // Difference between two runs of one schedule on a calibrated host: the noise floor in
 // docs/measured/compare-quickstart.json.

@@ -1,10 +1,14 @@
 #include "predict/predict_step.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 
 #include "base/data_folder.hpp"
+#include "predict/knobs.hpp"
+#include "predict/resolution.hpp"
 
 using namespace stretto;
 using namespace stretto::predict;
@@ -155,4 +159,27 @@ TEST_CASE("large collectives of more GPUs than logs have are noted", "[predict]"
   CHECK_FALSE(is_noted(512));
   CHECK(is_noted(2048));
   CHECK_FALSE(is_noted(2048, true));
+}
+
+TEST_CASE("CUDA graphs whose predicted effect is below what predictions resolve are said", "[predict]") {
+  const sim::Platform platform = sim::read_platform(data_file("platforms", "h100-sxm"));
+  const char* kGraph = "cuda_graph_modules = [\"full_iteration\"]";
+  const auto note_of = [&](std::int64_t hidden_size, const char* modules) {
+    const Scenario scenario = parse_scenario(
+        fmt::format(
+            "platform = \"h100-sxm\"\nprofile = \"megatron-core-te\"\n[model]\nnum_layers = 2\nhidden_size = {}\n"
+            "num_attention_heads = 16\nseq_length = 2048\nvocab_size = 32000\n[training]\nprecision = \"bf16\"\n"
+            "{}\n",
+            hidden_size, modules),
+        "graphs");
+    return unresolved_graphs(scenario, platform, {}, predict_step(scenario, platform).prediction.step_ms);
+  };
+  const auto large = note_of(8192, kGraph);
+  REQUIRE(large);
+  CHECK_THAT(*large, Catch::Contains("less than predictions resolve (2.5 %)") && Catch::Contains("benchmark"));
+  CHECK_FALSE(note_of(8192, ""));
+  CHECK_FALSE(note_of(512, kGraph));  // the host bounds this step, and graphs free it
+
+  const std::string table = knobs_table({{"small", {}, 101, 1}, {"large", {}, 110, 10}}).text();
+  CHECK_THAT(table, Catch::Contains("+1.0 % (not resolved)") && !Catch::Contains("+10.0 % (not resolved)"));
 }

@@ -41,7 +41,7 @@ std::string Advice::why() const {
   const double slower_ms = step.breakdown.compute - plain.breakdown.compute;
   if (std::abs(slower_ms) > 1e-3 * plain.breakdown.compute)
     text += fmt::format("; compute {:+.1f} %", 100 * slower_ms / plain.breakdown.compute);
-  if (step.traffic.ctas > 0) text += fmt::format("; up to {} SMs taken", step.traffic.ctas);
+  if (step.traffic.ctas > 0) text += fmt::format("; up to {} {} taken", step.traffic.ctas, on_gpu ? "SMs" : "cores");
   if (!because.empty()) text += "; " + because;
   return text;
 }
@@ -60,6 +60,7 @@ Advice measured_advice(const Comparison& comparison, const ComparisonRow& row) {
           .unsure_pct = is_known ? floor->second.pct : 100,
           .is_measured = true,
           .off_because = {},
+          .on_gpu = comparison.on_gpu,
           .because = {}};
 }
 

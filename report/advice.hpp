@@ -36,6 +36,7 @@ struct Advice {
   double unsure_pct = 0;     // uncertainty of the saving, in percent of the plain step, in both directions
   bool is_measured = false;  // measured; otherwise predicted
   std::string off_because;   // reason of the closed gate; otherwise empty
+  bool on_gpu = true;        // channels take SMs; on a host they take cores
   std::string because = {};  // the mode's effect in this layout, where the figures do not show it
 
   // A smaller saving is not worth a knob, whatever its interval: a judgement, not a measurement.

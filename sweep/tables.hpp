@@ -2,14 +2,14 @@
 #include <string>
 #include <vector>
 
+#include "predict/resolution.hpp"
 #include "report/table.hpp"
 #include "sweep/search.hpp"
 
 namespace stretto::sweep {
 
-// Predictions of two layouts that differ by less cannot be ranked: about the least error of predictions
-// (predict/beyond_measured.hpp, docs/validate.md).
-constexpr double kTie = 0.025;
+// Predictions of two layouts that differ by less cannot be ranked.
+constexpr double kTie = predict::kResolved;
 
 // Returns a table of the points with these indices, in this order: values of the axes that differ anywhere, step,
 // tokens, MFU, memory, and the distance to the first one, "tie" within kTie.

@@ -15,6 +15,7 @@
 
 #include "base/error.hpp"
 #include "model/build_schedule.hpp"
+#include "model/overlap/left_out.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/scenario/keys.hpp"
 #include "tests/random_layout.hpp"
@@ -477,6 +478,28 @@ TEST_CASE("modes that a gate refuses are not tried") {
   CHECK(pairs({"training.recompute_granularity=full"}) == 0);
   CHECK(pairs(kStages) == 0);  // one chunk on several stages
   CHECK(pairs(kChunks) == 1);
+}
+
+TEST_CASE("a mode that is not tried has the reason of its gate") {
+  const auto why = [](const Keys& keys, const std::string& mode) {
+    for (const LeftOutMode& left : modes_left_out(read(kExperts + keys)))
+      if (left.mode == mode) return left.why;
+    return std::string("tried");
+  };
+  const char* pairs = "overlap_moe_expert_parallel_comm";
+  CHECK(why({}, pairs) == "tried");
+  CHECK_THAT(why({"training.recompute_granularity=full"}, pairs), Catch::Contains("recompute_granularity"));
+  CHECK_THAT(why(kStages, pairs), Catch::Contains("virtual_pipeline_model_parallel_size"));
+  CHECK_THAT(why({}, "tp_comm_overlap"), Catch::Contains("tensor_model_parallel_size"));
+  // Every mode is tried, or has a reason of its own.
+  const Scenario scenario = read(kExperts);
+  const std::vector<LeftOutMode> left_out = modes_left_out(scenario);
+  CHECK(left_out.size() + modes_of(scenario).size() >= overlap_modes().size());
+  for (const LeftOutMode& left : left_out) {
+    INFO(left.mode);
+    CHECK_FALSE(left.why.empty());
+    CHECK(left.why != "it does not act in this layout");
+  }
 }
 
 TEST_CASE("a mode turns on what it needs in a layout, and nothing that cannot act there") {

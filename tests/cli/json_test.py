@@ -136,6 +136,13 @@ class Json(ProgramTest):
         steps = {mode["mode"]: mode["step_ms"] for mode in value["modes"]}
         self.assertEqual(list(steps), ["plain", "overlap_grad_reduce", "overlap_param_gather"])
         self.assertEqual(steps["overlap_grad_reduce"], value["step_ms"])
+        # Modes that cannot act here are named, with the gate that is closed.
+        left_out = {mode["mode"]: mode["why"] for mode in value["modes_left_out"]}
+        self.assertIn("tensor_model_parallel_size", left_out["tp_comm_overlap"])
+        self.assertFalse(set(left_out) & set(steps))
+        said = self.ok("simulate", self.tiny, "--platform", PLATFORM, "--modes", *knobs).out.split("modes that cannot act here:")[1]
+        for mode, why in left_out.items():
+            self.assertRegex(said, rf"(?m)^{re.escape(mode)} +{re.escape(why)}$")
         # Settings that no mode changes stay, and alone they give the prediction without --modes.
         layout = ["--set", "parallel.pipeline_model_parallel_size=2", "--set", "overlap.overlap_p2p_comm=true"]
         value = self.json("simulate", self.tiny, "--platform", PLATFORM, "--modes", *knobs, *layout)
@@ -363,13 +370,6 @@ class Json(ProgramTest):
         names = {event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "process_name"}
         self.assertTrue(any("predicted" in name for name in names) and any("measured" in name for name in names), names)
 
-    def test_compare_interrupted_at_once_knows_nothing(self):
-        # The slow links make the warm-up long: nothing is measured, so there are no numbers.
-        process = self.start("compare", self.tiny, "--platform", PLATFORM, "--json", "partial.json", "--set", "compare.ranks=[2]",
-                             "--set", "cluster.link_GBps=1e-4", "--set", "compare.repeats=100000")
-        self.wait_until_it_catches(process, signal.SIGINT)
-        time.sleep(1)
-        process.send_signal(signal.SIGINT)
     def test_compare_while_other_programs_compute_prints_no_errors(self):
         busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * len(os.sched_getaffinity(0)))]
         try:
@@ -384,6 +384,13 @@ class Json(ProgramTest):
         self.assertEqual(re.findall(r"[+-][0-9.]+ ?%|mean error", done.out), [], done.out)
         self.assertIsNone(value["mean_abs_error_pct"])
 
+    def test_compare_interrupted_at_once_knows_nothing(self):
+        # The slow links make the warm-up long: nothing is measured, so there are no numbers.
+        process = self.start("compare", self.tiny, "--platform", PLATFORM, "--json", "partial.json", "--set", "compare.ranks=[2]",
+                             "--set", "cluster.link_GBps=1e-4", "--set", "compare.repeats=100000")
+        self.wait_until_it_catches(process, signal.SIGINT)
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=300)
         self.assertEqual(process.returncode, 1, err)
         self.assertEqual(len(re.findall("^stretto: ", err, re.M)), 1, err)  # progress is reported too, at times
