@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/statistics.hpp"
 #include "calibrate/minimal.hpp"
 #include "cli/commands.hpp"
 #include "cli/import.hpp"
@@ -19,7 +20,6 @@
 #include "cli/version.hpp"
 #include "exec/cuda/cuda.hpp"
 #include "predict/inputs.hpp"
-#include "report/table.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -33,22 +33,31 @@ struct CalibrateOptions : RankOptions {
   Files files;
 };
 
-// Prints the interference between a class and communication, by the number of thread blocks or concurrent copies.
-void print_curves(const sim::Gpu& gpu) {
-  const auto print = [](const std::string& what, const sim::Curve& curve) {
-    std::cout << what << ":";
-    for (std::size_t i = 0; i < curve.at.size(); ++i)
-      std::cout << fmt::format("{} +{:.1f} % at {:g}", i == 0 ? "" : ",", 100 * curve.value[i], curve.at[i]);
-    std::cout << "\n";
-  };
-  for (int c = 0; c < sim::kDemandClasses; ++c) {
-    const std::string cls = sim::name_of(static_cast<sim::DemandClass>(c));
-    print(cls + " beside blocks that move", gpu.beside_moving[c]);
-    print(cls + " beside blocks that wait", gpu.beside_waiting[c]);
-    print("moving beside " + cls, gpu.moving_beside[c]);
-    print(cls + " beside copies", gpu.beside_copying[c]);
-    print("copies beside " + cls, gpu.copying_beside[c]);
+// Prints what a reader checks first, in some ten lines. All numbers are in the platform file.
+void print_summary(const sim::Platform& platform) {
+  std::vector<double> medians_pct;
+  const std::pair<const std::string, sim::CostFit>* worst = nullptr;
+  for (const auto& cost : platform.costs) {
+    medians_pct.push_back(cost.second.median_error_pct);
+    if (!worst || cost.second.p95_error_pct > worst->second.p95_error_pct) worst = &cost;
   }
+  if (worst)
+    std::cout << fmt::format("{} costs; fit error {:.1f} % in the middle, worst {:.1f} % (95th pct of {})\n",
+                             platform.costs.size(), median(medians_pct), worst->second.p95_error_pct, worst->first);
+  if (platform.gpu)
+    std::cout << fmt::format("bf16 GEMM {:.0f} TFLOP/s\n", platform.gpu->gemm_TFLOPs.value);
+  else
+    std::cout << fmt::format("sgemm 1024³: {:.1f} GFLOP/s on one core, {:.1f} on each with all busy\n",
+                             platform.sgemm_GFLOPs.value, platform.sgemm_filled_GFLOPs.value);
+  std::cout << fmt::format("issue {:.2f} us an operation, wake-up {:.1f} us, timer {:.1f} us late\n",
+                           platform.op_overhead_us.value, platform.wake_us.value, platform.timer_overshoot_us.value);
+  int of = 0, with = 0;
+  for (int a = 0; a < sim::kDemandClasses; ++a)
+    for (int b = 0; b < sim::kDemandClasses; ++b)
+      if (platform.slowdown[a][b].value > platform.slowdown[of][with].value) of = a, with = b;
+  std::cout << fmt::format("two kernels at once: at most +{:.1f} % ({} with {})\n",
+                           100 * platform.slowdown[of][with].value, sim::name_of(static_cast<sim::DemandClass>(of)),
+                           sim::name_of(static_cast<sim::DemandClass>(with)));
 }
 
 // Returns the file in which an interrupted calibration keeps its measurements; the next one continues from it.
@@ -149,37 +158,21 @@ void calibrate_as(CalibrateOptions& options, launch::ProcessGroup* processes) {
   sim::write_platform(path, platform);
   notebook.remove();
 
-  Table table({"cost", "points", "spread", "fit error, median", "95th pct"});
   nlohmann::json probes = nlohmann::json::array();
-  for (const auto& [key, fit] : platform.costs) {
-    table.add_row({key, std::to_string(fit.points), fmt::format("{:.1f}%", fit.source.spread_pct),
-                   fmt::format("{:.1f}%", fit.median_error_pct), fmt::format("{:.1f}%", fit.p95_error_pct)});
+  for (const auto& [key, fit] : platform.costs)
     probes.push_back({{"name", key},
                       {"points", fit.points},
                       {"spread_pct", fit.source.spread_pct},
                       {"fit_median_error_pct", fit.median_error_pct},
                       {"fit_p95_error_pct", fit.p95_error_pct}});
+  if (!options.json.is_standard()) {
+    for (const std::string& note : calibration.notes) std::cout << "note: " << note << "\n";
+    print_summary(platform);
+    std::cout << fmt::format(
+        "wrote {} in {:.0f} s: every number with its source, spread and fit error (stretto show --platform {})\n", path,
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), path);
   }
-  for (const std::string& note : calibration.notes) std::cout << "note: " << note << "\n";
-  std::cout << table.text()
-            << fmt::format("\nissue {:.2f} us an operation, wake-up {:.1f} us, timer {:.1f} us late\n",
-                           platform.op_overhead_us.value, platform.wake_us.value, platform.timer_overshoot_us.value);
-  for (int a = 0; a < sim::kDemandClasses; ++a)
-    for (int b = 0; b < sim::kDemandClasses; ++b)
-      std::cout << fmt::format("{}{} beside {}: +{:.1f} %", b == 0 ? "" : ", ",
-                               sim::name_of(static_cast<sim::DemandClass>(a)),
-                               sim::name_of(static_cast<sim::DemandClass>(b)), 100 * platform.slowdown[a][b].value)
-                << (b + 1 == sim::kDemandClasses ? "\n" : "");
-  if (platform.gpu) {
-    print_curves(*platform.gpu);
-    std::cout << fmt::format("bf16 GEMM {:.0f} TFLOP/s", platform.gpu->gemm_TFLOPs.value);
-  }
-  for (int a = 0; a < sim::kDemandClasses && !platform.gpu; ++a)
-    std::cout << fmt::format("{}{} taking turns: +{:.1f} %", a == 0 ? "" : ", ",
-                             sim::name_of(static_cast<sim::DemandClass>(a)), 100 * platform.oversubscribed[a].value);
-  std::cout << fmt::format("\nwrote {} in {:.0f} s\n", path,
-                           std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  write_json(options.json, {{"platform", path}, {"probes", std::move(probes)}});
+  write_json(options.json, {{"platform", path}, {"probes", std::move(probes)}, {"notes", calibration.notes}});
 }
 
 // Writes the base's platform file with the few measured numbers of the GPU.

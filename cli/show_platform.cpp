@@ -50,8 +50,20 @@ std::vector<Row> rows_of(const sim::Platform& platform) {
   add(rows, "op_overhead_us", platform.op_overhead_us);
   add(rows, "wake_us", platform.wake_us);
   add(rows, "timer_overshoot_us", platform.timer_overshoot_us);
+  for (int a = 0; a < sim::kDemandClasses; ++a)
+    for (int b = 0; b < sim::kDemandClasses; ++b)
+      add(rows,
+          fmt::format("slowdown.{}_beside_{}", sim::name_of(static_cast<sim::DemandClass>(a)),
+                      sim::name_of(static_cast<sim::DemandClass>(b))),
+          platform.slowdown[a][b]);
+  for (int a = 0; a < sim::kDemandClasses && !platform.gpu; ++a)
+    add(rows, fmt::format("oversubscribed.{}", sim::name_of(static_cast<sim::DemandClass>(a))),
+        platform.oversubscribed[a]);
   for (const auto& [key, fit] : platform.costs)
-    rows.push_back({"cost." + key, fmt::format("{} points", fit.points), fit.source});
+    rows.push_back({"cost." + key,
+                    fmt::format("{} points, fit error {:.1f} % ({:.1f} % at the 95th pct)", fit.points,
+                                fit.median_error_pct, fit.p95_error_pct),
+                    fit.source});
   return rows;
 }
 
@@ -59,11 +71,14 @@ std::vector<Row> rows_of(const sim::Platform& platform) {
 
 void show_platform(const std::string& path, const Output& json) {
   const sim::Platform platform = sim::read_platform(is_data_name(path) ? data_file("platforms", path) : path);
-  Table table({"number", "value", "kind", "source"});
+  // Where a number was measured, its readings spread.
+  Table table({"number", "value", "kind", "spread", "source"});
   nlohmann::json numbers = nlohmann::json::array();
   std::map<std::string, int> kinds;
   for (const Row& row : rows_of(platform)) {
-    table.add_row({printable(row.key), row.value, row.source.kind, printable(row.source.origin)});
+    table.add_row({printable(row.key), row.value, row.source.kind,
+                   row.source.spread_pct > 0 ? fmt::format("{:.1f} %", row.source.spread_pct) : "",
+                   printable(row.source.origin)});
     numbers.push_back(
         {{"number", row.key}, {"value", row.value}, {"kind", row.source.kind}, {"source", row.source.origin}});
     ++kinds[row.source.kind];
