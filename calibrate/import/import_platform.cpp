@@ -8,7 +8,9 @@
 #include <set>
 #include <tuple>
 
+#include "base/data_folder.hpp"
 #include "base/error.hpp"
+#include "base/gpu_name.hpp"
 #include "base/printable.hpp"
 #include "calibrate/calibrate.hpp"
 #include "calibrate/import/correct_gemms.hpp"
@@ -39,6 +41,15 @@ std::vector<std::string> files_with(const std::vector<Measurements>& measured, b
   return files;
 }
 
+// Returns the names of shipped platforms of this model of a GPU: "h100-hbm2e-500w, h100-sxm".
+std::string platforms_of(const std::string& device) {
+  std::string names;
+  for (const std::string& name : data_names("platforms"))
+    if (gpu_model(sim::read_platform(data_file("platforms", name)).device) == gpu_model(device))
+      names += (names.empty() ? "" : ", ") + name;
+  return names;
+}
+
 class Importer {
  public:
   Importer(const std::vector<Measurements>& measured, const std::optional<sim::Platform>& base, const DataSheet& sheet)
@@ -63,6 +74,7 @@ class Importer {
       throw input_error("--import: " + why + "; times are in microseconds, and the data sheet's numbers are options");
     add_numbers();
     if (platform.device.empty()) platform.device = name;
+    note_other_gpus();
     for (const Measurements& one : measured_) {
       if (!one.device.empty()) platform.device = printable(one.device);
       for (const std::string& note : one.notes) imported_.notes.push_back(one.file + ": " + note);
@@ -72,6 +84,22 @@ class Importer {
 
  private:
   sim::Accelerator& accelerator() { return *imported_.platform.accelerator; }
+
+  // Says which files are of another GPU than the base, whose numbers are the rest of the platform, or than one another.
+  void note_other_gpus() {
+    const std::string* before = base_ ? &base_->device : nullptr;
+    for (const Measurements& one : measured_) {
+      if (before && are_other_gpus(one.device, *before)) {
+        const std::string ours = platforms_of(one.device);
+        imported_.notes.push_back(
+            fmt::format("{} is of another GPU, {}, than {}, {}: what your files lack stays that of the other one{}",
+                        one.file, one.device, base_ ? base_name() : "a file before it", *before,
+                        ours.empty() ? "" : "; platforms of that GPU: " + ours));
+      } else if (!before && !gpu_model(one.device).empty()) {
+        before = &one.device;
+      }
+    }
+  }
 
   void read_sheet() {
     sim::Accelerator& a = accelerator();

@@ -63,6 +63,25 @@ DataSheet sheet() {
 
 }  // namespace
 
+TEST_CASE("files of another GPU than the base are named", "[import]") {
+  Measurements log = collectives({{CollectiveKind::all_reduce, {8, 1}, 1024, 40}});
+  sim::Platform platform = base();
+  platform.device = "NVIDIA H100-SXM5-80GB";
+  const auto notes = [&] { return import_platform("mine", {log}, platform, {}).notes; };
+  CHECK(notes().empty());
+  log.device = "NVIDIA H100 80GB HBM3";
+  CHECK(notes().empty());
+  log.device = "NVIDIA GB200";
+  CHECK(notes() ==
+        std::vector<std::string>{
+            "log.txt is of another GPU, NVIDIA GB200, than base, NVIDIA H100-SXM5-80GB: what your files lack "
+            "stays that of the other one; platforms of that GPU: gb200-nvl72"});
+  Measurements first = collectives({{CollectiveKind::all_reduce, {4, 1}, 1 << 30, 40000}}), second = first;
+  first.device = "NVIDIA B200";
+  second.device = "NVIDIA GB200";
+  CHECK(import_platform("mine", {first, second}, std::nullopt, sheet()).notes.size() == 1);
+}
+
 TEST_CASE("series that were measured take the place of the base's, others stay", "[import]") {
   const ImportedPlatform imported = import_platform(
       "mine",

@@ -34,6 +34,28 @@ bool is_half(std::string_view dtype) {
   return is_one_of(dtype, {"half", "float16", "fp16", "f16", "bfloat16", "bf16"});
 }
 
+// The GPU of a table's rows, in a column "device" or "gpu", which a table need not have.
+class DeviceColumn {
+ public:
+  // Adds the column to those that are read, where the table has it.
+  DeviceColumn(std::string_view text, std::vector<std::string>& columns) {
+    for (const char* key : {"device", "gpu"})
+      if (at_ == 0 && has_csv_column(text, key)) {
+        columns.push_back(key);
+        at_ = columns.size() - 1;
+      }
+  }
+  // Throws Error(input) where the rows are of several GPUs, which one platform cannot be.
+  void take(const CsvRow& row, std::string& device) const {
+    if (at_ == 0 || row.text(at_).empty()) return;
+    if (device.empty()) device = row.text(at_);
+    if (device != row.text(at_)) throw row.error(at_, "rows of one GPU, " + in_quotes(device));
+  }
+
+ private:
+  std::size_t at_ = 0;  // 0: there is none, since other columns come first
+};
+
 std::string left_out(std::size_t rows, const std::string& why) {
   return fmt::format("rows not used: {} {}", rows, why);
 }
@@ -48,9 +70,11 @@ ImportFile parse_import(const std::string& text) {
   const std::size_t at = std::min(said.size(), said.find('@'));
   file.op = said.substr(0, at);
   file.path = text.substr(equals + 1);
-  std::vector<std::string> ops;
-  for (const CollectiveKind kind : kinds_of_equal_slices()) ops.push_back(name_of(kind));
-  if (!file.op.empty() && !is_one_of(file.op, {ops[0], ops[1], ops[2]})) {
+  if (const auto kind = sim::collective_named(file.op))
+    file.op = name_of(*kind);
+  else if (!file.op.empty()) {
+    std::vector<std::string> ops;
+    for (const CollectiveKind each : kinds_of_equal_slices()) ops.push_back(name_of(each));
     std::error_code ignored;
     if (std::filesystem::exists(text, ignored)) return {text, "", 0, 0};  // a file name with a "="
     const std::string nearest = nearest_spelling(file.op, ops);
@@ -79,12 +103,14 @@ Measurements read_collective_csv(std::string_view text, const std::string& name,
   };
   const std::size_t op = column("op", said.op.empty()), gpus = column("gpus", said.gpus == 0);
   const std::size_t nodes = column("nodes", false), dtype = column("dtype", false);
+  const DeviceColumn device(text, columns);
   Measurements found;
   std::size_t other_ops = 0, other_types = 0;
   read_csv(text, name, columns, [&](const CsvRow& row) {
+    device.take(row, found.device);
     const std::string_view named = op > 0 ? row.text(op) : said.op;
     const std::optional<CollectiveKind> kind = sim::collective_named(named);
-    if (!kind || (!said.op.empty() && named != said.op)) {
+    if (!kind || (!said.op.empty() && name_of(*kind) != said.op)) {
       ++other_ops;
       return;
     }
@@ -112,9 +138,11 @@ Measurements read_gemm_csv(std::string_view text, const std::string& name) {
   std::vector<std::string> columns = {"m", "n", "k", "time_us"};
   const bool has_dtype = has_csv_column(text, "dtype");
   if (has_dtype) columns.push_back("dtype");
+  const DeviceColumn device(text, columns);
   Measurements found;
   std::size_t other_types = 0, unaligned = 0;
   read_csv(text, name, columns, [&](const CsvRow& row) {
+    device.take(row, found.device);
     const std::array<std::int64_t, 3> shape = {row.count(0), row.count(1), row.count(2)};
     const auto low = has_dtype ? sim::product_type_named(row.text(4)) : std::nullopt;
     const bool is_low = low && sim::is_low(*low);

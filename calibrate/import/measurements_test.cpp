@@ -140,20 +140,98 @@ TEST_CASE("nccl-tests: what a file does not say is said beside it, and contradic
   const auto message = [&](const std::string& text, const ImportFile& said = {}) {
     return message_of([&] { read(text, said); });
   };
+  // Without any rank the ratio says the operation, and how many GPUs would give it.
   CHECK(message(row) ==
-        "log:1: expected a program's name (all_reduce_perf, …) before its rows, got none; say which operation it is: "
-        "--import all_reduce=FILE");
-  CHECK(message("all_reduce_perf\n" + row) ==
-        "log:2: expected lines \"Rank 0 … on HOST device 0\" before rows, got none; say how many GPUs and nodes it ran "
-        "on: --import @16/2=FILE");
+        "log:1: expected lines \"Rank 0 … on HOST device 0\" before rows, got none; busbw / algbw is that of 8 GPUs; "
+        "say how many GPUs and nodes it ran on: --import @16/2=FILE");
+  CHECK(
+      message("all_reduce_perf\n" + row) ==
+      "log:2: expected lines \"Rank 0 … on HOST device 0\" before rows, got none; busbw / algbw is that of 8 GPUs; say "
+      "how many GPUs and nodes it ran on: --import @16/2=FILE");
   CHECK(message("all_reduce_perf\n" + row, parse_import("all_gather@8=log")) ==
         "log:2: expected rows of all_gather_perf, as --import says, got all_reduce_perf");
   CHECK(message(row, parse_import("all_gather@8=log")) ==
-        "log:1: expected busbw / algbw of 0.875, of all_gather among 8 GPUs, got 1.749: another operation or number of "
-        "GPUs?");
+        "log:1: expected a row of all_gather, whose redop is none, got sum");
+  CHECK(message(row, parse_import("reduce_scatter@8=log")) ==
+        "log:1: expected busbw / algbw of 0.8750, of reduce_scatter among 8 GPUs, got 1.7493: another operation?");
   CHECK(message("no such thing\n") == "log: expected rows of nccl-tests (size, count, type, …, time), got none");
   CHECK(message("all_reduce_perf\n# size count type redop root cputime algbw busbw #wrong\n") ==
         "log:2: expected the time of the GPU, got that of the processor (-C 1)");
+}
+
+TEST_CASE("nccl-tests: without a program's name, redop, root and busbw / algbw say the operation", "[import]") {
+  const auto kind_of = [](const std::string& rows, const char* said = "@8=log") {
+    return read(rows, parse_import(said)).collectives.at(0).kind;
+  };
+  // 8 GPUs: 2 (n - 1) / n = 1.75, (n - 1) / n = 0.875.
+  CHECK(kind_of(" 1048576 262144 float sum -1 100.00 10.49 18.35 0 99.00 10.59 18.53 0\n") ==
+        CollectiveKind::all_reduce);
+  CHECK(kind_of(" 1048576 32768 float sum -1 100.00 10.49 9.18 0 99.00 10.59 9.27 0\n") ==
+        CollectiveKind::reduce_scatter);
+  CHECK(kind_of(" 1048576 32768 float none -1 100.00 10.49 9.18 0 99.00 10.59 9.27 0\n") == CollectiveKind::all_gather);
+  CHECK(kind_of(" 1048576 32768 float none -1 100.00 10.49 9.18 0 99.00 10.59 9.27 N/A\n") ==
+        CollectiveKind::all_to_all);
+  // Two runs in one file, and ranks that the file has.
+  const Measurements both =
+      read(ranks(1, 8) + kHeader + " 1048576 262144 float sum -1 100.00 10.49 18.35 0 99.00 10.59 18.53 0\n" +
+           ranks(1, 8) + kHeader + " 1048576 32768 float sum -1 100.00 10.49 9.18 0 99.00 10.59 9.27 0\n");
+  REQUIRE(both.collectives.size() == 2);
+  CHECK(both.collectives[1].kind == CollectiveKind::reduce_scatter);
+  const auto message = [&](const std::string& rows, const char* said) {
+    return message_of([&] { read(rows, parse_import(said)); });
+  };
+  // A reduction to one rank, a broadcast, values that nobody counted, no ratio: each leaves it open.
+  for (const char* open : {" 1048576 262144 float sum 0 100.00 10.49 10.49 0 99.00 10.59 10.59 0\n",
+                           " 1048576 262144 float none 0 100.00 10.49 10.49 0 99.00 10.59 10.59 0\n",
+                           " 1048576 32768 float none -1 100.00 10.49 9.18 N/A 99.00 10.59 9.27 N/A\n",
+                           " 8 2 float sum -1 10.00 0.00 0.00 0 9.00 0.00 0.00 0\n"})
+    CHECK(message(open, "@8=log").find("say which operation it is: --import all_reduce=FILE") != std::string::npos);
+  CHECK(message(" 1048576 262144 float sum -1 100.00 10.49 12.35 0 99.00 10.59 12.53 0\n", "@8=log") ==
+        "log:1: expected a program's name (all_reduce_perf, …) before its rows, got none, and busbw / algbw is of no "
+        "reduction among 8 GPUs; say which operation it is: --import all_reduce=FILE");
+}
+
+TEST_CASE("nccl-tests: alltoall_perf is an all-to-all, in its own spelling and in ours", "[import]") {
+  const std::string text = "# Collective test starting: alltoall_perf\n" + ranks(1, 2) + kHeader +
+                           " 1048576 131072 float none -1 20.00 52.43 26.21 0 21.00 49.93 24.97 N/A\n";
+  for (const char* said : {"log", "all_to_all=log", "alltoall=log", "all_to_all@2/1=log"})
+    check(read(text, parse_import(said)).collectives.at(0), CollectiveKind::all_to_all, 2, 1, 1048576, 20);
+  CHECK(message_of([&] { read(text, parse_import("all_gather=log")); }) ==
+        "log:7: expected rows of all_gather_perf, as --import says, got alltoall_perf");
+}
+
+TEST_CASE("nccl-tests: the number of GPUs is as exact as lines of ranks and printed digits say", "[import]") {
+  const std::string header = "#  Rank 1439 Group  0 Pid  21082 on node-073 device  3 [0x01] NVIDIA GB200\n";
+  const std::string rows =
+      "   536870912     134217728     float     sum      -1   7108.4   75.53  150.95      0   7145.8   75.13  150.16   "
+      "   0\n"
+      "  2147483648     536870912     float     sum      -1    14980  143.36  286.52      0    15087  142.34  284.49   "
+      "   0\n";
+  const auto message = [&](const std::string& text, const char* said) {
+    return message_of([&] { read(text, parse_import(said)); });
+  };
+  CHECK(message(header + rows, "all_reduce@64/16=log") ==
+        "log:2: expected 64 GPUs, as --import says, got lines \"Rank N\" of 1440 or more");
+  CHECK(
+      message(rows, "all_reduce@64/16=log") ==
+      "log:1: expected busbw / algbw of 1.9688, of all_reduce among 64 GPUs, got 1.9985: that of 1080 to 1888 GPUs, or "
+      "of another operation");
+  CHECK(
+      message(header + rows, "all_reduce=log").find("for each of 1440 GPUs or more, got 1; busbw / algbw is that of") !=
+      std::string::npos);
+  check(read(header + rows, parse_import("@1440/360=log")).collectives.at(0), CollectiveKind::all_reduce, 1440, 360,
+        536870912, 7108.4);
+  // The file has all lines of ranks.
+  CHECK(message(ranks(2, 4) + " 8 2 float sum -1 10.00 0.00 0.00 0 9.00 0.00 0.00 0\n", "all_reduce@16/2=log") ==
+        "log:10: expected 16 GPUs, as --import says, got lines \"Rank N\" of 8");
+}
+
+TEST_CASE("a table says its GPU, and has rows of one", "[import]") {
+  CHECK(read_gemm_csv("gpu,m,n,k,time_us\nH200 SXM,8,16,24,5\n", "g.csv").device == "H200 SXM");
+  CHECK(read_collective_csv("op,gpus,bytes,time_us,device\nall_gather,2,8,1,NVIDIA GB200\n", "t.csv", {}).device ==
+        "NVIDIA GB200");
+  CHECK(message_of([&] { read_gemm_csv("gpu,m,n,k,time_us\nA,8,16,24,5\nB,8,16,24,5\n", "g.csv"); }) ==
+        "g.csv:3: gpu: expected rows of one GPU, \"A\", got \"B\"");
 }
 
 TEST_CASE("nccl-tests: JSON", "[import]") {

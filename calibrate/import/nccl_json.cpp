@@ -44,7 +44,7 @@ NcclRun run_of(const json& root) {
   const std::int64_t of_process = count_of(config, "nthreads", 1) * count_of(config, "ngpus", 1);
   for (const json& device : devices) {
     if (at(device, "group") != at(devices[0], "group")) continue;  // a concurrent group
-    run.gpus += of_process;
+    run.gpus += of_process;  // "rank" counts processes, and no list is cut: last_rank stays unknown
     run.hosts.insert(text_of(device, "hostname"));
   }
   run.device = text_of(devices[0], "device_info");
@@ -71,11 +71,22 @@ Measurements read_nccl_json(std::string_view text, const std::string& name, cons
       continue;
     }
     const json& first = out.is_object() ? out : in;
-    points.add(
-        run,
-        {number_of(result, "size"), text_of(result, "type"), number_of(out, "time"), number_of(in, "time"),
-         number_of(first, "alg_bw"), number_of(first, "bus_bw"), number_of(out, "nwrong") + number_of(in, "nwrong")},
-        0);
+    constexpr double kStep_GBps = 0.01;  // of the text, and no more is relied on here
+    std::string root = text_of(result, "root");
+    root.erase(0, root.find_first_not_of(' ') == std::string::npos ? root.size() : root.find_first_not_of(' '));
+    NcclRow row;
+    row.bytes = number_of(result, "size");
+    row.type = text_of(result, "type");
+    row.redop = text_of(result, "redop");
+    row.root = root;
+    row.out_of_place_us = number_of(out, "time");
+    row.in_place_us = number_of(in, "time");
+    row.algorithm_GBps = {number_of(first, "alg_bw"), kStep_GBps};
+    row.bus_GBps = {number_of(first, "bus_bw"), kStep_GBps};
+    row.wrong = number_of(out, "nwrong") + number_of(in, "nwrong");
+    row.is_checked_out_of_place = at(out, "nwrong").is_number();
+    row.is_checked_in_place = at(in, "nwrong").is_number();
+    points.add(run, row, 0);
   }
   return points.take();
 }

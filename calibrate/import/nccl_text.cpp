@@ -31,6 +31,18 @@ std::optional<double> number(std::string_view word) {
   if (problem != std::errc() || end != word.data() + word.size() || !std::isfinite(value)) return std::nullopt;
   return value;
 }
+// Returns a bandwidth as printed: "75.53", "1.2e+03".
+PrintedNumber printed(std::string_view word) {
+  const std::optional<double> value = number(word);
+  if (!value) return {};
+  const std::size_t exponent = std::min(word.size(), word.find_first_of("eE"));
+  const std::string_view digits = word.substr(0, exponent);
+  const std::size_t point = std::min(digits.size(), digits.find('.'));
+  const double decimals = point == digits.size() ? 0 : double(digits.size() - point - 1);
+  std::string_view power = word.substr(std::min(word.size(), exponent + 1));
+  if (power.starts_with('+')) power.remove_prefix(1);
+  return {*value, std::pow(10, number(power).value_or(0) - decimals)};
+}
 bool is_count(std::string_view word) {
   return !word.empty() && word.find_first_not_of("0123456789") == std::string_view::npos;
 }
@@ -61,14 +73,19 @@ class Columns {
     if (!is_whole && !has_second) return std::nullopt;
     const std::size_t columns = is_whole ? names_.size() : names_.size() - group_;
     const std::size_t begin = 3 + values - columns;
+    // One of the two alone: a root is a number.
+    for (std::size_t w = 3; w < begin; ++w) (number(words[w]) ? row.root : row.redop) = words[w];
     for (std::size_t c = 0; c < columns; ++c) {
       const std::string_view name = names_[is_whole ? c : group_ + c];
       const double value = number(words[begin + c]).value_or(0);  // "N/A"
       const bool is_first = is_whole && c < group_;
       if (name == "time") (is_first ? row.out_of_place_us : row.in_place_us) = value;
-      if (name == "algbw" && row.algorithm_GBps == 0) row.algorithm_GBps = value;
-      if (name == "busbw" && row.bus_GBps == 0) row.bus_GBps = value;
-      if (name == "wrong") row.wrong += value;
+      if (name == "algbw" && row.algorithm_GBps.value == 0) row.algorithm_GBps = printed(words[begin + c]);
+      if (name == "busbw" && row.bus_GBps.value == 0) row.bus_GBps = printed(words[begin + c]);
+      if (name == "wrong") {
+        row.wrong += value;
+        (is_first ? row.is_checked_out_of_place : row.is_checked_in_place) = is_count(words[begin + c]);
+      }
     }
     return row;
   }
@@ -91,8 +108,13 @@ class Ranks {
     const auto group = std::find(rank, on, "Group");
     const std::string_view mine = on - group < 2 ? "0" : group[1];
     if (!group_) group_ = mine;
-    if (mine != *group_) return true;  // a concurrent group
+    if (mine != *group_) {
+      run.has_other_groups = true;
+      return true;
+    }
     ++run.gpus;
+    if (const auto id = number(rank[1]); id && *id < 1 << 20)
+      run.last_rank = std::max(run.last_rank, static_cast<std::int64_t>(*id));
     run.hosts.insert(std::string(on[1]));
     if (!run.device.empty()) return true;
     for (auto word = device + 2; word < words.end(); ++word)
@@ -124,9 +146,10 @@ Measurements read_nccl_text(std::string_view text, const std::string& name, cons
       return words.end() - found >= 2 && found[1] == second;
     };
     if (is_next("Using", "devices")) {
-      run.gpus = 0;
-      run.hosts.clear();
-      run.device.clear();
+      NcclRun next;
+      next.op = std::move(run.op);
+      next.headers = run.headers + 1;
+      run = std::move(next);
       ranks.clear();
       columns = {};
       continue;
@@ -136,6 +159,7 @@ Measurements read_nccl_text(std::string_view text, const std::string& name, cons
       if (std::find(words.begin(), words.end(), "cputime") != words.end())
         throw input_error(name + ":" + std::to_string(line) +
                           ": expected the time of the GPU, got that of the processor (-C 1)");
+      ++run.headers;
       const auto time = std::find(words.begin(), words.end(), "time");
       if (time != words.end()) columns.take(words, static_cast<std::size_t>(time - words.begin()));
       continue;
