@@ -20,6 +20,22 @@ using Json = nlohmann::json;
 
 std::string listed(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
 
+// Settings that only say how another one acts are without effect because that one is not modelled, and stand with it:
+// cpu_offloading_num_layers with cpu_offloading.
+void join_details(Settings& settings) {
+  for (Judged& one : settings.approximated) {
+    const std::string name = one.what.substr(0, one.what.find_first_of(": ="));
+    std::vector<std::string> details;
+    std::erase_if(settings.ignored, [&](const std::string& other) {
+      const bool is_detail = other.size() > name.size() && other.starts_with(name) &&
+                             (other[name.size()] == '_' || other[name.size()] == '-');
+      if (is_detail) details.push_back(other);
+      return is_detail;
+    });
+    if (!details.empty()) one.effect += "; " + listed(details) + " belongs to it";
+  }
+}
+
 // Returns the values of --set as TOML: quotes around a word may be left out.
 std::map<std::string, std::string> texts_of(const std::vector<std::string>& overrides) {
   std::map<std::string, std::string> texts;
@@ -402,6 +418,7 @@ Translation scenario_of(Settings settings, const ImportOptions& options) {
   } catch (const Error& error) {
     throw input_error(settings.name + ": " + error.what());
   }
+  join_details(settings);
   if (!settings.taken.empty()) result.notes.push_back("taken: " + listed(settings.taken));
   if (!settings.ignored.empty()) result.notes.push_back("without effect on a step's time: " + listed(settings.ignored));
   for (const Judged& one : settings.approximated)

@@ -153,6 +153,13 @@ TEST_CASE("a configuration of NeMo is taken", "[recipe]") {
   CHECK(std::count_if(notes.begin(), notes.end(), [](const std::string& note) {
           return note.find("add_qkv_bias") != std::string::npos && note.starts_with("not modelled");
         }) == 1);
+  // A setting that only says how a switch acts stands with the switch, and not among those without effect.
+  std::string offloading = kNemo;
+  offloading.insert(offloading.find("  add_qkv_bias"), "  cpu_offloading_num_layers: 4\n  cpu_offloading: true\n");
+  for (const std::string& note : from_recipe(offloading, "r.yaml").notes)
+    if (note.find("cpu_offloading") != std::string::npos)
+      CHECK_THAT(note, Catch::StartsWith("not modelled: model.cpu_offloading: true") &&
+                           Catch::EndsWith("; model.cpu_offloading_num_layers belongs to it"));
   ImportOptions options;
   options.gpus = 64;
   CHECK(taken(kNemo, options).parallel.data_parallel_size == 8);
