@@ -37,10 +37,12 @@ void diagnose_command(const DiagnoseOptions& options) {
   Progress progress;
   progress.show("reading " + options.measured);
   const diagnose::Traces traces = diagnose::read_traces(files, options.rank, options.section);
+  diagnose::require_same_gpu(traces, platform);
   progress.show("predicting the step");
   const predict::PredictedStep step = predict::predict_step(scenario, platform);
+  const bool on_gpu = platform.gpu.has_value() || platform.accelerator.has_value();
   progress.show("matching kernels to operations");
-  const diagnose::Diagnosed diagnosed = diagnose::diagnose(step, traces, scenario.name);
+  const diagnose::Diagnosed diagnosed = diagnose::diagnose(step, traces, scenario.name, on_gpu);
   progress.clear();
   std::cout << diagnosis_text(diagnosed, traces, step.prediction);
   write_json(options.json, diagnosis_json(diagnosed, traces, step.prediction));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "base/gpu_name.hpp"
 #include "base/toml.hpp"
 
 namespace stretto::diagnose {
@@ -59,12 +60,21 @@ Traces read_traces(const std::vector<std::string>& files, std::int64_t rank, con
   return traces;
 }
 
-Diagnosed diagnose(const predict::PredictedStep& step, const Traces& traces, const std::string& scenario) {
+void require_same_gpu(const Traces& traces, const sim::Platform& platform) {
+  for (const trace::RankTrace& rank : traces.section.ranks)
+    if (are_other_gpus(rank.device, platform.device))
+      throw input_error(fmt::format(
+          "{}: is of a GPU {}, and platform {} of {}; expected a trace of that GPU, or --platform with a file of this "
+          "one (`stretto calibrate`)",
+          rank.file, in_quotes(rank.device), platform.name, in_quotes(platform.device)));
+}
+
+Diagnosed diagnose(const predict::PredictedStep& step, const Traces& traces, const std::string& scenario, bool on_gpu) {
   Diagnosed result;
   result.ranks = measure_ranks(step, traces.section, traces.origin);
   find_transfers(step.schedule, result.ranks, traces.origin);
   account_for(step.schedule, result.ranks);
-  result.diagnosis = explain(step.schedule, result.ranks, scenario);
+  result.diagnosis = explain(step.schedule, result.ranks, scenario, on_gpu);
   return result;
 }
 

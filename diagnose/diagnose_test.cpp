@@ -253,6 +253,37 @@ TEST_CASE("a part of a step is compared kernel by kernel", "[diagnose]") {
   for (const Gap& gap : diagnosis.gaps) CHECK(std::abs(gap.gap_ms) < 0.01 * diagnosis.predicted_ms);
 }
 
+TEST_CASE("a few products of another model are refused, and kernels of another GPU", "[diagnose]") {
+  const Scenario scenario = scenario_of();
+  // One layer of a model of hidden size `k` as an excerpt without steps.
+  const auto layer = [](int k, int count) {
+    std::string events;
+    for (int i = 0; i < count; ++i)
+      events += fmt::format(
+          R"({}{{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":{},"dur":5,"args":{{"External id":{},)"
+          R"("Input Dims":[[32768,{}],[{},2048]],"Input type":["c10::BFloat16","c10::BFloat16"]}}}},)"
+          R"({{"ph":"X","cat":"kernel","name":"nvjet_hsh_256x128_64x4_TNT","pid":0,"tid":0,"ts":{},"dur":560,)"
+          R"("args":{{"stream":7,"correlation":{},"device":0,"External id":{}}}}})",
+          i == 0 ? "" : ",", 600 * i, 10 + i, k, k, 600 * i + 50, 10 + i, 10 + i);
+    return R"({"deviceProperties":[{"id":0,"name":"NVIDIA H100 80GB HBM3"}],"traceEvents":[)" + events + "]}";
+  };
+  CHECK_THAT(message_of([&] { diagnosed(scenario, {layer(2048, 7)}); }),
+             Contains("7 of 7 products have other shapes") && Contains("32768x2048x2048 where"));
+
+  const testing::TempDir folder;
+  const auto message = [&](const std::string& device) {
+    std::string text = layer(2048, 7);
+    text.replace(text.find("NVIDIA H100 80GB HBM3"), 21, device);
+    const Traces traces = read_traces({folder.write("trace.json", text)}, -1, "");
+    return message_of([&] { require_same_gpu(traces, platform()); });
+  };
+  CHECK_THAT(message("AMD Instinct MI300X"),
+             Contains("is of a GPU \"AMD Instinct MI300X\", and platform h100-sxm of \"NVIDIA H100-SXM5-80GB\""));
+  CHECK_THAT(message("NVIDIA H200"), Contains("--platform"));
+  for (const char* fits : {"NVIDIA H100 80GB HBM3", "NVIDIA H100", "", "Graphics Device"})
+    CHECK(message(fits) == "no error");
+}
+
 TEST_CASE("traces that do not fit are refused", "[diagnose]") {
   const Scenario scenario = scenario_of();
   const Run run(scenario);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <set>
 
@@ -12,12 +13,15 @@
 namespace stretto::diagnose {
 namespace {
 
-constexpr double kLeast = 0.5, kLeastOfOwn = 0.9;
+constexpr double kLeast = 0.5, kLeastOfOwn = 0.9, kLeastOfFew = 0.25;
 
-// Returns the multiply-adds of an operation that is a product; 0 for other ones.
-double products_of(const Operation& operation) {
-  const auto* gemm = std::get_if<Gemm>(&operation.work);
-  return gemm ? double(gemm->m) * double(gemm->n) * double(gemm->k) : 0;
+// The sides m, n and k in order of size: a backward product has those of its forward product in other places, and a
+// library may exchange m and n. Equal multiply-adds are no equal shape: 8192 x 4096 x 4096 are 32768 x 2048 x 2048.
+using Sides = std::array<double, 3>;
+Sides sides_of(double m, double n, double k) {
+  Sides sides = {m, n, k};
+  std::sort(sides.begin(), sides.end());
+  return sides;
 }
 
 // Returns whether the operation of a trace of Stretto's is this one with all its sizes; nullopt for other traces, and
@@ -49,16 +53,19 @@ void require_shapes(const Schedule& schedule, const MeasuredRank& rank, const st
         example = fmt::format("{} where {} is {}", name.substr(name.find('\n') + 1), operation.name,
                               describe(operation.work));
     }
-    if (!product || products_of(operation) == 0) continue;
+    const auto* gemm = std::get_if<Gemm>(&operation.work);
+    if (!product || gemm == nullptr) continue;
     ++known;
-    if (product->m * product->n * product->k == products_of(operation))
+    if (sides_of(product->m, product->n, product->k) == sides_of(double(gemm->m), double(gemm->n), double(gemm->k)))
       ++equal;
     else if (example.empty())
       example = fmt::format("{:.0f}x{:.0f}x{:.0f} where {} is {}", product->m, product->n, product->k, operation.name,
                             describe(operation.work));
   }
-  constexpr std::int64_t kFew = 8;
-  if (known >= kFew && double(equal) < least * double(known))
+  // An excerpt has few products, and more of these may be joined or padded by a framework.
+  constexpr std::int64_t kFew = 8, kFewest = 4;
+  if (known < kFew) least = kLeastOfFew;
+  if (known >= kFewest && double(equal) < least * double(known))
     throw input_error(
         fmt::format("{}: {} of {} products have other shapes than those of {} ({}); expected a trace of "
                     "this model and layout",

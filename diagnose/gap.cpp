@@ -219,7 +219,8 @@ const char* name_of(Cause cause) {
   return kNames[static_cast<std::size_t>(cause)];
 }
 
-Diagnosis explain(const Schedule& schedule, const std::vector<MeasuredRank>& ranks, const std::string& scenario) {
+Diagnosis explain(const Schedule& schedule, const std::vector<MeasuredRank>& ranks, const std::string& scenario,
+                  bool on_gpu) {
   Diagnosis diagnosis;
   diagnosis.matched = matched_share(ranks);
   require_fit(schedule, ranks, diagnosis.matched, scenario);
@@ -245,7 +246,7 @@ Diagnosis explain(const Schedule& schedule, const std::vector<MeasuredRank>& ran
   add_details(diagnosis.gaps, diagnosis.lengths);
   for (Gap& gap : diagnosis.gaps) {
     diagnosis.of_cause[static_cast<std::size_t>(gap.cause)] += gap.gap_ms;
-    gap.advice = advice_for(gap, schedule);
+    gap.advice = advice_for(gap, schedule, on_gpu);
   }
   diagnosis.streams = rank.placed.streams;
   if (const double late = launched_late(rank); late >= 0)

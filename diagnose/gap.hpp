@@ -56,7 +56,8 @@ struct Diagnosis {
 // explained: others wait for it. Where others have the same program, what they do not have in common with it is the
 // straggler's; what they have is a slower kernel, or the host. Throws Error(input) when the trace is not one of this
 // scenario: less than half of the kernels' time or of the predicted computation is matched, or products have other
-// shapes.
-Diagnosis explain(const Schedule& schedule, const std::vector<MeasuredRank>& ranks, const std::string& scenario);
+// shapes. `on_gpu`: for the advice.
+Diagnosis explain(const Schedule& schedule, const std::vector<MeasuredRank>& ranks, const std::string& scenario,
+                  bool on_gpu);
 
 }  // namespace stretto::diagnose

@@ -41,6 +41,7 @@ KeptArgument argument_named(const std::string& key) {
       {"Group size", Argument::group_size},
       {"dtype", Argument::dtype},
       {"Process Group Name", Argument::group},
+      {"External id", Argument::external},
       {"name", Argument::name},
       {"op", Argument::op},
       {"work", Argument::work},

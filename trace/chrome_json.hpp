@@ -41,8 +41,9 @@ enum class Argument : std::uint8_t {
   group_size,
   dtype,
   group,
-  name,  // of metadata
-  op,    // from here on: of Stretto's own traces
+  external,  // the operator of the host that a kernel, or the event itself, is of
+  name,      // of metadata
+  op,        // from here on: of Stretto's own traces
   work,
   queued_us,
   waited_for_peers_us,

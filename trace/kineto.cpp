@@ -99,8 +99,10 @@ struct ChromeTrace::State {
   RankTrace trace;
   std::unordered_map<std::string, std::uint32_t> name_of, stream_of;
   std::unordered_map<std::string, std::int32_t> thread_of;
-  std::unordered_map<std::int64_t, Launch> launches;  // [correlation]
-  std::vector<std::int64_t> correlations;             // [kernel]; 0: none
+  std::unordered_map<std::int64_t, Launch> launches;                // [correlation]
+  std::vector<std::int64_t> correlations;                           // [kernel]; 0: none
+  std::unordered_map<std::int64_t, std::int32_t> call_of_operator;  // [external id]
+  std::vector<std::int64_t> operators;                              // [kernel] external id; 0: none
   std::map<std::int32_t, std::vector<CallOfThread>> calls;
   std::set<std::int32_t> begin_flows, end_flows, of_autograd;  // threads
   std::set<std::int64_t> devices;
@@ -148,12 +150,15 @@ struct ChromeTrace::State {
     }
     trace.kernels.push_back(kernel);
     correlations.push_back(number_of(event[Argument::correlation]));
+    operators.push_back(number_of(event[Argument::external]));
   }
 
   void add_host_call(const ChromeEvent& event) {
     if (event.name.starts_with("autograd::engine::")) of_autograd.insert(thread(event));
     if (event.shapes.empty() || !has_shape_of_kernel(event.name)) return;
     budget.keep(kept_bytes_of(event));
+    if (const std::int64_t id = number_of(event[Argument::external]); id != 0)
+      call_of_operator.try_emplace(id, static_cast<std::int32_t>(trace.calls.size()));
     const Picoseconds begin = clock.at(event.begin);
     calls[thread(event)].push_back(
         {begin, begin + length_of(event.length), static_cast<std::int32_t>(trace.calls.size())});
@@ -185,7 +190,12 @@ struct ChromeTrace::State {
     for (std::size_t i = 0; i < trace.kernels.size(); ++i) {
       Kernel& kernel = trace.kernels[i];
       const auto found = correlations[i] == 0 ? launches.end() : launches.find(correlations[i]);
-      if (found == launches.end()) continue;
+      if (found == launches.end()) {
+        // A trace without launches, cut or of another library, may still name the operator.
+        const auto of = operators[i] == 0 ? call_of_operator.end() : call_of_operator.find(operators[i]);
+        if (of != call_of_operator.end()) kernel.call = of->second;
+        continue;
+      }
       kernel.launched = found->second.at;
       kernel.side = side_of(found->second.thread);
       kernel.call = call_at(found->second);
