@@ -13,6 +13,8 @@ Ranking ranking_of(const std::vector<Point>& points, const std::vector<std::size
     ranking.has_several_gpus = ranking.has_several_gpus || points[i].gpus != points[order.front()].gpus;
     if (tokens_per_s(i) > tokens_per_s(ranking.fastest)) ranking.fastest = i;
   }
+  // Points that the order puts last for another reason than speed are not the answer on one number of GPUs.
+  if (!ranking.has_several_gpus) ranking.fastest = ranking.first;
   return ranking;
 }
 
