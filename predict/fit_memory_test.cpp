@@ -95,8 +95,8 @@ TEST_CASE("unfused attention keeps its probabilities", "[fit]") {
         scenario({"training.recompute_granularity=" + recompute, "training.attention_backend=" + backend,
                   "model.attention_dropout=" + std::to_string(dropout)});
     std::vector<std::int64_t> bytes;
-    for (const MemoryUse& use : predict_step(changed, platform).prediction.memory.roles)
-      bytes.push_back(use.activations);
+    const PredictedStep step = predict_step(changed, platform);
+    for (const MemoryUse& use : memory_use(step.schedule, step.plan)) bytes.push_back(use.activations);
     return bytes;
   };
   // A layer and micro-batch of 4 sequences, 8 heads a rank, keeps the probabilities, dropout's mask and result, without
