@@ -39,21 +39,28 @@ constexpr std::array kWays = {
         [](Machine& m) {
           m.platform.accelerator->nvlink.latency_us.value /= 2;
           m.platform.accelerator->network.latency_us.value /= 2;
+          m.platform.accelerator->collective_latency.value /= 2;
         }},
     Way{"twice the rate of memory", [](Machine& m) { m.platform.accelerator->hbm_GBps.value *= 2; }},
     Way{"products in half of their time",
         [](Machine& m) {
-          m.platform.accelerator->gemm_sustained.value /= 2;
+          sim::Accelerator& a = *m.platform.accelerator;
+          for (Quantity* of : {&a.gemm_sustained, &a.fp8.gemm_sustained, &a.fp8_block.gemm_sustained,
+                               &a.mxfp8.gemm_sustained, &a.nvfp4.gemm_sustained})
+            of->value /= 2;
           if (m.framework.gemm_sustained) m.framework.gemm_sustained->value /= 2;
         }},
     Way{"attention in half of its time",
         [](Machine& m) {
           for (sim::AttentionKernel& kernel : m.platform.accelerator->attention)
             kernel.forward_TFLOPs.value *= 2, kernel.backward_TFLOPs.value *= 2;
+          m.platform.accelerator->bmm_share.value *= 2;  // of unfused attention
+          if (m.framework.bmm_share) m.framework.bmm_share->value *= 2;
         }},
     Way{"a host that issues twice as fast", [](Machine& m) {
-          for (Quantity* quantity : {&m.framework.issue_us, &m.framework.collective_issue_us,
-                                     &m.framework.micro_batch_us, &m.framework.step_us})
+          for (Quantity* quantity :
+               {&m.framework.issue_us, &m.framework.collective_issue_us, &m.framework.micro_batch_us,
+                &m.framework.part_us, &m.framework.recompute_us, &m.framework.step_us})
             quantity->value /= 2;
         }}};
 

@@ -4,17 +4,24 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 
+#include "base/data_folder.hpp"
 #include "base/error.hpp"
+#include "calibrate/import/import_platform.hpp"
 #include "model/build_schedule.hpp"
 #include "model/verify/verify.hpp"
 #include "predict/constants.hpp"
 #include "predict/predict_step.hpp"
+#include "predict/quick_step.hpp"
 #include "sim/cost/cost_schedule.hpp"
 #include "sim/engine.hpp"
 #include "tests/cases.hpp"
 #include "tests/random_gpu_scenario.hpp"
+#include "tests/temp_dir.hpp"
 
 namespace stretto::predict {
 namespace {
@@ -94,6 +101,106 @@ void compare_numbers(const std::string& text, Compared& compared) {
 }
 
 }  // namespace
+
+namespace {
+
+// The rates of a platform file that `--limits` doubles, of one link.
+struct Link {
+  LinkKind kind;
+  const char* way;
+  const char* section;
+};
+constexpr Link kLinks[] = {{LinkKind::nvlink, "twice the rate of NVLink", "[accelerator.nvlink]"},
+                           {LinkKind::network, "twice the rate of the network", "[accelerator.network]"}};
+
+// Returns a platform whose file has twice the rate of a link.
+sim::Platform with_twice(const std::filesystem::path& file, const Link& link) {
+  std::ifstream in(file);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  const std::size_t rate = text.find("GBps = { value = ", text.find(link.section)) + 17;
+  const std::size_t length = text.find(',', rate) - rate;
+  text.replace(rate, length, std::to_string(2 * std::stod(text.substr(rate, length))));
+  const testing::TempDir dir;
+  for (const auto& entry : std::filesystem::directory_iterator(file.parent_path()))
+    if (entry.path().extension() == ".csv")
+      std::filesystem::copy_file(entry.path(), dir.path() / entry.path().filename());
+  return sim::read_platform(dir.write("twice.toml", text));
+}
+
+// Returns the same platform as `stretto calibrate --base` makes it.
+sim::Platform calibrated_with_twice(const sim::Platform& base, const Link& link) {
+  calibrate::DataSheet sheet;
+  (link.kind == LinkKind::nvlink ? sheet.nvlink_GBps : sheet.network_GBps) =
+      2 * (link.kind == LinkKind::nvlink ? base.accelerator->nvlink : base.accelerator->network).GBps.value;
+  return calibrate::import_platform("twice", {}, base, sheet).platform;
+}
+
+// Checks the gain of faster links, and returns on how many links the step is exposed.
+int check_links(const Scenario& scenario, const sim::Platform& platform) {
+  const Prediction p = predict_step(scenario, platform).prediction;
+  const std::vector<BetterMachine> machines = better_machines(scenario, platform);
+  const QuickStep quick(scenario);
+  int exposed = 0;
+  for (const Link& link : kLinks) {
+    if (p.exposed_ms(link.kind) < 0.03 * p.step_ms) continue;
+    ++exposed;
+    const auto machine =
+        std::find_if(machines.begin(), machines.end(), [&](const BetterMachine& m) { return m.change == link.way; });
+    REQUIRE(machine != machines.end());
+    CAPTURE(scenario.name, link.way, p.step_ms, p.exposed_ms(link.kind), machine->step_ms);
+    CHECK(machine->step_ms < 0.995 * p.step_ms);
+    CHECK(1e3 * quick.step_s(with_twice(scenario.platform, link), scenario.framework) == machine->step_ms);
+    // The tables of a calibrated platform are scaled, and interpolated between the scaled times.
+    CHECK(1e3 * quick.step_s(calibrated_with_twice(platform, link), scenario.framework) ==
+          Approx(machine->step_ms).epsilon(1e-6));
+  }
+  return exposed;
+}
+
+}  // namespace
+
+TEST_CASE("a faster link shortens every shipped step that waits for it, by --limits and in a platform file alike") {
+  int exposed = 0;
+  std::vector<std::string> paths;
+  for (const std::string& name : data_names("models")) paths.push_back(data_file("models", name));
+  for (const std::string& name : data_names("modes")) paths.push_back(data_file("modes", name));
+  testing::Cases cases;
+  for (const std::string& path : paths) {
+    const Scenario scenario = read_scenario(path);
+    if (scenario.platform.empty() || !cases.takes_next()) continue;
+    const sim::Platform platform = sim::read_platform(scenario.platform);
+    if (platform.accelerator) exposed += check_links(scenario, platform);
+  }
+  // Tensor parallelism with nothing hidden: 27 % of the step is exposed on NVLink.
+  const Scenario scenario = parse_scenario(
+      "platform = \"h100-sxm\"\nprofile = \"nemo-dgxc\"\n[model]\npreset = \"llama3-70b\"\n"
+      "num_layers = 8\n[parallel]\ntensor_model_parallel_size = 8\nsequence_parallel = true\n"
+      "[overlap]\ntp_comm_overlap = false\n[training]\nglobal_batch_size = 4\n",
+      "exposed");
+  exposed += check_links(scenario, sim::read_platform(scenario.platform));
+  CHECK(exposed > 0);
+}
+
+// Each way of --limits acts on what a step of its kind reads.
+TEST_CASE("a better machine shortens steps in every precision, of fused and of unfused attention") {
+  const std::string begin =
+      "platform = \"b200-sxm\"\nprofile = \"nemo-dgxc\"\n[model]\npreset = \"llama3-8b\"\nnum_layers = 4\n"
+      "[training]\nglobal_batch_size = 8\n";
+  const auto gains = [&](const std::string& training, const std::string& way) {
+    const Scenario scenario = parse_scenario(begin + training, "s");
+    const sim::Platform platform = sim::read_platform(scenario.platform);
+    const double step_ms = 1e3 * QuickStep(scenario).step_s(platform, scenario.framework);
+    for (const BetterMachine& machine : better_machines(scenario, platform))
+      if (machine.change == way) return machine.step_ms < 0.97 * step_ms;
+    return false;
+  };
+  for (const char* precision : {"", "fp8_format = \"hybrid\"\n", "fp8_format = \"e4m3\"\nfp8_recipe = \"mxfp8\"\n",
+                                "fp4_format = \"e2m1\"\n"}) {
+    CAPTURE(precision);
+    CHECK(gains(precision, "products in half of their time"));
+  }
+  CHECK(gains("attention_backend = \"unfused\"\n", "attention in half of its time"));
+}
 
 TEST_CASE("derivatives of --limits are those of whole steps, interference and network included") {
   const Scenario scenario = parse_scenario(kLimitsScenario, "s.toml");

@@ -14,6 +14,7 @@
 #include "base/printable.hpp"
 #include "calibrate/calibrate.hpp"
 #include "calibrate/import/correct_gemms.hpp"
+#include "sim/accelerator/kernel_time.hpp"
 #include "sim/accelerator/numbers.hpp"
 
 namespace stretto::calibrate {
@@ -65,6 +66,9 @@ class Importer {
     platform.cores = 1;
     read_sheet();
     scale_to_sheet();
+    // Times that are added are of the platform's own links.
+    platform.accelerator->measured_nvlink_GBps = platform.accelerator->nvlink.GBps.value;
+    platform.accelerator->measured_network_GBps = platform.accelerator->network.GBps.value;
     add_gemms();
     add_collectives();
     add_interference();
@@ -135,9 +139,8 @@ class Importer {
                       text);
   }
 
-  // Return whether the given data sheet differs from the base's.
+  // Returns whether the given peak differs from the base's.
   bool is_peak_given() { return base_ && accelerator().peak_TFLOPs.value != base_->accelerator->peak_TFLOPs.value; }
-  bool is_nvlink_given() { return base_ && accelerator().nvlink.GBps.value != base_->accelerator->nvlink.GBps.value; }
   std::string of_base(bool is_scaled) const { return is_scaled ? "derived" : base_name(); }
 
   // Scales the base's times, which belong to its own GPU: under another data sheet they keep their share of the peak
@@ -156,12 +159,9 @@ class Importer {
           *rate = {rate->value * faster, {"derived", how, 0}, rate->low * faster, rate->high * faster};
       imported_.notes.push_back("GEMMs and attention are those of " + how + ": measure them (--import)");
     }
-    if (is_nvlink_given() && !a.collectives.empty()) {
-      const std::string how = fmt::format("{}, at nvlink.GBps {:g} instead of {:g}", base_name(), a.nvlink.GBps.value,
-                                          before.nvlink.GBps.value);
-      scale_collectives(a.nvlink.GBps.value / before.nvlink.GBps.value, how);
-      imported_.notes.push_back("collectives of a domain are those of " + how + ": measure them (--import)");
-    }
+    if (a.measured_nvlink_GBps == 0) a.measured_nvlink_GBps = before.nvlink.GBps.value;
+    if (a.measured_network_GBps == 0) a.measured_network_GBps = before.network.GBps.value;
+    if (a.nvlink_change() != 1 || a.network_change() != 1) scale_communication();
   }
 
   // Scales products; a memory-bound product does not become faster with the peak.
@@ -179,20 +179,29 @@ class Importer {
     a.gemm_source = {"derived", how, 0};
   }
 
-  // Scales collectives: the time of the smallest size is the latency and stays; the rest changes with the bandwidth.
-  void scale_collectives(double faster, const std::string& how) {
+  // Scales what was measured on the base's links as a prediction does on changed links
+  // (sim/accelerator/accelerator.hpp).
+  void scale_communication() {
     sim::Accelerator& a = accelerator();
+    std::string how = base_name();
+    const auto rate = [&](const char* name, const Quantity& now, double measured, Quantity& of_library) {
+      const double faster = now.value / measured;
+      if (faster == 1) return;
+      how += fmt::format(", at {} {:g} instead of {:g}", name, now.value, measured);
+      of_library = {of_library.value * faster, {"derived", how, 0}, of_library.low * faster, of_library.high * faster};
+    };
+    rate("nvlink.GBps", a.nvlink.GBps, a.measured_nvlink_GBps, a.token_exchange.flex_nvlink_GBps);
+    rate("network.GBps", a.network.GBps, a.measured_network_GBps, a.token_exchange.flex_network_GBps);
+    are_links_scaled_ = true;
     std::vector<sim::CollectiveTime> times = a.collectives.times();
-    std::map<Series, double> latencies;
-    for (const sim::CollectiveTime& time : times) {
-      double& latency = latencies.try_emplace(series_of(time), time.us).first->second;
-      latency = std::min(latency, time.us);
-    }
-    for (sim::CollectiveTime& time : times)
-      if (const double latency = latencies.at(series_of(time)); time.span.nodes == 1)
-        time.us = latency + (time.us - latency) / faster;
+    const double bandwidth = a.collective_bandwidth.value, latency = a.collective_latency.value;
+    a.collective_bandwidth.value = a.collective_latency.value = 1;  // they apply to the new table, too
+    for (sim::CollectiveTime& time : times) time.us = sim::measured_collective_us(a, time.kind, time.bytes, time.span);
+    a.collective_bandwidth.value = bandwidth, a.collective_latency.value = latency;
+    if (times.empty()) return;
     a.collectives = sim::CollectiveTable(times);
     a.collective_source = {"derived", how, 0};
+    imported_.notes.push_back("collectives are those of " + how + ": measure them (--import)");
   }
 
   void add_part(const std::string& what, const std::string& value, const std::string& from) {
@@ -345,7 +354,7 @@ class Importer {
       }
     };
     add_parts(mine, kYours);
-    add_parts(others, of_base(is_nvlink_given()));
+    add_parts(others, of_base(are_links_scaled_));
     const bool is_across =
         std::any_of(times.begin(), times.end(), [](const auto& time) { return time.span.nodes > 1; });
     add_part(is_across ? "collectives on other numbers of nodes" : "collectives across nodes", "NCCL's model",
@@ -389,6 +398,7 @@ class Importer {
   const std::optional<sim::Platform>& base_;
   const DataSheet& sheet_;
   std::set<const Quantity*> mine_;  // numbers that the files have
+  bool are_links_scaled_ = false;   // what was measured is scaled to other links
   ImportedPlatform imported_;
 };
 

@@ -143,7 +143,7 @@ TEST_CASE("another data sheet scales what was measured on the base's GPU", "[imp
   other.peak_TFLOPs = 50;  // a quarter
   other.nvlink_GBps = 50;  // half
   sim::Platform gpu = base();
-  gpu.accelerator->hbm_share.value = 1;
+  gpu.accelerator->hbm_share.value = gpu.accelerator->network_share.value = 1;
   gpu.accelerator->collectives = sim::CollectiveTable({{CollectiveKind::all_gather, {8, 1}, 1024, 5},
                                                        {CollectiveKind::all_gather, {8, 1}, 1 << 20, 25},
                                                        {CollectiveKind::all_gather, {16, 2}, 1 << 20, 70}});
@@ -154,7 +154,10 @@ TEST_CASE("another data sheet scales what was measured on the base's GPU", "[imp
   CHECK(a.attention.front().forward_TFLOPs.value == Approx(50));
   CHECK(a.collectives.time_us(CollectiveKind::all_gather, 8, 1024) == Approx(5));          // latency
   CHECK(a.collectives.time_us(CollectiveKind::all_gather, 8, 1 << 20) == Approx(5 + 40));  // and bytes
-  CHECK(*a.collectives.across_us(CollectiveKind::all_gather, {16, 2}, 1 << 20, nullptr) == Approx(70));
+  // Across nodes NVLink is slower than the cards of eight GPUs, so that the time changes as NCCL's model does.
+  const double across_us = *a.collectives.across_us(CollectiveKind::all_gather, {16, 2}, 1 << 20, nullptr);
+  CHECK(across_us > 70 * 1.1);
+  CHECK(across_us < 70 * 2);
   CHECK(from(slower, "GEMMs") == "derived");
   CHECK(from(slower, "attention.a.backward_TFLOPs") == "derived");
   CHECK(from(slower, "all_gather on 8 GPUs") == "derived");

@@ -151,12 +151,15 @@ std::string contradiction(const Accelerator& a) {
   for (const CollectiveTime& time : a.collectives.times()) {
     if (time.span.nodes > 1) continue;
     const double bus_GBps = time.bytes / time.us * ring_share(time.kind, time.span.members) * 1e-3;
-    const double most_GBps = a.nvlink.GBps.value * (time.kind == CollectiveKind::all_reduce ? kMostReduced : 1);
+    const bool is_of_others = a.nvlink_change() != 1;
+    const double measured_GBps = is_of_others ? a.measured_nvlink_GBps : a.nvlink.GBps.value;
+    const double most_GBps = measured_GBps * (time.kind == CollectiveKind::all_reduce ? kMostReduced : 1);
     if (bus_GBps > most_GBps)
       return fmt::format(
-          "collective_table: expected at most {:g} GB/s by nvlink.GBps, got {:.3g} with {} of {:g} bytes "
+          "collective_table: expected at most {:g} GB/s by {}, got {:.3g} with {} of {:g} bytes "
           "on {} GPUs",
-          most_GBps, bus_GBps, name_of(time.kind), time.bytes, time.span.members);
+          most_GBps, is_of_others ? "measured_at.nvlink_GBps" : "nvlink.GBps", bus_GBps, name_of(time.kind), time.bytes,
+          time.span.members);
   }
   return "";
 }
@@ -191,6 +194,10 @@ Accelerator read_accelerator(TomlTable table, const std::string& folder) {
   };
   for (const AcceleratorNumber& number : numbers)
     if (number.of_data_sheet) *number.quantity = read_quantity(section_of(number).section(number.key), number.limits);
+  TomlTable measured_at = table.section("measured_at");
+  a.measured_nvlink_GBps = value_or<double>(measured_at, "nvlink_GBps", a.nvlink.GBps.value, kRate);
+  a.measured_network_GBps = value_or<double>(measured_at, "network_GBps", a.network.GBps.value, kRate);
+  measured_at.finish();
   set_defaults(a);
   for (const AcceleratorNumber& number : numbers)
     if (!number.of_data_sheet && section_of(number).has(number.key))

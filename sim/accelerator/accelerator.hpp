@@ -74,9 +74,9 @@ struct Accelerator {
   Quantity hbm_GBps;
 
   std::vector<std::string> table_files;  // from which the tables were read
-  GemmTable gemms;            // empty: the roofline of gemm_share and hbm_share is used
-  Source gemm_source;         // source of the table
-  bool gemm_waves = false;    // GemmTable::time_us accounts for whole waves
+  GemmTable gemms;                       // empty: the roofline of gemm_share and hbm_share is used
+  Source gemm_source;                    // source of the table
+  bool gemm_waves = false;               // GemmTable::time_us accounts for whole waves
   Quantity gemm_sustained;  // time in a training step / time in the table, whose measurements do not throttle the clock
   ProductRate fp8, fp8_block, mxfp8, nvfp4;
   Quantity split_accumulation;  // time of a product of fp8 with split accumulation / fast accumulation
@@ -92,8 +92,18 @@ struct Accelerator {
   Quantity bmm_share;                      // share of the peak that the batched products of unfused attention reach
   std::vector<AttentionKernel> attention;  // the first kernel is the default
 
-  CollectiveTable collectives;     // empty: the ring's closed form, and NCCL's model
-  Source collective_source;        // source of the table
+  CollectiveTable collectives;  // empty: the ring's closed form, and NCCL's model
+  Source collective_source;     // source of the table
+  // Rates of the links on which the times of `collectives` and the rates of `token_exchange` were measured. On faster
+  // or slower links the bandwidth of these changes in proportion. 0: those of `nvlink` and `network`.
+  double measured_nvlink_GBps = 0, measured_network_GBps = 0;
+  // Bandwidth and latency of collectives over those of the table, or over NCCL's own latency where no table has a
+  // group.
+  Quantity collective_bandwidth = {1, {}}, collective_latency = {1, {}};
+  double nvlink_change() const { return measured_nvlink_GBps > 0 ? nvlink.GBps.value / measured_nvlink_GBps : 1; }
+  double network_change() const { return measured_network_GBps > 0 ? network.GBps.value / measured_network_GBps : 1; }
+  // Returns how the links of a domain differ from those of the table.
+  LinkChange table_change() const { return {nvlink_change() * collective_bandwidth.value, collective_latency.value}; }
   Quantity collective_in_step_us;  // extra time of a collective in a step over one of many back to back
   std::int64_t domain = 8;         // GPUs of an NVLink domain
   bool multicast = false;          // the domain's switches add up and copy to many GPUs (NVLink SHARP)

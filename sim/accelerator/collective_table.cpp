@@ -33,6 +33,16 @@ double time_of(const Points& points, double bytes) {
   return between(points, bytes);
 }
 
+// Returns the time on changed links.
+double time_of(const Points& points, double bytes, const LinkChange& links) {
+  if (links == LinkChange{}) return time_of(points, bytes);
+  double latency = points.front().second;
+  for (const auto& [size, us] : points) latency = std::min(latency, us);
+  const auto changed = [&](double us) { return links.latency * latency + (us - latency) / links.rate; };
+  const auto& [most, longest] = points.back();
+  return bytes > most ? changed(longest) * bytes / most : changed(time_of(points, bytes));
+}
+
 // Interpolates between two numbers of GPUs, in logarithms of time and GPUs.
 double blend(double gpus, double below, double below_us, double above, double above_us) {
   const double share = std::log(gpus / below) / std::log(above / below);
@@ -112,21 +122,21 @@ std::string CollectiveTable::text() const {
   return text;
 }
 
-double CollectiveTable::time_us(CollectiveKind kind, std::int64_t gpus, double bytes) const {
+double CollectiveTable::time_us(CollectiveKind kind, std::int64_t gpus, double bytes, const LinkChange& links) const {
   const Sizes& sizes = within_.at(kind);
   const auto above = sizes.lower_bound(gpus);
   if (above == sizes.end()) {
     // The estimate for more GPUs: in a longer ring the bus carries as much, and there are more steps.
     const auto& [most, points] = *sizes.rbegin();
-    const double shortest = points.front().second;
-    const double moving = std::max(0.0, time_of(points, bytes) - shortest);
+    const double shortest = time_of(points, 0, links);
+    const double moving = std::max(0.0, time_of(points, bytes, links) - shortest);
     return shortest * static_cast<double>(gpus - 1) / static_cast<double>(most - 1) +
            moving * ring_share(kind, gpus) / ring_share(kind, most);
   }
-  if (above->first == gpus || above == sizes.begin()) return time_of(above->second, bytes);
+  if (above->first == gpus || above == sizes.begin()) return time_of(above->second, bytes, links);
   const auto below = std::prev(above);
-  return blend(double(gpus), double(below->first), time_of(below->second, bytes), double(above->first),
-               time_of(above->second, bytes));
+  return blend(double(gpus), double(below->first), time_of(below->second, bytes, links), double(above->first),
+               time_of(above->second, bytes, links));
 }
 
 std::int64_t CollectiveTable::most_gpus(CollectiveKind kind) const {
@@ -134,19 +144,22 @@ std::int64_t CollectiveTable::most_gpus(CollectiveKind kind) const {
   return found == within_.end() ? 0 : found->second.rbegin()->first;
 }
 
-double CollectiveTable::bus_GBps(CollectiveKind kind) const {
+double CollectiveTable::bus_GBps(CollectiveKind kind, const LinkChange& links) const {
   const auto& [gpus, points] = *within_.at(kind).rbegin();
-  return points.back().first / points.back().second * ring_share(kind, gpus) * 1e-3;
+  const double most = points.back().first;
+  return most / time_of(points, most, links) * ring_share(kind, gpus) * 1e-3;
 }
 
 std::optional<double> CollectiveTable::across_us(CollectiveKind kind, const GroupSpan& span, double bytes,
-                                                 const std::function<double(double)>& model) const {
+                                                 const Model& model, const Model& measured_model) const {
   const auto found = across_.find({kind, span.on_node()});
   if (found == across_.end() || span.members != span.nodes * span.on_node()) return std::nullopt;
   const Sizes& sizes = found->second;
   const auto us_of = [&](const Points& points) {
     const double nearest = std::clamp(bytes, points.front().first, points.back().first);
-    return between(points, nearest) * (nearest == bytes ? 1 : model(bytes) / model(nearest));
+    const double us = between(points, nearest);
+    if (measured_model) return us * model(bytes) / measured_model(nearest);
+    return us * (nearest == bytes ? 1 : model(bytes) / model(nearest));
   };
   const auto above = sizes.lower_bound(span.members);
   if (above == sizes.end()) return std::nullopt;

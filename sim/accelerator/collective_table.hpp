@@ -21,6 +21,12 @@ struct CollectiveTime {
   double us = 0;
 };
 
+// How links differ from those on which times were measured: a rate, and a latency, over theirs.
+struct LinkChange {
+  double rate = 1, latency = 1;
+  bool operator==(const LinkChange&) const = default;
+};
+
 // Measured times of collectives, within an NVLink domain and across several domains.
 //
 // Between sizes, time is linear in bytes: the latency and the bandwidth of one NCCL protocol.
@@ -39,18 +45,21 @@ class CollectiveTable {
 
   // Returns a time within a domain. Below the smallest size the time is the smallest's, above the largest the bandwidth
   // stays. Between numbers of GPUs, logarithms are interpolated; above the largest, latency grows with the steps and
-  // the bus bandwidth stays. The table must have the kind.
-  double time_us(CollectiveKind kind, std::int64_t gpus, double bytes) const;
+  // the bus bandwidth stays. The table must have the kind. On other links the shortest time of a series, which is its
+  // latency, changes with the latency, and what a size takes beyond it changes with the rate.
+  double time_us(CollectiveKind kind, std::int64_t gpus, double bytes, const LinkChange& links = {}) const;
   bool has(CollectiveKind kind) const { return within_.contains(kind); }
   std::int64_t most_gpus(CollectiveKind kind) const;  // the largest number within a domain; 0: none
   // Returns the bus bandwidth of the largest size on the most GPUs, in GB/s, as nccl-tests defines it.
-  double bus_GBps(CollectiveKind kind) const;
+  double bus_GBps(CollectiveKind kind, const LinkChange& links = {}) const;
 
   // Returns a time across domains, between the nearest measured numbers of nodes with as many members on each;
-  // logarithms are interpolated. Outside the measured sizes the time changes as `model`, a function of bytes, does.
-  // nullopt where the span is not between measured ones.
-  std::optional<double> across_us(CollectiveKind kind, const GroupSpan& span, double bytes,
-                                  const std::function<double(double)>& model) const;
+  // logarithms are interpolated. Outside the measured sizes, and on other links than the measured ones, the time
+  // changes as the model does: `model` and `measured_model` are functions of bytes, on these links and on the measured
+  // ones; null: the links are the measured ones. nullopt where the span is not between measured ones.
+  using Model = std::function<double(double)>;
+  std::optional<double> across_us(CollectiveKind kind, const GroupSpan& span, double bytes, const Model& model,
+                                  const Model& measured_model = nullptr) const;
 
  private:
   using Points = std::vector<std::pair<double, double>>;  // (bytes, µs), in ascending order of bytes

@@ -350,6 +350,11 @@ class KernelClock {
 // docs/README_Hybrid-EP.md, whose rates count rows for the own node).
 constexpr double kForwarding = 0.74;
 
+// Returns the bus bandwidth of a domain's collectives.
+double bus_GBps(const Accelerator& a, CollectiveKind kind) {
+  return a.collectives.has(kind) ? a.collectives.bus_GBps(kind, a.table_change()) : a.nvlink.GBps.value;
+}
+
 // Every member sends each other member its slice directly: to other nodes over its share of the cards, and within its
 // node over NVLink, concurrently.
 GroupTime all_to_all_across(const Accelerator& a, double bytes, const GroupSpan& span, double nvlink_GBps,
@@ -429,21 +434,37 @@ GroupTime collective_time(const Accelerator& a, const Framework& framework, Coll
   kind = like_equal_slices(kind);
   const double in_step = value_of(framework.collective_in_step_us, a.collective_in_step_us);
   if (span.nodes > 1) {
-    const double cards = static_cast<double>(span.cards()) * a.card_GBps(span.leaving);
-    const double nvlink = a.collectives.has(kind) ? a.collectives.bus_GBps(kind) : a.nvlink.GBps.value;
+    const double cards = static_cast<double>(span.cards()) * a.card_GBps(span.leaving), nvlink = bus_GBps(a, kind);
     if (kind == CollectiveKind::all_to_all) return all_to_all_across(a, bytes, span, nvlink, in_step);
-    const auto model = [&](double size) { return nccl_across_nodes(kind, size, span, cards, nvlink); };
+    const auto model = [&](double size) {
+      return nccl_across_nodes(kind, size, span, cards, nvlink, a.collective_latency.value);
+    };
     const GroupTime time = model(bytes);
     // A measured group had its links to itself; the model divides its time into latency and bytes.
     const bool is_free = span.leaving * a.oversubscription <= 1;
     const auto model_us = [&](double size) { return model(size).us; };
-    const double us = (is_free ? a.collectives.across_us(kind, span, bytes, model_us) : std::nullopt).value_or(time.us);
+    CollectiveTable::Model measured_us;
+    if (a.table_change() != LinkChange{} || a.network_change() != 1)
+      measured_us = [&](double size) {
+        const double of_table = a.collectives.has(kind) ? a.collectives.bus_GBps(kind) : nvlink / a.table_change().rate;
+        return nccl_across_nodes(kind, size, span, cards / a.network_change(), of_table).us;
+      };
+    const double us =
+        (is_free ? a.collectives.across_us(kind, span, bytes, model_us, measured_us) : std::nullopt).value_or(time.us);
     return {us + in_step, time.latency_us * us / time.us + in_step};
   }
-  if (a.collectives.has(kind)) return {a.collectives.time_us(kind, span.members, bytes) + in_step, in_step};
+  if (a.collectives.has(kind))
+    return {a.collectives.time_us(kind, span.members, bytes, a.table_change()) + in_step, in_step};
   const RingCost ring = ring_cost(kind, Dtype::bf16, static_cast<std::int64_t>(bytes / 2), span.members);
   const double latency = double(ring.steps) * a.nvlink.latency_us.value + in_step;
   return {latency + double(ring.edge_bytes) / (a.nvlink.GBps.value * 1e3), latency};
+}
+
+double measured_collective_us(const Accelerator& accelerator, CollectiveKind kind, double bytes,
+                              const GroupSpan& span) {
+  Framework alone;
+  alone.collective_in_step_us = Quantity{};
+  return collective_time(accelerator, alone, kind, bytes, span).us;
 }
 
 GroupTime token_exchange_time(const Accelerator& a, const Framework& framework, const Collective& work,
@@ -455,12 +476,9 @@ GroupTime token_exchange_time(const Accelerator& a, const Framework& framework, 
   if (transport == TokenTransport::nccl) {
     GroupTime time = collective_time(a, framework, work.kind, bytes, span);
     if (span.nodes > 1) {
-      const double nvlink = a.collectives.has(CollectiveKind::all_to_all)
-                                ? a.collectives.bus_GBps(CollectiveKind::all_to_all)
-                                : a.nvlink.GBps.value;
       // The card's rate has the share that rings reach; an exchange reaches another.
       const double slower = a.network_share.value / exchange.network_share.value;
-      time = all_to_all_across(a, bytes, span, nvlink,
+      time = all_to_all_across(a, bytes, span, bus_GBps(a, CollectiveKind::all_to_all),
                                value_of(framework.collective_in_step_us, a.collective_in_step_us), slower);
     }
     return {time.us + exchange.us.value, time.latency_us + exchange.us.value};
@@ -472,10 +490,10 @@ GroupTime token_exchange_time(const Accelerator& a, const Framework& framework, 
   // A group of experts that several nodes share may send a token to each of them.
   const double most_nodes =
       limit.groups > 0 ? double(limit.most_groups) * std::max(1.0, nodes / double(limit.groups)) : nodes;
-  const double nvlink_GBps = exchange.flex_nvlink_GBps.value * (span.nodes > 1 ? kForwarding : 1);
+  const double nvlink_GBps = exchange.flex_nvlink_GBps.value * a.nvlink_change() * (span.nodes > 1 ? kForwarding : 1);
   const double near = tokens * met(ranks) * (ranks - 1) / ranks / (nvlink_GBps * 1e3);
   const double far = span.nodes > 1 ? tokens * std::min(met(nodes), most_nodes) * (nodes - 1) / nodes /
-                                          (exchange.flex_network_GBps.value * 1e3)
+                                          (exchange.flex_network_GBps.value * a.network_change() * 1e3)
                                     : 0;
   // NCCL's EP runs HybridEP's kernels (Megatron-LM d98e8a64, core/transformer/moe/token_dispatcher.py:1631).
   const bool scans = transport != TokenTransport::deepep && work.kind == CollectiveKind::dispatch;

@@ -46,6 +46,8 @@ double kernels_of(const Framework& framework, const Operation& operation);
 // traffic.
 GroupTime collective_time(const Accelerator& accelerator, const Framework& framework, CollectiveKind kind, double bytes,
                           const GroupSpan& span);
+// Returns the microseconds of such a collective outside of a step, as nccl-tests measures it.
+double measured_collective_us(const Accelerator& accelerator, CollectiveKind kind, double bytes, const GroupSpan& span);
 // Returns the time of a dispatch or a combine of rows by the library of `transport`, when all experts have equally
 // many. By NCCL every row goes to the rank of its expert. DeepEP and HybridEP send a token once to each rank, and over
 // the network once to each node, that has any of its experts: of `copies` experts drawn at random, n · (1 − (1 −

@@ -35,7 +35,7 @@ constexpr std::array<std::array<double, 23>, 3> kTreeCorrection = {{
 }  // namespace
 
 GroupTime nccl_across_nodes(CollectiveKind kind, double bytes, const GroupSpan& span, double cards_GBps,
-                            double nvlink_GBps) {
+                            double nvlink_GBps, double latency_factor) {
   assert(span.nodes > 1 && span.members >= span.nodes && cards_GBps > 0);
   const double bus_GBps = span.on_node() > 1 ? std::min(cards_GBps, nvlink_GBps) : cards_GBps;
   const double members = static_cast<double>(span.members), nodes = static_cast<double>(span.nodes);
@@ -44,6 +44,7 @@ GroupTime nccl_across_nodes(CollectiveKind kind, double bytes, const GroupSpan& 
   const double across = reduces_and_gathers ? 2 * nodes : nodes - 1;
   GroupTime best{std::numeric_limits<double>::infinity()};
   const auto try_one = [&](double latency_us, double wire_us) {
+    latency_us *= latency_factor;
     if (latency_us + wire_us < best.us) best = {latency_us + wire_us, latency_us};
   };
   for (std::size_t p = 0; p < kProtocols.size(); ++p) {

@@ -15,6 +15,7 @@ namespace {
 constexpr Limits<double> kShare{.min = 1e-6, .max = 1};
 constexpr Limits<double> kTime{.min = 0, .max = 1e9};
 constexpr Limits<double> kAtLeastOne{.min = 1, .max = 1e6};
+constexpr Limits<double> kFactor{.min = 1e-3, .max = 1e3};
 constexpr Limits<double> kBytes{.min = 0, .max = 1e15};
 
 Quantity assumed(double value, double low, double high, const char* why) {
@@ -67,6 +68,8 @@ std::vector<AcceleratorNumber> numbers_of(Accelerator& a) {
           {"", "bmm_share", &a.bmm_share, kShare},
           {"", "collective_in_step_us", &a.collective_in_step_us, kTime},
           {"", "network_share", &a.network_share, kShare},
+          {"", "collective_bandwidth", &a.collective_bandwidth, kFactor},
+          {"", "collective_latency", &a.collective_latency, kFactor},
           {"", "reserved_bytes", &a.reserved_bytes, kBytes},
           {"nvlink", "GBps", &a.nvlink.GBps, kRate, true},
           {"nvlink", "latency_us", &a.nvlink.latency_us, kTime},
@@ -120,6 +123,7 @@ void set_defaults(Accelerator& a) {
   a.bmm_share = assumed(0.25, 0.2, 0.6, "as A100");
   a.collective_in_step_us =
       assumed(50, 0, 75, "launch, event wait and skew of ranks, which nccl-tests hides; as on B200");
+  a.collective_bandwidth = a.collective_latency = {1, {"measured", "the table as it is", 0}};
   a.network_share = assumed(0.92, 0.8, 0.97, "23 GB/s of a 200 Gb/s card reach a GPU");
   a.reserved_bytes = assumed(2.1e9, 0.9e9, 3.9e9, "code of libraries, fragmentation");
   a.nvlink.latency_us = assumed(3, 2, 6, "a message between two kernels on NVLink");
@@ -128,15 +132,16 @@ void set_defaults(Accelerator& a) {
                              &a.beside_communication.memory_bound, &a.beside_communication.communication})
     *quantity = assumed(1, 1, 1.2, "not measured on this GPU; gemm_sustained is of steps, and has some of it");
   TokenExchange& t = a.token_exchange;
+  const double nvlink = a.nvlink.GBps.value / a.nvlink_change(), network = a.network.GBps.value / a.network_change();
   t.network_share = {
       0.74,
       {"fitted", "Qwen3-30B-A3B on 16 H100 with the all-to-all dispatcher, one step (Megatron-Bridge)", 0},
       0.6,
       0.92};
   t.us = {40, {"fitted", "one MoE layer on 8 H100 (Megatron-LM moe_perf) over the nccl-tests table", 0}, 0, 80};
-  t.flex_nvlink_GBps = assumed(0.62 * a.nvlink.GBps.value, 0.5 * a.nvlink.GBps.value, 0.7 * a.nvlink.GBps.value,
+  t.flex_nvlink_GBps = assumed(0.62 * nvlink, 0.5 * nvlink, 0.7 * nvlink,
                                "as H100's share of NVLink: 281 of 450 GB/s, DeepEP's combine with 20 to 24 SMs");
-  t.flex_network_GBps = assumed(0.91 * a.network.GBps.value, 0.86 * a.network.GBps.value, 0.94 * a.network.GBps.value,
+  t.flex_network_GBps = assumed(0.91 * network, 0.86 * network, 0.94 * network,
                                 "as H100's share of its card: 45.5 of 50 GB/s, DeepEP over 4 nodes");
   t.flex_us = assumed(45, 20, 80, "what DeepEP's kernels take besides, on H100");
   t.hybridep_us = assumed(250, 100, 400, "its scan of what goes where runs on all SMs");
@@ -154,6 +159,9 @@ std::string accelerator_text(const Accelerator& accelerator, const std::string& 
   if (!a.gemms.empty())
     text += table_text("gemm_table", gemm_file, a.gemm_source) + fmt::format("gemm_waves = {}\n", a.gemm_waves);
   if (!a.collectives.empty()) text += table_text("collective_table", collective_file, a.collective_source);
+  if (a.measured_nvlink_GBps > 0)
+    text += fmt::format("measured_at = {{ nvlink_GBps = {}, network_GBps = {} }}\n", a.measured_nvlink_GBps,
+                        a.measured_network_GBps);
   if (a.multicast) text += "multicast = true\n";
   if (a.network_cards != a.domain) text += fmt::format("network_cards = {}\n", a.network_cards);
   if (a.oversubscription != 1)
