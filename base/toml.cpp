@@ -4,6 +4,7 @@
 #include <cassert>
 
 #include "base/charconv.hpp"
+#include "base/near_spellings.hpp"
 
 namespace stretto {
 namespace {
@@ -298,7 +299,12 @@ void TomlTable::finish() const {
     if (std::find(asked.begin(), asked.end(), one) == asked.end()) asked.push_back(one);
   const std::string& key = unknown->first;
   const std::string hint = suggestion(key, asked);
-  throw failure(key, hint.empty() ? "expected one of " + joined(asked) + ", got an unknown key"
+  // A list of a hundred keys is not read.
+  constexpr std::size_t kMostListed = 12;
+  const std::string nearest = asked.size() > kMostListed ? joined(near_spellings(key, asked, 3)) : "";
+  const std::string listed =
+      nearest.empty() ? joined(asked) : std::to_string(asked.size()) + " keys (nearest: " + nearest + ")";
+  throw failure(key, hint.empty() ? "expected one of " + listed + ", got an unknown key"
                                   : "expected a known key, got " + in_quotes(key) + hint);
 }
 

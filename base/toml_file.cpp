@@ -89,6 +89,10 @@ void apply_override(TomlNode& root, const std::string& text) {
     if (!table) throw input_error("--set " + path + ": expected a table before ." + key + ", got a single value");
     const bool last = dot == std::string::npos;
     if (last) {
+      if (without_blanks(std::string_view(text).substr(equals + 1)).empty()) {
+        table->erase(key);
+        return;
+      }
       (*table)[key] = override_value(without_blanks(std::string_view(text).substr(equals + 1)), "--set " + path);
       return;
     }

@@ -163,12 +163,27 @@ TEST_CASE("overrides replace and add values", "[toml]") {
   CHECK(require<std::string>(s, "b") == "bare word");
   CHECK(require<std::vector<std::int64_t>>(t, "c") == std::vector<std::int64_t>{1, 2});
   CHECK(require<double>(root, "d") == 1000.0);
-  CHECK(require<std::string>(s, "e").empty());
+  CHECK_FALSE(s.has("e"));
   CHECK(require<std::string>(s, "f") == "x");
   CHECK(require<bool>(s, "g"));
   CHECK(message_of([&] { require<bool>(s, "b"); }) == "--set s.b: expected true or false, got \"bare word\"");
   CHECK(message_of([&] { t.finish(); }).empty());
   CHECK(message_of([&] { require<bool>(t, "z"); }) == "f.toml:1: [t] z: expected true or false, got nothing");
+}
+
+TEST_CASE("an override without a value takes the key away", "[toml]") {
+  TomlTable root = parse_toml("[s]\na = 1\nb = [2]\n", "f.toml", {"s.a=", "s.b = ", "s.c=3", "s.c=", "t.d="});
+  TomlTable s = root.section("s");
+  for (const char* key : {"a", "b", "c"}) CHECK_FALSE(s.has(key));
+  CHECK_FALSE(root.section("t").has("d"));
+}
+
+TEST_CASE("of many keys an unknown one names the three nearest", "[toml]") {
+  TomlTable root = parse_toml("activation_offload = 1\n", "f.toml");
+  for (int i = 0; i < 20; ++i) root.has("key" + std::to_string(i));
+  root.has("cpu_offloading_activations");
+  CHECK(message_of([&] { root.finish(); }).find("expected one of 21 keys (nearest: cpu_offloading_activations), got an unknown key") !=
+        std::string::npos);
 }
 
 TEST_CASE("an override is what its text is as a value of TOML, else a string", "[toml]") {

@@ -9,7 +9,7 @@ namespace stretto {
 // Error(input) with the path and the system's reason.
 std::string toml_text(const std::string& path);
 
-// Applies one override of parse_toml(), "section.key=value", to a root table. Throws Error(input) as that does.
+// Applies one override of parse_toml(), "section.key=value", to a root table; "section.key=" takes the key away. Throws Error(input) as that does.
 void apply_override(TomlNode& root, const std::string& text);
 
 // Returns what parse_toml() returns for the text from which `root` was parsed.

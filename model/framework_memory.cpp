@@ -13,10 +13,10 @@ void read_cross_entropy(TomlTable table, FrameworkMemory& m) {
   std::map<std::int64_t, int> blocks = {{2, 1}};
   for (const std::int64_t step : m.cross_entropy)
     if ((blocks[step < 0 ? -step : step] += step < 0 ? -1 : 1) < 0 || step == 0)
-      throw table.error("steps", "expected sizes that are allocated before they are freed");
+      throw table.error("steps", "sizes that are allocated before they are freed");
   int left = 0;
   for (const auto& [bytes, count] : blocks) left += count;
-  if (left == 0) throw table.error("steps", "expected a block that is left, the gradient");
+  if (left == 0) throw table.error("steps", "a block that is left, the gradient");
 }
 
 }  // namespace
@@ -27,7 +27,7 @@ void read_framework_memory(TomlTable table, FrameworkMemory& m) {
   const auto allocator =
       value_or<std::string>(table, "allocator", m.expandable_segments ? "expandable_segments" : "segments");
   if (allocator != "segments" && allocator != "expandable_segments")
-    throw table.error("allocator", "expected \"segments\" or \"expandable_segments\"");
+    throw table.error("allocator", "\"segments\" or \"expandable_segments\"");
   m.expandable_segments = allocator == "expandable_segments";
   const auto own = [&](const char* key, std::optional<Quantity>& quantity, Limits<double> limits) {
     if (table.has(key)) quantity = read_quantity(table.section(key), limits);

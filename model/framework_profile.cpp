@@ -11,7 +11,7 @@ namespace {
 FrameworkProfile read_base(TomlTable& root, const std::string& base, const std::string& path) {
   FrameworkProfile profile = read_framework_profile(
       is_data_name(base) ? data_file("profiles", base) : (std::filesystem::path(path).parent_path() / base).string());
-  if (profile.has_base) throw root.error("base", "expected a profile that has no base itself");
+  if (profile.has_base) throw root.error("base", "a profile that has no base itself");
   return profile;
 }
 
