@@ -165,6 +165,14 @@ std::string recipe_text(const Prediction& own, const Prediction& first, const st
                                                       : "; it does not fit");
 }
 
+// Returns whether the note says of a key that the sweep searches that it has no effect: such points are no ties.
+bool says_idle(const std::string& note, const sweep::Space& space) {
+  return std::any_of(space.axes.begin(), space.axes.end(), [&](const sweep::Axis& axis) {
+    const std::string key = axis.key.substr(axis.key.find('.') + 1);
+    return note.starts_with(key + " is off") || note.starts_with(key + " has no effect");
+  });
+}
+
 // Returns the single changes of the fastest point, of keys that the sweep did not vary, that make it faster.
 std::vector<sweep::SingleChange> further_changes(const sweep::Space& space, const sweep::Point& fastest,
                                                  const sweep::SearchCalls& calls) {
@@ -324,6 +332,7 @@ void search_layouts(SweepOptions& options, const Swept& swept) {
   if (order.size() > static_cast<std::size_t>(options.best)) order.resize(static_cast<std::size_t>(options.best));
   std::vector<FullStep> full;
   std::vector<std::string> notes;
+  std::map<std::string, int> idle;  // what points say of searched keys that have no effect there, and how many points
   constexpr double kMostInFull = 1e7;  // operations: some ten seconds
   for (const std::size_t i : order) {
     if (interrupted()) break;
@@ -347,7 +356,11 @@ void search_layouts(SweepOptions& options, const Swept& swept) {
                                   time_text(p.step_ms), time_text(point.step_ms)));
     if (p.memory.fit() == Fit::does_not_fit)
       notes.push_back(fmt::format("{} does not fit as a whole", layout_text(p.parallel)));
+    for (const std::string& note : p.notes)
+      if (says_idle(note, space)) ++idle[note];
   }
+  for (const auto& [note, points_with] : idle)
+    notes.push_back(fmt::format("{} ({} of the {} best)", note, points_with, full.size()));
   progress.clear();
   if (order.empty() && shards > 1) std::cout << "\n" << sweep::why_none(result) << "\n";
   nlohmann::json json = {{"scenario", scenario.name},         {"platform", platform.name},

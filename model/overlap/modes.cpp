@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "base/error.hpp"
@@ -5,6 +6,7 @@
 #include "model/overlap/overlap.hpp"
 #include "model/schedule/derive.hpp"
 #include "model/step_size.hpp"
+#include "model/without_effect.hpp"
 
 namespace stretto {
 namespace {
@@ -90,12 +92,26 @@ Scenario with_mode(Scenario scenario, const std::string& mode, std::int64_t rank
   return scenario;
 }
 
+namespace {
+
+// A gate of a key says more than that the key is idle.
+void add_idle_keys(const Scenario& scenario, std::vector<std::string>& notes) {
+  for (std::string& line : keys_without_effect(scenario)) {
+    const std::string start = line.substr(0, line.find(' ')) + " is off: ";
+    const auto says = [&](const std::string& note) { return note.starts_with(start); };
+    if (std::none_of(notes.begin(), notes.end(), says)) notes.push_back(std::move(line));
+  }
+}
+
+}  // namespace
+
 Schedule build_schedule(const Scenario& scenario, std::int64_t free_bytes) {
   // Any machine can build a small step, so only large ones are checked.
   if (step_size_of(scenario).bytes > double(1 << 28)) require_size(scenario, free_bytes);
   Lowered lowered = lower_plain(scenario);
   const Gates gates = gates_of(scenario);
   lowered.schedule.notes = gates.notes(scenario.by_profile);
+  add_idle_keys(scenario, lowered.schedule.notes);
   if (const std::int64_t layers = scenario.model.num_nextn_predict_layers; layers > 0)
     lowered.schedule.notes.push_back("num_nextn_predict_layers is " + std::to_string(layers) +
                                      ": multi-token prediction is not modelled, and its layers are left out");
