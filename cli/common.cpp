@@ -5,6 +5,7 @@
 #include "cli/commands.hpp"
 #include "exec/documents.hpp"
 #include "predict/inputs.hpp"
+#include "model/scenario/overrides.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -27,6 +28,7 @@ void add_scenario_options(CLI::App& command, CommonOptions& options) {
       ->required()
       ->transform([](const std::string& given) { return predict::scenario_path(given); });
   command.add_option("--set", options.set, "override a key: --set training.lr=3e-4 (repeatable)")
+      ->transform([](const std::string& given) { return full_setting(given); })
       ->allow_extra_args(false);
 }
 

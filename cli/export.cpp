@@ -17,6 +17,7 @@
 #include "predict/inputs.hpp"
 #include "predict/predict_step.hpp"
 #include "report/chakra.hpp"
+#include "model/scenario/overrides.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -149,7 +150,9 @@ void add_export(CLI::App& app) {
       "huggingface: the folder to write, with config.json; where it ends in .safetensors the file of the "
       "weights alone. chakra: the folder. megatron, bridge: a file; default: standard output",
       true);
-  command->add_option("--set", options->set, "override a key of the scenario (repeatable)")->allow_extra_args(false);
+  command->add_option("--set", options->set, "override a key of the scenario (repeatable)")
+      ->transform([](const std::string& given) { return full_setting(given); })
+      ->allow_extra_args(false);
   command
       ->add_option("--format", options->format,
                    "huggingface: weights (GPT-2 or Llama, as the model is); megatron: the scenario as Megatron-LM's "

@@ -10,6 +10,7 @@
 #include "model/interchange/megatron.hpp"
 #include "model/interchange/recipe.hpp"
 #include "model/interchange/torchtitan.hpp"
+#include "model/scenario/overrides.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -117,6 +118,7 @@ void add_import(CLI::App& app) {
                    "(CommOverlapConfig); default: by FILE's suffix")
       ->check(CLI::IsMember({"megatron", "yaml", "torchtitan", "bridge"}));
   command->add_option("--set", options->set, "a key of the scenario: --set model.vocab_size=32000 (repeatable)")
+      ->transform([](const std::string& given) { return full_setting(given); })
       ->allow_extra_args(false);
   command->add_option("--gpus", options->gpus, "how many GPUs there are, where the settings leave it open")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));

@@ -13,6 +13,7 @@
 #include "model/scenario/reader.hpp"
 #include "sweep/names.hpp"
 #include "sweep/tables.hpp"
+#include "model/scenario/overrides.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -166,7 +167,9 @@ void add_plan(CLI::App& app) {
       ->check(CLI::Range(1, 1 << 24));
   command->add_option("--profile", options->profile,
                       "the framework (scenarios/profiles); default: nemo-dgxc, with experts megatron-bridge-moe");
-  command->add_option("--set", options->set, "override a key (repeatable)")->allow_extra_args(false);
+  command->add_option("--set", options->set, "override a key (repeatable)")
+      ->transform([](const std::string& given) { return full_setting(given); })
+      ->allow_extra_args(false);
   options->files.add_input(*command, "--platform", options->platform, "platform (docs/platform.md); default: h100-sxm");
   add_search_options(*command, *options);
   options->files.add_output(*command, "-o,--output", options->winner,

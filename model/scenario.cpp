@@ -16,6 +16,7 @@
 #include "model/scenario/given_keys.hpp"
 #include "model/scenario/keys.hpp"
 #include "model/scenario/not_modelled.hpp"
+#include "model/scenario/overrides.hpp"
 #include "model/scenario/reader.hpp"
 #include "model/scenario/sections.hpp"
 
@@ -268,6 +269,7 @@ Scenario scenario_of(TomlTable file_root, const std::string& file, NamedFiles& f
   root.has("sweep");  // only `stretto sweep` reads its axes
   root.has("run");    // only `stretto simulate` reads it
   refuse_not_modelled(root);
+  refuse_keys_of_other_sections(root);
   // This check comes before the one for a missing [model], which a misspelt section name causes.
   root.finish();
   if (!model.present())
@@ -347,8 +349,9 @@ ScenarioReader& ScenarioReader::operator=(ScenarioReader&&) noexcept = default;
 const std::string& ScenarioReader::text() const { return files_->text; }
 
 Scenario ScenarioReader::read(const std::vector<std::string>& overrides) const {
-  Scenario scenario =
-      scenario_of(with_overrides(files_->parsed(), files_->name, overrides), files_->name, files_->named);
+  TomlNode root = files_->parsed();
+  apply_settings(root, overrides);
+  Scenario scenario = scenario_of(with_overrides(std::move(root), files_->name, {}), files_->name, files_->named);
   if (!files_->is_file) return scenario;
   scenario.file = files_->name;
   const std::filesystem::path& folder = files_->named.folder();

@@ -69,10 +69,16 @@ sim::Platform read_platform_input(const std::string& platform, const Scenario& s
         "no platform file: neither XDG_DATA_HOME nor HOME is an absolute path, in which `stretto calibrate` "
         "would have written one; name one with --platform");
   std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored))
+  if (!std::filesystem::exists(path, ignored)) {
+    std::string published;
+    for (const std::string& name : data_names("platforms")) published += (published.empty() ? "" : ", ") + name;
+    if (!published.empty() && !scenario.framework.name.empty() && backend == "host")
+      throw input_error("no platform is named: for GPUs give --platform with one of " + published +
+                        ", or a file that `stretto calibrate` writes on such a machine");
     throw input_error("no platform file: " + path + " does not exist; run `stretto calibrate" +
                       (backend == "host" ? "` (under a minute)" : " --backend " + backend + "` (minutes)") +
-                      " or name one with --platform");
+                      " or name one with --platform" + (published.empty() ? "" : "; platforms of GPUs: " + published));
+  }
   return sim::read_platform(path);
 }
 

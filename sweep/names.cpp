@@ -4,28 +4,9 @@
 #include <fmt/ranges.h>
 
 #include "base/error.hpp"
+#include "model/scenario/overrides.hpp"
 
 namespace stretto::sweep {
-namespace {
-
-struct ShortName {
-  const char *name, *key;
-};
-// Names by which people write layouts ("tp 4, pp 2").
-constexpr ShortName kShortNames[] = {{"tp", kTp},
-                                     {"pp", kPp},
-                                     {"vp", kVp},
-                                     {"cp", kCp},
-                                     {"ep", kEp},
-                                     {"etp", kEtp},
-                                     {"dp", kDp},
-                                     {"mbs", kMicroBatch},
-                                     {"recompute", kRecompute},
-                                     {"sharding", kSharding},
-                                     {"schedule", kSchedule}};
-
-}  // namespace
-
 const std::vector<std::string>& layout_keys() {
   static const std::vector<std::string> kKeys = {kTp, kPp, kVp, kCp, kEp, kEtp, kMicroBatch, kRecompute};
   return kKeys;
@@ -35,7 +16,7 @@ std::string full_key(const std::string& given, const std::string& place) {
   for (const char* name : {kGpus, kPlatform, kLayout, kOverlap})
     if (given == name) return given;
   std::vector<std::string> found, all = {kGpus, kPlatform, kLayout, kOverlap};
-  for (const ShortName& known : kShortNames) {
+  for (const ShortName& known : short_names()) {
     if (given == known.name) return known.key;
     all.emplace_back(known.name);
   }
@@ -56,7 +37,7 @@ std::string full_key(const std::string& given, const std::string& place) {
 }
 
 std::string short_name(const std::string& key) {
-  for (const ShortName& known : kShortNames)
+  for (const ShortName& known : short_names())
     if (key == known.key) return known.name;
   return key.substr(key.find('.') + 1);
 }

@@ -389,7 +389,7 @@ void approximate_latent_attention(Settings& settings) {
 }
 
 Translation scenario_of(Settings settings, const ImportOptions& options) {
-  const std::map<std::string, std::string> overrides = texts_of(options.overrides);
+  std::map<std::string, std::string> overrides = texts_of(options.overrides);
   refuse(settings, options);
   // Without experts their settings say nothing, and with 0 of them neither.
   if (settings.whole("model.num_moe_experts", 0) == 0 && !settings.values.contains("model.preset"))
@@ -405,6 +405,11 @@ Translation scenario_of(Settings settings, const ImportOptions& options) {
   approximate_experts(settings, overrides);
   approximate_latent_attention(settings);
   find_vocabulary(settings);
+  // "--set section.key=" takes a key away.
+  std::erase_if(overrides, [&](const auto& one) {
+    if (one.second == "\"\"") settings.values.erase(one.first);
+    return one.second == "\"\"";
+  });
   require_sizes(settings, overrides);
   find_ranks(settings, options, overrides);
   fit_batch(settings, options, overrides);

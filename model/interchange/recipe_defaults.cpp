@@ -28,7 +28,20 @@ void finish_layout(RecipeSettings& recipe, bool is_whole) {
   auto& values = recipe.settings.values;
   const std::int64_t tp = recipe.settings.whole("parallel.tensor_model_parallel_size", 1),
                      cp = recipe.settings.whole("parallel.context_parallel_size", 1);
-  const bool is_interleaved = recipe.settings.whole("parallel.virtual_pipeline_model_parallel_size", 1) > 1;
+  const char* virtual_stages = "parallel.virtual_pipeline_model_parallel_size";
+  // A command may change a recipe's layout, and not what the recipe says for its own layout.
+  if (recipe.settings.whole("parallel.pipeline_model_parallel_size", 1) <= 1 &&
+      recipe.settings.whole(virtual_stages, 1) > 1) {
+    values.erase(virtual_stages);
+    recipe.settings.notes.emplace_back("the recipe's virtual stages fall away: there is one pipeline stage");
+  }
+  const bool is_interleaved = recipe.settings.whole(virtual_stages, 1) > 1;
+  const char* gathers_beside_step = "overlap.overlap_param_gather_with_optimizer_step";
+  if (!is_interleaved && recipe.settings.is(gathers_beside_step, true)) {
+    values.erase(gathers_beside_step);
+    recipe.settings.notes.emplace_back(
+        "the recipe's overlap_param_gather_with_optimizer_step falls away: it acts with virtual stages alone");
+  }
   if (recipe.facts.is_fsdp) {
     values.emplace("parallel.data_parallel_sharding_strategy",
                    recipe.facts.fsdp_strategy == "grad" ? "optim_grads" : "optim_grads_params");

@@ -86,10 +86,20 @@ void read_data(TomlTable& table, KeyReader& keys, const Transformer& model, Trai
         "a training with it is not modelled");
 }
 
+// Returns whether the value is [], which says "none of them".
+bool is_empty_array(TomlTable& table, const char* key) {
+  return table.has_array(key) && table.find<std::vector<std::string>>(key)->empty();
+}
+
 // Reads which parts of a layer are computed again, with Megatron-LM's checks (core/transformer/transformer_config.py).
 void read_recompute_modules(TomlTable& table, const Transformer& model, Recompute& recompute) {
   const char* key = "recompute_modules";
   if (!table.has(key)) return;
+  if (is_empty_array(table, key)) {
+    if (recompute.granularity == Recompute::Granularity::selective)
+      recompute.granularity = Recompute::Granularity::none;
+    return;
+  }
   recompute.modules = enums_or(table, key, Recompute::Module::core_attn);
   for (const auto module : recompute.modules)
     if (std::count(recompute.modules.begin(), recompute.modules.end(), module) > 1)
@@ -113,7 +123,7 @@ void read_recompute_modules(TomlTable& table, const Transformer& model, Recomput
 // Reads the modules of CUDA graphs, with Megatron-LM's checks (core/transformer/transformer_config.py).
 void read_graphs(TomlTable& table, const Parallel& parallel, Training& training) {
   const char* key = "cuda_graph_modules";
-  if (!table.has(key)) return;
+  if (!table.has(key) || is_empty_array(table, key)) return;
   training.cuda_graph_modules = enums_or(table, key, GraphModule::full_iteration);
   const bool is_whole = training.captures(GraphModule::full_iteration);
   if (is_whole && training.cuda_graph_modules.size() > 1)

@@ -161,6 +161,23 @@ class Keys(ProgramTest):
         self.bad(7, "[overlaps]\noverlap_grad_reduce = true\n", "overlaps", 'did you mean "overlap"?')
         self.bad(7, "hiden_size = 1\n", "[model]", "hiden_size", 'did you mean "hidden_size"?')
 
+    def test_a_key_of_another_section_is_named(self):
+        self.bad(8, "[training]\ntp_comm_overlap = true\n", "[training] tp_comm_overlap", 'did you mean "overlap.tp_comm_overlap"?')
+        self.fails(2, "show", self.tiny, "--set", "training.tp_comm_overlap=true", says=["--set", '"overlap.tp_comm_overlap"'])
+        far = self.fails(2, "show", self.tiny, "--set", "training.activation_offload=true", says=["nearest: ", "unknown key"])
+        self.assertLess(len(far.err), 250)
+
+    def test_set_takes_keys_away_and_short_names(self):
+        path = self.write("selective.toml", "[model]\nnum_layers = 2\nhidden_size = 12\nnum_attention_heads = 3\nseq_length = 7\n"
+                          "vocab_size = 256\n[training]\nrecompute_granularity = \"selective\"\nrecompute_modules = [\"mlp\"]\n")
+        none = ["--set", "training.recompute_granularity=none"]
+        self.ok("show", path, *none)
+        self.ok("show", path, "--set", "training.recompute_modules=", *none)
+        self.ok("show", path, "--set", "training.recompute_granularity=")
+        self.ok("show", path, "--set", "training.cuda_graph_modules=[]")
+        self.fails(2, "show", path, *none, "--set", 'training.recompute_modules=["mlp"]', says=["--set training.recompute_modules"])
+        self.fails(2, "show", path, "--set", "tp=0", says=["--set parallel.tensor_model_parallel_size"])
+
     def test_types(self):
         self.bad(8, '[training]\nlr = "fast"\n', "lr", "expected a number", '"fast"')
         self.bad(8, "[training]\ntrain_iters = 1.5\n", "train_iters", "expected an integer", "1.5")
