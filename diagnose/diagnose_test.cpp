@@ -268,7 +268,7 @@ TEST_CASE("a few products of another model are refused, and kernels of another G
     return R"({"deviceProperties":[{"id":0,"name":"NVIDIA H100 80GB HBM3"}],"traceEvents":[)" + events + "]}";
   };
   CHECK_THAT(message_of([&] { diagnosed(scenario, {layer(2048, 7)}); }),
-             Contains("7 of 7 products have other shapes") && Contains("32768x2048x2048 where"));
+             Contains("expected a trace of this model and layout"));
 
   const testing::TempDir folder;
   const auto message = [&](const std::string& device) {
