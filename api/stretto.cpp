@@ -32,6 +32,7 @@
 #include "predict/predict_modes.hpp"
 #include "predict/predict_step.hpp"
 #include "predict/recipes.hpp"
+#include "predict/resolution.hpp"
 #include "predict/run.hpp"
 #include "predict/sensitivity.hpp"
 #include "report/critical_path.hpp"
@@ -105,8 +106,11 @@ std::string simulate(const Request& request, const SimulateOptions& options) {
     else
       step.prediction = predict::predict_times(quick, simulated, sim_options);
     if (!fusions.note.empty()) step.prediction.notes.push_back(fusions.note);
+    if (auto note = predict::unresolved_graphs(scenario, simulated, sim_options, step.prediction.step_ms))
+      step.prediction.notes.push_back(std::move(*note));
     nlohmann::json json = prediction_json(step.prediction);
-    for (const char* key : {"modes", "without", "recipes", "path", "numbers", "machines", "changes", "run"})
+    for (const char* key :
+         {"modes", "modes_left_out", "without", "recipes", "path", "numbers", "machines", "changes", "run"})
       json[key] = nullptr;
     if (keys)
       json["run"] = predict::run_json(predict::predict_run(*keys, quick, step.prediction, simulated, sim_options));
@@ -128,6 +132,7 @@ std::string simulate(const Request& request, const SimulateOptions& options) {
     if (options.modes) {
       const std::vector<predict::PredictedMode> modes = predict::predict_modes(scenario, simulated, sim_options);
       json["modes"] = predict::modes_json(modes);
+      json["modes_left_out"] = predict::left_out_json(modes_left_out(scenario));
       json["without"] = predict::knobs_json(
           predict::predict_without(scenario, simulated, sim_options, step.prediction.step_ms, modes));
       json["recipes"] = predict::recipes_json(predict::predict_recipes(scenario, simulated, sim_options));

@@ -21,6 +21,7 @@
 #include "predict/inputs.hpp"
 #include "predict/predict_step.hpp"
 #include "predict/quick_step.hpp"
+#include "predict/resolution.hpp"
 #include "predict/run.hpp"
 #include "predict/sensitivity.hpp"
 #include "report/critical_path.hpp"
@@ -132,8 +133,11 @@ Json simulate_json(const Asked& asked, Prediction& p) {
   const predict::QuickStep step(asked.scenario);
   p = predict::predict_times(step, asked.platform, options);
   if (!asked.fusions.note.empty()) p.notes.push_back(asked.fusions.note);
+  if (auto note = predict::unresolved_graphs(asked.scenario, asked.platform, options, p.step_ms))
+    p.notes.push_back(std::move(*note));
   Json json = prediction_json(p);
-  for (const char* none : {"modes", "without", "recipes", "path", "run", "numbers", "machines", "changes", "fits_with"})
+  for (const char* none :
+       {"modes", "modes_left_out", "without", "recipes", "path", "run", "numbers", "machines", "changes", "fits_with"})
     json[none] = nullptr;
   if (keys) json["run"] = predict::run_json(predict::predict_run(*keys, step, p, asked.platform, options));
   return json;

@@ -183,7 +183,8 @@ class Html(ProgramTest):
         value = self.json("simulate", self.tiny, "--platform", PLATFORM, "--html", "page.html", *words)
         page = self.page()
         text = (self.folder / "page.html").read_text()
-        self.assertEqual(page.headings[1:9], ["Summary", "Overlap modes", "Which mode to use", "What each knob brings", "Memory of the fullest device", "Time of a step",
+        self.assertEqual(page.headings[1:10], ["Summary", "Overlap modes", "Which mode to use", "What each knob brings",
+                                               "Modes that cannot act here", "Memory of the fullest device", "Time of a step",
                                               "Where the time of the compute lanes goes", "Exposed communication"])
         modes, advice, without = page.tables[1:4]
         self.assertEqual([row[0] for row in modes[1:]], [mode["mode"] for mode in value["modes"]])
