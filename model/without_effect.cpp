@@ -9,7 +9,7 @@
 namespace stretto {
 namespace {
 
-// What keys need whose values JSON and records show nevertheless, so that their rows have no `acts`.
+// Keys that need another key but whose values JSON and records show all the same, so that their rows have no `acts`.
 struct Need {
   const char* key;
   const char* needs;
@@ -54,7 +54,7 @@ std::string needs_of(const ScenarioKey& key) {
   return text.starts_with("acts ") ? text : "nothing in this scenario reads it";
 }
 
-// What the file says, and not what code makes of it.
+// Returns the value that the file gives, and not what code makes of it.
 KeyValue given_value(ScenarioKey key, const Scenario& scenario) {
   if (key.field != nullptr) key.get = nullptr;
   return value_of(key, scenario);

@@ -64,7 +64,7 @@ mean_document_tokens = 100
   CHECK(training_flops_per_sequence(scenario.model).model == flops.model);
   CHECK(flops.model_within_documents < 0.3 * flops.model);
   CHECK(flops.hardware < 0.5 * flops.model);
-  // Of these documents a query sees 100 keys on average, of 4096.5.
+  // A query sees 100 keys of its document on average, and 4096.5 of a whole sequence.
   const double attention = 6.0 * 2 * 8192 * 8192 * 64;
   CHECK(flops.model - flops.model_within_documents == Approx(attention * (1 - 100 / 4096.5)).epsilon(1e-2));
   // No kernel executes the pairs across documents, so the count of whole sequences may exceed the peak: the yardstick

@@ -93,7 +93,8 @@ class Page(unittest.TestCase):
             self.wait(f"{FIGURES} === {before + 1}")
         self.click("[aria-label='pin a variant for every pipeline_schedule']")
         self.wait(f"{FIGURES} === 4")  # 1F1B is shown; ZB-H1, ZB-V and DualPipeV are pinned
-        self.wait("[...document.querySelectorAll('#strips figure')].every((one) => one.querySelector('canvas'))")
+        # A canvas has its label when it is drawn, in the browser's next frame.
+        self.wait("[...document.querySelectorAll('#strips figure')].every((one) => one.querySelector('canvas')?.getAttribute('aria-label'))")
         axes = self.run_js("""[...document.querySelectorAll('#strips canvas')].map((one) => one.getAttribute('aria-label'))
             .filter(Boolean).map((text) => text.match(/axis of ([^;]*);/)[1])""")
         self.assertEqual(len(axes), 4)

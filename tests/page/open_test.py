@@ -1,4 +1,4 @@
-"""What a person opens, in a headless Chromium: the page, also when its predictor fails, and a report.
+"""The page, also when its predictor fails, and a report, opened in a headless Chromium as a person opens them.
 
   tests/page/open_test.py PAGE STRETTO
 
