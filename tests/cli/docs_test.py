@@ -208,7 +208,7 @@ class Docs(ProgramTest):
         "diagnose.md": (2, "limits, definitions and examples of what a number means"),
         "gallery.md": (2, "limits, definitions and examples of what a number means"),
         "gpu.md": (24, "records of measurements on GPUs, each with its card"),
-        "json.md": (5, "limits, definitions and examples of what a number means"),
+        "json.md": (6, "limits, definitions and examples of what a number means"),
         "launch.md": (22, "time limits; transports measured on two machines"),
         "low-precision.md": (4, "limits, definitions and examples of what a number means"),
         "measurements.md": (293, "records of measurements, each with its date and machine"),
