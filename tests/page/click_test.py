@@ -58,6 +58,10 @@ class Page(unittest.TestCase):
         self.wait("document.readyState === 'complete' && window.stretto !== undefined")
         self.settle()
 
+    def wait_for_strips(self):
+        """Waits until all strips are drawn, in the frame after their last arrival, which makes buttons next to them anew."""
+        self.wait("[...document.querySelectorAll('#strips figure')].every((one) => one.querySelector('canvas')?.getAttribute('aria-label'))")
+
     def place(self, selector):
         return self.run_js(f"""(() => {{ const one = document.querySelector({json.dumps(selector)});
             for (let outer = one.closest('details'); outer; outer = outer.parentElement.closest('details')) outer.open = true;
@@ -93,8 +97,7 @@ class Page(unittest.TestCase):
             self.wait(f"{FIGURES} === {before + 1}")
         self.click("[aria-label='pin a variant for every pipeline_schedule']")
         self.wait(f"{FIGURES} === 4")  # 1F1B is shown; ZB-H1, ZB-V and DualPipeV are pinned
-        # A canvas has its label when it is drawn, in the browser's next frame.
-        self.wait("[...document.querySelectorAll('#strips figure')].every((one) => one.querySelector('canvas')?.getAttribute('aria-label'))")
+        self.wait_for_strips()
         axes = self.run_js("""[...document.querySelectorAll('#strips canvas')].map((one) => one.getAttribute('aria-label'))
             .filter(Boolean).map((text) => text.match(/axis of ([^;]*);/)[1])""")
         self.assertEqual(len(axes), 4)
@@ -137,6 +140,7 @@ class Page(unittest.TestCase):
         self.change("training.global_batch_size", "64")
         self.wait(f"document.querySelector('#headline dd').textContent !== {json.dumps(first)}")
         self.settle()
+        self.wait_for_strips()
         self.click("#strips figure:nth-child(2) button")
         self.wait(f"document.querySelector('#headline dd').textContent === {json.dumps(first)}")
 
@@ -229,6 +233,7 @@ class Page(unittest.TestCase):
         self.run_js("document.getElementById('pin').focus()")
         self.press("Enter", 13, "\r")
         self.wait(f"{FIGURES} === 2")
+        self.wait_for_strips()
         self.run_js("document.querySelector('#strips figure:nth-child(2) button:last-child').focus()")
         self.press(" ", 32, " ")
         self.wait(f"{FIGURES} === 1")
