@@ -188,8 +188,10 @@ std::string TomlTable::place(const std::string& key) const {
   if (node && node->line == 0) return "--set " + (path_.empty() ? "" : path_ + ".") + shown;
   if (node && node->line == kDefaultLine)
     return file_ + ": default of the profile: " + (path_.empty() ? "" : "[" + path_ + "] ") + shown;
+  const std::string what = (path_.empty() ? "" : "[" + path_ + "] ") + shown;
+  if (const TomlNode* at = node ? node : node_; at && at->origin) return *at->origin + ": " + what;
   const int line = node ? node->line : node_ && node_->line > 0 ? node_->line : 1;
-  return file_ + ":" + std::to_string(line) + ": " + (path_.empty() ? "" : "[" + path_ + "] ") + shown;
+  return file_ + ":" + std::to_string(line) + ": " + what;
 }
 
 Error TomlTable::failure(const std::string& key, const std::string& message) const {

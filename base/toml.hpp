@@ -21,6 +21,7 @@ namespace stretto {
 // Every failure is an Error(input) of one line:
 //   file:line: [section] key: expected …, got …; did you mean "…"?
 //   --set section.key: expected …, got …                                  (the value came from an override)
+//   script.sh:12: --flag: [section] key: expected …, got …                 (the value has an origin)
 
 // Bounds that protect the parser from hostile files: it recurses into nested values, and so does what frees them.
 constexpr std::size_t kTomlMaxBytes = 1 << 20;
@@ -36,6 +37,9 @@ struct TomlNode {
   using Table = std::map<std::string, TomlNode>;
   std::variant<bool, std::int64_t, double, std::string, Array, Table> data;
   int line = 1;
+  // The place that messages name instead of the line, where another file is the origin of the value: "script.sh:12:
+  // --num-layers". Of a table: the place of a key that the table lacks.
+  std::shared_ptr<const std::string> origin = nullptr;
 };
 
 // Parses text into the root table. `name` stands for the file in messages.

@@ -101,14 +101,15 @@ std::vector<std::int64_t> layers_of_stages(const Transformer& model, const Paral
   if (others < 0)
     throw input_error("num_layers_in_last_pipeline_stage: expected at least 2 stages, got " + std::to_string(stages));
   rest += std::int64_t(p.account_for_embedding_in_pipeline_split) + std::int64_t(p.account_for_loss_in_pipeline_split);
+  // The message names a key that was given.
+  const std::string named = p.num_layers_in_first_pipeline_stage > 0 ? "num_layers_in_first_pipeline_stage"
+                                                                     : "num_layers_in_last_pipeline_stage";
   if (others == 0 && rest != 0)
-    throw input_error("num_layers_in_first_pipeline_stage: expected all " + std::to_string(model.num_layers) +
+    throw input_error(named + ": expected all " + std::to_string(model.num_layers) +
                       " layers on the stages given, got " + std::to_string(model.num_layers - rest));
   if (rest < 0)
-    throw input_error(std::string(p.num_layers_in_first_pipeline_stage > 0 ? "num_layers_in_first_pipeline_stage"
-                                                                           : "num_layers_in_last_pipeline_stage") +
-                      ": expected at most " + std::to_string(model.num_layers) + " layers on the stages given, got " +
-                      std::to_string(model.num_layers - rest));
+    throw input_error(named + ": expected at most " + std::to_string(model.num_layers) +
+                      " layers on the stages given, got " + std::to_string(model.num_layers - rest));
   const std::int64_t each = others > 0 ? divided(rest, others, "the remaining layers") : 0;
   for (std::int64_t& stage : layers)
     if (stage == 0) stage = each;

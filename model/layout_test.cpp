@@ -93,6 +93,7 @@ TEST_CASE("layers that cannot be shared are refused, naming the key", "[layout]"
       {{8, 4, 1, 3}, "pipeline_model_parallel_size: expected the remaining layers 5 to divide by 3"},
       {{6, 2, 2}, "pipeline_model_parallel_size: expected the layers of a stage 3 to divide by 2"},
       {{8, 2, 1, 3, 4}, "num_layers_in_first_pipeline_stage: expected all 8 layers on the stages given, got 7"},
+      {{20, 1, 1, 0, 1}, "num_layers_in_last_pipeline_stage: expected all 20 layers on the stages given, got 1"},
       {{8, 1, 1, 3, 4}, "num_layers_in_last_pipeline_stage: expected at least 2 stages, got 1"},
       {{2, 3, 1, 2, 3}, "num_layers_in_first_pipeline_stage: expected at most 2 layers on the stages given, got 5"},
       {{4, 3, 1, 2, 2}, "pipeline_model_parallel_size: expected at least one layer for every model chunk"},

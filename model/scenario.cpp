@@ -327,20 +327,39 @@ struct ScenarioReader::Files {
   std::string text, name;
   bool is_file = false;
   NamedFiles named;
+  std::map<std::string, std::string> origins = {};
   std::once_flag is_parsed{};
   TomlNode root = {};
 
   const TomlNode& parsed() {
-    std::call_once(is_parsed, [&] { root = parse_toml_nodes(text, name); });
+    std::call_once(is_parsed, [&] {
+      root = parse_toml_nodes(text, name);
+      if (!origins.empty()) name_origins();
+    });
     return root;
+  }
+  void name_origins() {
+    const auto unknown = std::make_shared<const std::string>(name);
+    root.origin = unknown;
+    for (auto& [section, table] : std::get<TomlNode::Table>(root.data)) {
+      table.origin = unknown;
+      auto* keys = std::get_if<TomlNode::Table>(&table.data);
+      if (keys == nullptr) continue;
+      for (auto& [key, node] : *keys) {
+        const auto found = origins.find(section + "." + key);
+        node.origin = found == origins.end() ? unknown : std::make_shared<const std::string>(found->second);
+      }
+    }
   }
 };
 
 ScenarioReader::ScenarioReader(std::string text, std::string name, bool is_file)
     : files_(new Files{std::move(text), name, is_file, NamedFiles(std::filesystem::path(name).parent_path())}) {}
 ScenarioReader::ScenarioReader(std::string path) : ScenarioReader(toml_text(path), path, true) {}
-ScenarioReader ScenarioReader::of_text(std::string text, std::string name) {
-  return ScenarioReader(std::move(text), std::move(name), false);
+ScenarioReader ScenarioReader::of_text(std::string text, std::string name, std::map<std::string, std::string> origins) {
+  ScenarioReader reader(std::move(text), std::move(name), false);
+  reader.files_->origins = std::move(origins);
+  return reader;
 }
 ScenarioReader::~ScenarioReader() = default;
 ScenarioReader::ScenarioReader(ScenarioReader&&) noexcept = default;

@@ -12,6 +12,7 @@
 #include "model/interchange/megatron.hpp"
 #include "model/interchange/precision_names.hpp"
 #include "model/interchange/vocabulary.hpp"
+#include "model/scenario/reader.hpp"
 
 namespace stretto {
 namespace {
@@ -388,6 +389,18 @@ void approximate_latent_attention(Settings& settings) {
   }
 }
 
+// Returns the places that errors of the scenario name, which is text that the user has not seen: a setting of the file
+// or an option of the command.
+std::map<std::string, std::string> places_of(const Settings& settings,
+                                             const std::map<std::string, std::string>& overrides) {
+  std::map<std::string, std::string> places;
+  for (const auto& [key, setting] : settings.origins)
+    places[key] = setting.line > 0 ? fmt::format("{}:{}: {}", settings.name, setting.line, setting.what)
+                                   : fmt::format("{}: {}", settings.name, setting.what);
+  for (const auto& [key, value] : overrides) places[key] = "--set " + key;
+  return places;
+}
+
 Translation scenario_of(Settings settings, const ImportOptions& options) {
   std::map<std::string, std::string> overrides = texts_of(options.overrides);
   refuse(settings, options);
@@ -418,11 +431,7 @@ Translation scenario_of(Settings settings, const ImportOptions& options) {
   for (const auto& [key, value] : overrides) settings.values.erase(key);
   Translation result;
   result.text = toml_of(settings, overrides);
-  try {
-    parse_scenario(result.text, "its scenario");
-  } catch (const Error& error) {
-    throw input_error(settings.name + ": " + error.what());
-  }
+  ScenarioReader::of_text(result.text, settings.name, places_of(settings, overrides)).read({});
   join_details(settings);
   if (!settings.taken.empty()) result.notes.push_back("taken: " + listed(settings.taken));
   if (!settings.ignored.empty()) result.notes.push_back("without effect on a step's time: " + listed(settings.ignored));

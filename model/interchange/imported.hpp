@@ -41,6 +41,7 @@ struct Judged {
 struct Settings {
   std::string name;                              // name of the file in messages
   std::map<std::string, nlohmann::json> values;  // [key "section.key" of a scenario]
+  std::map<std::string, Judged> origins;  // [key]: the setting that says its value; none where a reader assumed it
   std::string profile;
   std::string platform;  // by its name; "": the settings say none
   std::vector<std::string> taken, ignored;
@@ -60,6 +61,22 @@ struct Settings {
   std::vector<std::pair<std::string, std::string>> take_recompute_modules(const std::vector<std::string>& modules);
   // Removes what does not act without the granularity; all is read.
   void finish_recompute();
+
+  // Calls `take`, and makes `setting` the origin of each key that `take` gives a value.
+  template <class Take>
+  auto take_from(const Judged& setting, Take take) {
+    struct Origins {
+      Settings& of;
+      const Judged& setting;
+      std::map<std::string, nlohmann::json> before;
+      ~Origins() {
+        for (const auto& [key, value] : of.values)
+          if (const auto found = before.find(key); found == before.end() || found->second != value)
+            of.origins[key] = setting;
+      }
+    } origins{*this, setting, values};
+    return take();
+  }
 
   const nlohmann::json* find(const std::string& key) const;
   std::int64_t whole(const std::string& key, std::int64_t otherwise) const;

@@ -66,7 +66,7 @@ class Import {
     refuse(settings_, options_);
     // The last of equal flags counts, as in argparse.
     for (const Flag& flag : line_.flags)
-      if (given_[flag.name] == &flag) take(flag);
+      if (given_[flag.name] == &flag) settings_.take_from({flag.name, flag.line, ""}, [&] { take(flag); });
     take_environment();
     settings_.notes.insert(settings_.notes.end(), line_.notes.begin(), line_.notes.end());
     if (settings_.taken.empty() && settings_.refused.empty())

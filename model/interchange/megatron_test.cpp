@@ -9,12 +9,15 @@
 #include <sstream>
 
 #include "model/interchange/megatron_flags.hpp"
+#include "model/interchange/recipe.hpp"
+#include "model/interchange/torchtitan.hpp"
 #include "tests/cases.hpp"
 #include "tests/message_of.hpp"
 #include "tests/random_layout.hpp"
 
 using namespace stretto;
 using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
 
 namespace {
 
@@ -448,6 +451,23 @@ TEST_CASE("defaults are those of Megatron-LM at d98e8a64", "[megatron]") {
   options.gpus = 3;
   CHECK_THROWS_WITH(from_megatron(kModel + "--tensor-model-parallel-size 2", "f", options),
                     Contains("--gpus: expected a multiple of 2"));
+}
+
+TEST_CASE("errors of an imported scenario name the file's line and setting", "[megatron][recipe]") {
+  const std::string script = "pretrain_gpt.py \\\n" + kModel + "\\\n--decoder-last-pipeline-num-layers 1\n";
+  CHECK_THROWS_WITH(from_megatron(script, "run.sh", {}),
+                    StartsWith("run.sh:3: --decoder-last-pipeline-num-layers: [parallel] "
+                               "num_layers_in_last_pipeline_stage: expected all "));
+  ImportOptions options;
+  options.overrides = {"training.lr=-1"};
+  CHECK_THROWS_WITH(from_megatron(kModel, "run.sh", options), StartsWith("--set training.lr: [training] lr: expected"));
+  CHECK_THROWS_WITH(
+      from_torchtitan("[model]\nname = \"llama3\"\nflavor = \"8B\"\n[optimizer]\nlr = -1.0\n", "c.toml", {}),
+      StartsWith("c.toml:5: [optimizer] lr: [training] lr: expected"));
+  CHECK_THROWS_WITH(from_recipe("model:\n  num_layers: 4\n  hidden_size: 512\n  num_attention_heads: 7\n"
+                                "  seq_length: 512\n  vocab_size: 512\n",
+                                "r.yaml", {}),
+                    StartsWith("r.yaml:4: model.num_attention_heads: [model] "));
 }
 
 TEST_CASE("every flag of Megatron-LM is judged", "[megatron]") {

@@ -144,6 +144,7 @@ class Recipe {
   void visit(const Json& node, const std::string& path) {
     for (const auto& [key, value] : node.items()) {
       const std::string here = path.empty() ? key : path + "." + key;
+      const Judged setting{here, recipe_.line_of(here), ""};
       // Sections of other models, and sections that do not affect training.
       if (key == "teacher" || key == "kd_config" || key == "exp_manager" || key == "hydra" || key == "defaults" ||
           key == "run")
@@ -163,6 +164,7 @@ class Recipe {
       if (key == "peft" && !value.is_null()) take_adapters(here, value);
       if (key.ends_with("tp_comm_overlap_cfg") && value.is_object()) {
         recipe_.settings.values["overlap.tp_comm_overlap_cfg"] = overlaps_of_products(value);
+        recipe_.settings.origins["overlap.tp_comm_overlap_cfg"] = setting;
         recipe_.settings.taken.push_back(here);
         continue;
       }
@@ -170,15 +172,18 @@ class Recipe {
         std::vector<std::string> modules;
         for (const Json& one : value)
           if (one.is_string()) modules.push_back(one);
-        for (const auto& [module, effect] : recipe_.settings.take_recompute_modules(modules))
-          near(here, module, effect);
+        recipe_.settings.take_from(setting, [&] {
+          for (const auto& [module, effect] : recipe_.settings.take_recompute_modules(modules))
+            near(here, module, effect);
+        });
         continue;
       }
       if (value.is_object() && !is_near_key(recipe_, key, here, value)) {
         visit(value, here);
         continue;
       }
-      if (!value.is_null() && !value.is_object()) leaf(key, here, value);
+      if (!value.is_null() && !value.is_object())
+        recipe_.settings.take_from(setting, [&, &key = key, &value = value] { leaf(key, here, value); });
     }
   }
 

@@ -1,5 +1,7 @@
 #include "model/interchange/torchtitan.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 
@@ -87,6 +89,14 @@ class Config {
         return root_[section][key];
       }
     return nullptr;
+  }
+  // Makes a setting of the file the origin of the value of a scenario's key, where the file has the setting.
+  void is_from(const std::string& ours, std::initializer_list<const char*> sections, const char* key) {
+    for (const char* section : sections)
+      if (root_.contains(section) && root_[section].is_object() && root_[section].contains(key)) {
+        settings_.origins[ours] = {fmt::format("[{}] {}", section, key), line_of(section, key), ""};
+        return;
+      }
   }
   int line_of(const std::string& section, const std::string& key) const {
     const auto* root = std::get_if<TomlNode::Table>(&nodes_.data);
@@ -220,7 +230,10 @@ class Config {
     auto& values = settings_.values;
     const auto take = [&](const char* key, const char* ours,
                           std::initializer_list<const char*> sections = {"training"}) {
-      if (const Json value = look(sections, key); value.is_number()) values[ours] = value;
+      if (const Json value = look(sections, key); value.is_number()) {
+        values[ours] = value;
+        is_from(ours, sections, key);
+      }
     };
     values["model.seq_length"] = 2048;  // default of job_config.py
     values["training.micro_batch_size"] = 8;
@@ -235,6 +248,7 @@ class Config {
       values["training.seed"] = seed;
     if (const Json batch = look({"training"}, "global_batch_size"); batch.is_number_integer() && batch > 0)
       values["training.global_batch_size"] = batch;
+    is_from("training.global_batch_size", {"training"}, "global_batch_size");
     if (const Json type = look({"training"}, "mixed_precision_param"); type == "float32")
       values["training.precision"] = "fp32";
     if (const Json optimizer = look({"optimizer"}, "name");
@@ -267,6 +281,11 @@ class Config {
     values["parallel.tensor_model_parallel_size"] = tp;
     values["parallel.context_parallel_size"] = cp;
     values["parallel.pipeline_model_parallel_size"] = pp_;
+    for (const auto& [ours, key] : {std::pair{"parallel.tensor_model_parallel_size", "tensor_parallel_degree"},
+                                    {"parallel.context_parallel_size", "context_parallel_degree"},
+                                    {"parallel.pipeline_model_parallel_size", "pipeline_parallel_degree"},
+                                    {"parallel.num_distributed_optimizer_instances", "data_parallel_replicate_degree"}})
+      is_from(ours, {"parallelism", "training", "experimental"}, key);
     values["parallel.sequence_parallel"] = tp > 1;
     const std::int64_t of_model = tp * cp * pp_;
     if (shards > 0) {

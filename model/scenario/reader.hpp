@@ -1,4 +1,5 @@
 #pragma once
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,7 +15,9 @@ class ScenarioReader {
   // Reads the file; its text is parsed by read(). Throws Error(input) where it cannot be read.
   explicit ScenarioReader(std::string path);
   // Takes text in place of a file; `name` stands for the file in messages, and paths in the text are not resolved.
-  static ScenarioReader of_text(std::string text, std::string name);
+  // `origins` are the places that messages name instead of lines of the text, by "section.key"; for a key that the text
+  // lacks, or has without an origin, they name `name`. Empty: messages name lines.
+  static ScenarioReader of_text(std::string text, std::string name, std::map<std::string, std::string> origins = {});
   ~ScenarioReader();
   ScenarioReader(ScenarioReader&&) noexcept;
   ScenarioReader& operator=(ScenarioReader&&) noexcept;

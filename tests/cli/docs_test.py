@@ -208,6 +208,7 @@ class Docs(ProgramTest):
         "diagnose.md": (2, "limits, definitions and examples of what a number means"),
         "gallery.md": (2, "limits, definitions and examples of what a number means"),
         "gpu.md": (24, "records of measurements on GPUs, each with its card"),
+        "interchange.md": (1, "limits, definitions and examples of what a number means"),
         "json.md": (6, "limits, definitions and examples of what a number means"),
         "launch.md": (22, "time limits; transports measured on two machines"),
         "low-precision.md": (4, "limits, definitions and examples of what a number means"),
