@@ -12,6 +12,7 @@
 #include "base/memory.hpp"
 #include "exec/cuda/cuda.hpp"
 #include "exec/host/executor.hpp"
+#include "exec/kernel_types.hpp"
 #include "exec/launch/process_group.hpp"
 
 namespace stretto::exec {
@@ -58,6 +59,8 @@ void require_room(const VerifiedSchedule& verified, launch::ProcessGroup* proces
 
 Machine host_machine(int cores, std::function<bool()> stop, launch::ProcessGroup* processes) {
   const auto make = [=](const VerifiedSchedule& verified, RunOptions run) {
+    if (const std::string missing = missing_kernel(verified.schedule, KernelPlace::host); !missing.empty())
+      throw input_error(missing);
     require_room(verified, processes);
     host::HostOptions options{run};
     options.processes = processes;

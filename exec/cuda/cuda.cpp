@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/module.hpp"
 #include "exec/cuda/nccl_groups.hpp"
+#include "exec/kernel_types.hpp"
 #include "exec/launch/process_group.hpp"
 
 namespace stretto::cuda {
@@ -70,6 +71,8 @@ std::unique_ptr<exec::Executor> make_cuda_executor(const VerifiedSchedule& verif
         "[training] use_precision_aware_optimizer: expected false on a GPU, where the optimizer has kernels for "
         "masters "
         "and moments in fp32 alone, got true");
+  if (const std::string missing = exec::missing_kernel(verified.schedule, exec::KernelPlace::gpu); !missing.empty())
+    throw input_error(missing);
   MakeCudaExecutor* make = nullptr;
   try {
     make = reinterpret_cast<MakeCudaExecutor*>(load_module("libstretto_cuda.so", "stretto_make_cuda_executor"));
