@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <deque>
 #include <map>
 #include <new>
@@ -12,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "ask/simulate.hpp"
 #include "base/data_folder.hpp"
 #include "base/error.hpp"
 #include "base/memory.hpp"
@@ -28,17 +28,7 @@
 #include "model/verify/verify.hpp"
 #include "predict/fusions.hpp"
 #include "predict/inputs.hpp"
-#include "predict/knobs.hpp"
-#include "predict/predict_modes.hpp"
-#include "predict/predict_step.hpp"
-#include "predict/recipes.hpp"
-#include "predict/resolution.hpp"
-#include "predict/run.hpp"
-#include "predict/sensitivity.hpp"
-#include "report/critical_path.hpp"
-#include "report/prediction.hpp"
 #include "sim/cost/cost_schedule.hpp"
-#include "sweep/near.hpp"
 #include "sweep/search.hpp"
 
 namespace stretto::api {
@@ -67,11 +57,8 @@ void require_short(const std::string& what, const std::string& name) {
         fmt::format("{}: expected a name or a path of at most {} bytes, got {}", what, kMost, name.size()));
 }
 
-Scenario scenario_of(const Request& request) {
-  require_short("scenario", request.scenario);
-  require_short("platform", request.platform);
-  return predict::read_scenario_input(request.scenario, request.set, request.platform);
-}
+ask::Request asked_of(const Request& request) { return {request.scenario, request.set, request.platform}; }
+Scenario scenario_of(const Request& request) { return ask::Asked(asked_of(request)).scenario; }
 
 predict::Fusions open_fusions(const Request& request, const Scenario& scenario, const sim::Platform& platform) {
   return predict::open_fusions(scenario, request.scenario, request.set, platform);
@@ -90,54 +77,13 @@ Scenario scenario_there(const Request& request) {
 std::string simulate(const Request& request, const SimulateOptions& options) {
   return guarded([&] {
     require_short("engine", options.engine);
-    if (!std::isfinite(options.backbone_GBps) || options.backbone_GBps < 0)
-      throw input_error(
-          fmt::format("backbone_GBps: expected a number of GB/s, 0 for none, got {:g}", options.backbone_GBps));
-    Scenario scenario = scenario_of(request);
-    const sim::Platform platform = predict::read_platform_input(request.platform, scenario);
-    const predict::Fusions fusions = open_fusions(request, scenario, platform);
-    fusions.apply(scenario);
-    const auto [sim_options, simulated] = predict::engine_of(options.engine, options.backbone_GBps, platform, scenario);
-    const auto keys = predict::read_run_input(request.scenario, request.set, scenario, simulated);
-    const predict::QuickStep quick(scenario);
-    predict::PredictedStep step;
-    if (options.limits)
-      step = predict::predict_step(scenario, simulated, sim_options);
-    else
-      step.prediction = predict::predict_times(quick, simulated, sim_options);
-    if (!fusions.note.empty()) step.prediction.notes.push_back(fusions.note);
-    if (auto note = predict::unresolved_graphs(scenario, simulated, sim_options, step.prediction.step_ms))
-      step.prediction.notes.push_back(std::move(*note));
-    nlohmann::json json = prediction_json(step.prediction);
-    for (const char* key :
-         {"modes", "modes_left_out", "without", "recipes", "path", "numbers", "machines", "changes", "run"})
-      json[key] = nullptr;
-    if (keys)
-      json["run"] = predict::run_json(predict::predict_run(*keys, quick, step.prediction, simulated, sim_options));
-    if (options.limits) {
-      const double step_ms = step.prediction.step_ms;
-      json["path"] =
-          path_json(path_shares(step.schedule, step.result, critical_path(step.result, step.result.timeline)));
-      json["numbers"] = predict::sensitivity_json(predict::sensitivities_of(scenario, simulated));
-      json["machines"] = predict::machines_json(predict::better_machines(scenario, simulated), step_ms);
-      const auto read = [&](const std::vector<std::string>& set) {
-        Request changed = request;
-        changed.set.insert(changed.set.end(), set.begin(), set.end());
-        Scenario with = scenario_of(changed);
-        fusions.apply(with);
-        return with;
-      };
-      json["changes"] = sweep::changes_json(sweep::faster_changes(scenario, simulated, step_ms, read), step_ms);
-    }
-    if (options.modes) {
-      const std::vector<predict::PredictedMode> modes = predict::predict_modes(scenario, simulated, sim_options);
-      json["modes"] = predict::modes_json(modes);
-      json["modes_left_out"] = predict::left_out_json(modes_left_out(scenario));
-      json["without"] = predict::knobs_json(
-          predict::predict_without(scenario, simulated, sim_options, step.prediction.step_ms, modes));
-      json["recipes"] = predict::recipes_json(predict::predict_recipes(scenario, simulated, sim_options));
-    }
-    return json.dump();
+    ask::Asked asked(asked_of(request));
+    return ask::json_of(ask::simulate(asked, {.engine = options.engine,
+                                              .backbone_GBps = options.backbone_GBps,
+                                              .modes = options.modes,
+                                              .limits = options.limits,
+                                              .fit = options.fit}))
+        .dump();
   });
 }
 

@@ -37,9 +37,10 @@ struct SimulateOptions {
   double backbone_GBps = 0;
   bool modes = false;   // every overlap mode is predicted too, with advice
   bool limits = false;  // on published GPUs: the step by each number, on better machines, by single changes
+  bool fit = false;     // changes are searched with which the step fits into memory
 };
 
-// Predicts a step: `stretto simulate` without `fits_with`. Throws Error.
+// Predicts a step: `stretto simulate`. Throws Error.
 std::string simulate(const Request& request, const SimulateOptions& options = {});
 
 // The points of a sweep, one after the other (`stretto sweep`). `over` are axes as --over takes them. Move-only.

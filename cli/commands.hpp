@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "ask/request.hpp"
 #include "cli/files.hpp"
 #include "model/scenario.hpp"
 #include "sim/platform.hpp"
@@ -29,16 +30,12 @@ void add_page(CLI::App& app);
 
 // ---- shared by commands ----
 
-struct CommonOptions {
-  std::string scenario;
-  std::vector<std::string> set;  // key=value
-  std::string platform;
+struct CommonOptions : ask::Request {
   Output json, trace, html;
   Files files;
 };
-// Returns the scenario with its overrides and `further` ones, on the platform that --platform names. Throws as
-// read_scenario().
-Scenario scenario_of(const CommonOptions& options, const std::vector<std::string>& further = {});
+// Returns the scenario with its overrides, on the platform that --platform names. Throws as ask::Asked does.
+Scenario scenario_of(const CommonOptions& options);
 // Add SCENARIO and --set; --platform, --json, --trace and --html where the command has a use for them.
 void add_scenario_options(CLI::App& command, CommonOptions& options);
 void add_platform_option(CLI::App& command, CommonOptions& options);

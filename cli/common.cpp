@@ -3,9 +3,8 @@
 #include <utility>
 
 #include "cli/commands.hpp"
-#include "exec/documents.hpp"
-#include "predict/inputs.hpp"
 #include "model/scenario/overrides.hpp"
+#include "predict/inputs.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -32,12 +31,7 @@ void add_scenario_options(CLI::App& command, CommonOptions& options) {
       ->allow_extra_args(false);
 }
 
-Scenario scenario_of(const CommonOptions& options, const std::vector<std::string>& further) {
-  std::vector<std::string> set = options.set;
-  set.insert(set.end(), further.begin(), further.end());
-  return exec::with_measured_documents(
-      predict::read_scenario_input(options.scenario, std::move(set), options.platform));
-}
+Scenario scenario_of(const CommonOptions& options) { return ask::Asked(options).scenario; }
 
 void add_platform_option(CLI::App& command, CommonOptions& options) {
   options.files.add_input(

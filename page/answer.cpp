@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "ask/simulate.hpp"
 #include "base/data_folder.hpp"
 #include "base/error.hpp"
 #include "base/memory.hpp"
@@ -17,17 +18,12 @@
 #include "page/lists.hpp"
 #include "page/scenario_toml.hpp"
 #include "page/start.hpp"
-#include "predict/fusions.hpp"
 #include "predict/inputs.hpp"
 #include "predict/predict_step.hpp"
-#include "predict/quick_step.hpp"
-#include "predict/resolution.hpp"
-#include "predict/run.hpp"
-#include "predict/sensitivity.hpp"
 #include "report/critical_path.hpp"
+#include "report/prediction.hpp"
 #include "report/stage_bars.hpp"
 #include "report/units.hpp"
-#include "sweep/near.hpp"
 
 namespace stretto::page {
 namespace {
@@ -72,34 +68,16 @@ std::shared_ptr<const sim::Platform> platform_of(const std::string& name, const 
   return read;
 }
 
-// The scenario of a request, read as `stretto simulate` reads it.
-struct Asked {
-  std::string given, platform_name;
-  std::vector<std::string> set;
-  Scenario scenario;
-  std::shared_ptr<const sim::Platform> kept;
-  const sim::Platform& platform;
-  predict::Fusions fusions;
-
-  explicit Asked(const Json& request)
-      : given(request.at("scenario").get<std::string>()),
-        platform_name(request.value("platform", "")),
-        set(with_gpus(given, platform_name, request.value("set", std::vector<std::string>{}),
-                      request.value("gpus", std::int64_t{0}))),
-        scenario(predict::read_scenario_input(given, set, platform_name)),
-        kept(platform_of(platform_name, scenario)),
-        platform(*kept),
-        fusions(predict::open_fusions(scenario, given, set, platform)) {
-    fusions.apply(scenario);
-  }
-  Scenario changed(const std::vector<std::string>& further) const {
-    std::vector<std::string> all = set;
-    all.insert(all.end(), further.begin(), further.end());
-    Scenario other = predict::read_scenario_input(given, std::move(all), platform_name);
-    fusions.apply(other);
-    return other;
-  }
-};
+// Reads the request's scenario and platform, as `stretto simulate` does.
+ask::Asked asked_of(const Json& request) {
+  const std::string given = request.at("scenario").get<std::string>(), platform = request.value("platform", "");
+  ask::Asked asked({given,
+                    with_gpus(given, platform, request.value("set", std::vector<std::string>{}),
+                              request.value("gpus", std::int64_t{0})),
+                    platform});
+  asked.read_platform(platform_of(platform, asked.scenario));
+  return asked;
+}
 
 Json table_json(const Table& table) { return {{"headers", table.headers()}, {"cells", table.cells()}}; }
 
@@ -126,40 +104,23 @@ Json headline_json(const Prediction& p) {
   return list;
 }
 
-// Returns the keys of `simulate` in docs/json.md that need no option.
-Json simulate_json(const Asked& asked, Prediction& p) {
-  const sim::SimOptions options;
-  const auto keys = predict::read_run_input(asked.given, asked.set, asked.scenario, asked.platform);
-  const predict::QuickStep step(asked.scenario);
-  p = predict::predict_times(step, asked.platform, options);
-  if (!asked.fusions.note.empty()) p.notes.push_back(asked.fusions.note);
-  if (auto note = predict::unresolved_graphs(asked.scenario, asked.platform, options, p.step_ms))
-    p.notes.push_back(std::move(*note));
-  Json json = prediction_json(p);
-  for (const char* none :
-       {"modes", "modes_left_out", "without", "recipes", "path", "run", "numbers", "machines", "changes", "fits_with"})
-    json[none] = nullptr;
-  if (keys) json["run"] = predict::run_json(predict::predict_run(*keys, step, p, asked.platform, options));
-  return json;
-}
-
-Json step_of(const Asked& asked) {
-  Prediction p;
-  Json simulate = simulate_json(asked, p);
-  return {{"simulate", std::move(simulate)},
+Json step_of(ask::Asked& asked) {
+  const ask::SimulateAnswer answer = ask::simulate(asked);
+  const Prediction& p = answer.step.prediction;
+  return {{"simulate", ask::json_of(answer)},
           {"shown",
            {{"about", about_text(p)},
             {"summary", table_json(prediction_table(p))},
             {"memory", table_json(memory_table(p.memory))},
             {"limits", limits_text(p)}}},
           {"headline", headline_json(p)},
-          {"set", asked.set},
+          {"set", asked.request.set},
           {"values", values_json(asked.scenario)},
           {"gates", gates_json(gates_of(asked.scenario)).at("gates")}};
 }
 
-Json strip_of(const Asked& asked) {
-  const predict::PredictedStep step = predict::predict_step(asked.scenario, asked.platform);
+Json strip_of(const ask::Asked& asked) {
+  const predict::PredictedStep step = predict::predict_step(asked.scenario, *asked.platform);
   Json tracks = Json::array();
   for (const StageTrack& track : stage_bars(step.schedule, step.result.programs, step.result.timeline)) {
     Json bars = Json::array();
@@ -178,10 +139,11 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
-Json texts_of(const Asked& asked) {
-  std::string command = "stretto simulate " + quoted(asked.given);
-  if (!asked.platform_name.empty()) command += " --platform " + quoted(asked.platform_name);
-  for (const std::string& one : asked.set) command += " \\\n    --set " + quoted(one);
+Json texts_of(const ask::Asked& asked) {
+  const auto& [given, set, platform] = asked.request;
+  std::string command = "stretto simulate " + quoted(given);
+  if (!platform.empty()) command += " --platform " + quoted(platform);
+  for (const std::string& one : set) command += " \\\n    --set " + quoted(one);
   Json megatron;
   try {
     const Translation flags = to_megatron(asked.scenario);
@@ -189,38 +151,27 @@ Json texts_of(const Asked& asked) {
   } catch (const Error& error) {
     megatron = {{"error", error.what()}};
   }
-  return {{"command", command + "\n"},
-          {"toml", scenario_toml(asked.given, asked.set, asked.platform_name)},
-          {"megatron", std::move(megatron)}};
+  return {
+      {"command", command + "\n"}, {"toml", scenario_toml(given, set, platform)}, {"megatron", std::move(megatron)}};
 }
 
-Json limits_of(const Asked& asked) {
-  Prediction p;
-  Json json = simulate_json(asked, p);
-  const predict::PredictedStep step = predict::predict_step(asked.scenario, asked.platform);
-  const auto path = path_shares(step.schedule, step.result, critical_path(step.result, step.result.timeline));
-  const auto numbers = predict::sensitivities_of(asked.scenario, asked.platform);
-  const auto machines = predict::better_machines(asked.scenario, asked.platform);
-  const auto changes =
-      sweep::faster_changes(asked.scenario, asked.platform, p.step_ms,
-                            [&](const std::vector<std::string>& further) { return asked.changed(further); });
-  json["path"] = path_json(path);
-  json["numbers"] = predict::sensitivity_json(numbers);
-  json["machines"] = predict::machines_json(machines, p.step_ms);
-  json["changes"] = sweep::changes_json(changes, p.step_ms);
-  return {{"simulate", std::move(json)},
+Json limits_of(ask::Asked& asked) {
+  const ask::SimulateAnswer answer = ask::simulate(asked, {.limits = true});
+  const double step_ms = answer.step.prediction.step_ms;
+  const ask::StepLimits& limits = answer.limits.value();
+  return {{"simulate", ask::json_of(answer)},
           {"tables",
-           {{"path", path_text(path)},
-            {"numbers", table_json(sensitivity_table(numbers))},
-            {"machines", table_json(machines_table(machines, p.step_ms))},
-            {"changes", table_json(changes_table(changes, p.step_ms))}}}};
+           {{"path", path_text(limits.path)},
+            {"numbers", table_json(sensitivity_table(limits.numbers))},
+            {"machines", table_json(machines_table(limits.machines, step_ms))},
+            {"changes", table_json(changes_table(limits.changes, step_ms))}}}};
 }
 
 Json answer_to(const Json& request) {
   const std::string what = request.at("what").get<std::string>();
   if (what == "lists") return lists();
   if (what == "start") return {{"toml", start_toml(request.at("model").get<std::string>())}};
-  const Asked asked(request);
+  ask::Asked asked = asked_of(request);
   if (what == "step") return step_of(asked);
   if (what == "strip") return strip_of(asked);
   if (what == "texts") return texts_of(asked);

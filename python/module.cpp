@@ -24,9 +24,9 @@ PYBIND11_MODULE(_stretto, module) {
   };
   // Other Python threads may run during the call. The callers make sure that only one thread is in the library.
   module.def("simulate", [=](std::string scenario, std::vector<std::string> set, std::string platform,
-                             std::string engine, double backbone_GBps, bool modes, bool limits) {
+                             std::string engine, double backbone_GBps, bool modes, bool limits, bool fit) {
     py::gil_scoped_release released;
-    return api::simulate(request(scenario, set, platform), {engine, backbone_GBps, modes, limits});
+    return api::simulate(request(scenario, set, platform), {engine, backbone_GBps, modes, limits, fit});
   });
   module.def("show", [=](std::string scenario, std::vector<std::string> set, std::string platform) {
     py::gil_scoped_release released;

@@ -54,9 +54,10 @@ ROOMS = {
     "sweep": "base model/ sim/ report predict",
     "diagnose": "base model/ sim/ report predict trace",
     "compare": "base model/ sim/ exec/ report calibrate predict",
-    "page": "base model/ sim/ report predict sweep",
-    "cli": "base model/ sim/ exec/ report calibrate predict validate sweep diagnose trace compare",
-    "api": "base model/ sim/ exec/ report calibrate predict sweep compare cli",
+    "ask": "base model/ sim/ exec/documents report predict sweep",
+    "page": "base model/ sim/ report predict sweep ask",
+    "cli": "base model/ sim/ exec/ report calibrate predict validate sweep diagnose trace compare ask",
+    "api": "base model/ sim/ exec/ report calibrate predict sweep compare ask cli",
 }
 
 

@@ -92,13 +92,13 @@ def _call(function, scenario, set, platform, *more):
         return _json.loads(function(*request, *more))
 
 
-def simulate(scenario, set=None, platform=None, *, engine="fluid", backbone_GBps=0.0, modes=False, limits=False):
+def simulate(scenario, set=None, platform=None, *, engine="fluid", backbone_GBps=0.0, modes=False, limits=False, fit=False):
     """Returns the predicted step. With `modes` it also has every overlap mode, with advice; with `limits`, on published
-    GPUs, what the step depends on. `set` overrides keys."""
+    GPUs, what the step depends on; with `fit`, changes with which it fits into memory. `set` overrides keys."""
     if isinstance(backbone_GBps, bool) or not isinstance(backbone_GBps, _numbers.Real):
         raise _expected("backbone_GBps", "a number of GB/s", backbone_GBps)
     backbone_GBps = float(_number("backbone_GBps", backbone_GBps))
-    return _call(_stretto.simulate, scenario, set, platform, _name("engine", engine), backbone_GBps, bool(modes), bool(limits))
+    return _call(_stretto.simulate, scenario, set, platform, _name("engine", engine), backbone_GBps, bool(modes), bool(limits), bool(fit))
 
 
 def sweep(scenario, over=None, set=None, platform=None, *, best=10, all=False):

@@ -18,6 +18,7 @@ def simulate(
     backbone_GBps: float = ...,
     modes: bool = ...,
     limits: bool = ...,
+    fit: bool = ...,
 ) -> Dict[str, Any]: ...
 def sweep(
     scenario: Name,

@@ -1,0 +1,86 @@
+#include "ask/simulate.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "predict/quick_step.hpp"
+#include "predict/resolution.hpp"
+#include "report/critical_path.hpp"
+#include "report/prediction.hpp"
+
+namespace stretto::ask {
+namespace {
+
+using Json = nlohmann::json;
+
+Modes modes_of(const predict::QuickStep& step, const sim::Platform& platform, const sim::SimOptions& engine,
+               double step_ms) {
+  const Scenario& scenario = step.scenario();
+  Modes modes;
+  modes.modes = predict::predict_modes(scenario, platform, engine, &step);
+  modes.left_out = modes_left_out(scenario);
+  modes.knobs = predict::predict_without(scenario, platform, engine, step_ms, modes.modes);
+  modes.recipes = predict::predict_recipes(scenario, platform, engine, &step);
+  return modes;
+}
+
+StepLimits limits_of(const Asked& asked, const sim::Platform& platform, const predict::PredictedStep& step) {
+  const auto read = [&](const std::vector<std::string>& further) { return asked.with(further); };
+  return {path_shares(step.schedule, step.result, critical_path(step.result, step.result.timeline)),
+          predict::sensitivities_of(asked.scenario, platform), predict::better_machines(asked.scenario, platform),
+          sweep::faster_changes(asked.scenario, platform, step.prediction.step_ms, read)};
+}
+
+}  // namespace
+
+SimulateAnswer simulate(Asked& asked, const SimulateOptions& options) {
+  if (!asked.platform) asked.read_platform();
+  const Scenario& scenario = asked.scenario;
+  const auto [engine, platform] = predict::engine_of(options.engine, options.backbone_GBps, *asked.platform, scenario);
+  if (options.limits && engine.network != sim::NetworkKind::fluid)
+    throw input_error(
+        "--limits: expected the fluid network, on which it changes numbers and settings, got --engine simgrid");
+  const auto keys = predict::read_run_input(asked.request.scenario, asked.request.set, scenario, platform);
+  const predict::QuickStep quick(scenario);
+  SimulateAnswer answer;
+  predict::PredictedStep& step = answer.step;
+  if (options.timeline || options.limits)
+    step = predict::predict_step(scenario, platform, engine);
+  else
+    step.prediction = predict::predict_times(quick, platform, engine);
+  Prediction& p = step.prediction;
+  if (!asked.fusions.note.empty()) p.notes.push_back(asked.fusions.note);
+  if (auto note = predict::unresolved_graphs(scenario, platform, engine, p.step_ms)) p.notes.push_back(*note);
+  if (keys) answer.run = predict::predict_run(*keys, quick, p, platform, engine);
+  if (options.modes) answer.modes = modes_of(quick, platform, engine, p.step_ms);
+  if (options.limits) answer.limits = limits_of(asked, platform, step);
+  if (options.fit)
+    answer.fits_with = predict::find_fitting(
+        scenario, platform, [&](const std::vector<std::string>& set) { return asked.with(set); }, engine);
+  return answer;
+}
+
+Json json_of(const SimulateAnswer& answer) {
+  const double step_ms = answer.step.prediction.step_ms;
+  Json json = prediction_json(answer.step.prediction);
+  for (const char* of_an_option :
+       {"modes", "modes_left_out", "without", "recipes", "path", "numbers", "machines", "changes", "run", "fits_with"})
+    json[of_an_option] = nullptr;
+  if (const auto& modes = answer.modes) {
+    json["modes"] = predict::modes_json(modes->modes);
+    json["modes_left_out"] = predict::left_out_json(modes->left_out);
+    json["without"] = predict::knobs_json(modes->knobs);
+    json["recipes"] = predict::recipes_json(modes->recipes);
+  }
+  if (const auto& limits = answer.limits) {
+    json["path"] = path_json(limits->path);
+    json["numbers"] = predict::sensitivity_json(limits->numbers);
+    json["machines"] = predict::machines_json(limits->machines, step_ms);
+    json["changes"] = sweep::changes_json(limits->changes, step_ms);
+  }
+  if (answer.run) json["run"] = predict::run_json(*answer.run);
+  if (answer.fits_with) json["fits_with"] = predict::fitting_json(*answer.fits_with);
+  return json;
+}
+
+}  // namespace stretto::ask

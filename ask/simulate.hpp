@@ -1,0 +1,62 @@
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ask/request.hpp"
+#include "model/overlap/left_out.hpp"
+#include "predict/fit_memory.hpp"
+#include "predict/knobs.hpp"
+#include "predict/predict_modes.hpp"
+#include "predict/predict_step.hpp"
+#include "predict/recipes.hpp"
+#include "predict/run.hpp"
+#include "predict/sensitivity.hpp"
+#include "sweep/near.hpp"
+
+namespace stretto::ask {
+
+struct SimulateOptions {
+  std::string engine = "fluid";  // or "simgrid"
+  // GB/s of one link that all traffic between ranks (GPUs: between nodes) crosses; 0: none. It needs engine "simgrid".
+  double backbone_GBps = 0;
+  bool modes = false;     // every overlap mode is predicted too, with advice
+  bool limits = false;    // on published GPUs: the step by each number, on better machines, by single changes
+  bool fit = false;       // changes are searched with which the step fits into memory
+  bool timeline = false;  // the answer's step has its whole schedule and timeline
+};
+
+// Every mode compared with the plain schedule, those that are not tried, every knob with the scenario without it, and
+// the step in every precision.
+struct Modes {
+  std::vector<predict::PredictedMode> modes;
+  std::vector<LeftOutMode> left_out;
+  std::vector<predict::KnobOff> knobs;
+  std::vector<predict::RecipeStep> recipes;
+};
+
+// What the step depends on.
+struct StepLimits {
+  std::vector<std::pair<std::string, double>> path;  // of the critical path (report/critical_path.hpp)
+  std::vector<predict::Sensitivity> numbers;
+  std::vector<predict::BetterMachine> machines;
+  std::vector<sweep::SingleChange> changes;
+};
+
+struct SimulateAnswer {
+  predict::PredictedStep step;      // of it the prediction alone, where neither `timeline` nor `limits` is asked for
+  std::optional<predict::Run> run;  // where the scenario has a table [run]
+  std::optional<Modes> modes;
+  std::optional<StepLimits> limits;
+  std::optional<predict::FitSearch> fits_with;
+};
+
+// Predicts a step. Reads the platform where it has not been read. Throws Error(input) as read_platform(),
+// predict::engine_of(), predict::predict_step() and predict::read_run_input() do, and for limits on another network.
+SimulateAnswer simulate(Asked& asked, const SimulateOptions& options = {});
+
+nlohmann::json json_of(const SimulateAnswer& answer);  // `simulate` in docs/json.md
+
+}  // namespace stretto::ask

@@ -1,0 +1,140 @@
+#include "ask/simulate_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "report/critical_path.hpp"
+#include "report/layout_text.hpp"
+#include "report/prediction.hpp"
+
+namespace stretto::ask {
+namespace {
+
+std::string text_of(const StepLimits& limits, double step_ms) {
+  constexpr std::size_t kShown = 3;
+  std::vector<sweep::SingleChange> best = limits.changes;
+  best.resize(std::min(kShown, best.size()));
+  return "\n" + path_text(limits.path) + "\n\nhow the step changes with each number:\n\n" +
+         sensitivity_table(limits.numbers).text() + "\n" + machines_table(limits.machines, step_ms).text() + "\n" +
+         (best.empty() ? "no single change of the scenario makes it faster\n" : changes_table(best, step_ms).text());
+}
+
+std::string text_of(const predict::FitSearch& search) {
+  std::string text = search.fitting.empty() ? "no change that was tried makes it fit\n" : fitting_table(search).text();
+  if (!search.complete) text += fmt::format("not all combinations were tried, but {}\n", search.tried);
+  return text;
+}
+
+// A table as the page of --html has it, and the line above it where it is printed.
+struct Section {
+  HtmlTable table;
+  std::string above;
+};
+
+std::vector<Section> sections_of(const Modes& m, double step_ms) {
+  std::vector<Section> sections = {
+      {{"modes", "Overlap modes",
+        "The step of each mode alone, and the parts that it consists of; of plain: its share of the plain schedule's "
+        "step.",
+        modes_table(m.modes)},
+       ""}};
+  std::vector<Advice> advice;  // on every mode but the plain schedule
+  for (const predict::PredictedMode& mode : m.modes)
+    if (&mode != &m.modes.front()) advice.push_back(mode.advice);
+  if (!advice.empty())
+    sections.push_back(
+        {{"advice", "Which mode to use", "Each mode alone against the plain schedule.", advice_table(advice)}, ""});
+  if (!m.knobs.empty())
+    sections.push_back(
+        {{"without", "What each knob brings",
+          "Of " + predict::knobs_text(step_ms) + ". What knobs save does not add up.", knobs_table(m.knobs)},
+         predict::knobs_text(step_ms)});
+  if (!m.recipes.empty())
+    sections.push_back({{"recipes", "What a lower precision would bring",
+                         "The step with " + predict::recipes_text() + ".", recipes_table(m.recipes)},
+                        predict::recipes_text()});
+  if (!m.left_out.empty())
+    sections.push_back({{"left-out", "Modes that cannot act here", "The first closed gate of each, and why.",
+                         predict::left_out_table(m.left_out)},
+                        "modes that cannot act here:"});
+  return sections;
+}
+
+// Returns the row of bars of a step.
+HtmlStep bars_of(const std::string& mode, double step_ms, const BreakdownMs& breakdown, const Prediction& p) {
+  HtmlStep step;
+  step.row.mode = mode;
+  step.row.ranks = p.ranks;
+  step.row.predicted_ms = step_ms;
+  step.row.predicted = breakdown;
+  step.layout = layout_text(p.parallel, p.micro_batches);
+  return step;
+}
+
+HtmlStep step_with_timeline(const predict::PredictedStep& of) {
+  const Schedule& schedule = of.schedule;
+  HtmlStep step = bars_of(schedule.name, of.prediction.step_ms, of.prediction.breakdown, of.prediction);
+  step.row.operations = operation_times(schedule, of.result.programs, {&of.result.timeline, 1}, {}, {});
+  for (const Communicator& communicator : schedule.communicators) step.communicators.push_back(communicator.name);
+  step.predicted = excerpt(schedule, of.result.programs, of.result.timeline);
+  step.memory = of.prediction.memory;
+  return step;
+}
+
+}  // namespace
+
+std::string text_of(const SimulateAnswer& answer) {
+  const Prediction& p = answer.step.prediction;
+  std::string text =
+      about_text(p) + "\n\n" + prediction_table(p).text() + "\n" + memory_tables_text(p.memory) + "\n" +
+      limits_text(p) +
+      fmt::format("\n{} operations simulated in {:.4f} s; with building and verifying the schedule {:.4f} s\n",
+                  p.operations, p.simulate_s, p.whole_s);
+  for (const std::string& note : p.notes) text += "note: " + note + "\n";
+  if (answer.modes)
+    for (const Section& section : sections_of(*answer.modes, p.step_ms))
+      text += "\n" + section.above + (section.above.empty() ? "" : "\n") + section.table.table.text();
+  if (answer.limits) text += text_of(*answer.limits, p.step_ms);
+  if (answer.run) text += "\n" + predict::run_table(*answer.run).text();
+  if (answer.fits_with)
+    text += "\n" + text_of(*answer.fits_with);
+  else if (p.memory.fit() != Fit::fits)
+    text += "\n--fit looks for changes with which it fits\n";
+  return text;
+}
+
+HtmlReport page_of(const SimulateAnswer& answer, const sim::Platform& platform) {
+  const Prediction& p = answer.step.prediction;
+  HtmlReport report;
+  report.title = fmt::format("{}, {} on {}: predicted", p.scenario, layout_text(p.parallel), p.platform);
+  report.about = {about_text(p), platform.date.empty() ? fmt::format("platform {} ({})", platform.name, platform.device)
+                                                       : fmt::format("platform {} ({}, {})", platform.name,
+                                                                     platform.device, platform.date)};
+  report.summary = prediction_table(p);
+  report.remarks = {limits_text(p)};
+  if (answer.limits) report.remarks.push_back(path_text(answer.limits->path));
+  if (answer.fits_with) report.remarks.push_back(text_of(*answer.fits_with));
+  for (const std::string& note : p.notes) report.remarks.push_back("note: " + note);
+  if (answer.modes) {
+    for (Section& section : sections_of(*answer.modes, p.step_ms)) report.tables.push_back(std::move(section.table));
+    // Modes that are off have no bar, and the scenario has its own.
+    for (const predict::PredictedMode& mode : answer.modes->modes) {
+      if (mode.is_scenario || !mode.advice.off_because.empty()) continue;
+      report.steps.push_back(bars_of(mode.mode, mode.step_ms, mode.breakdown, p));
+      report.steps.back().communicators = mode.communicators;
+    }
+  }
+  report.steps.push_back(step_with_timeline(answer.step));
+  report.tables.push_back({"memory-parts", "Memory of the fullest " + p.device,
+                           "The parts of the memory that is in use at the peak; they add up to it.",
+                           memory_table(p.memory)});
+  if (answer.run)
+    report.tables.push_back(
+        {"run", "The run", "Closed forms on top of the step, from the numbers of [run].", run_table(*answer.run)});
+  report.device_bytes = platform.memory_bytes;
+  return report;
+}
+
+}  // namespace stretto::ask

@@ -1,0 +1,14 @@
+#pragma once
+#include <string>
+
+#include "ask/simulate.hpp"
+#include "report/html.hpp"
+
+namespace stretto::ask {
+
+// Returns what the command prints.
+std::string text_of(const SimulateAnswer& answer);
+// Returns the page of --html. The answer must have its timeline.
+HtmlReport page_of(const SimulateAnswer& answer, const sim::Platform& platform);
+
+}  // namespace stretto::ask
