@@ -1,0 +1,177 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "api/stretto.hpp"
+#include "base/error.hpp"
+#include "base/printable.hpp"
+#include "cli/commands.hpp"
+#include "draw.hpp"
+#include "page/answer.hpp"
+#include "temp_dir.hpp"
+
+// The command, the library and the page give one answer to one request, and refuse it with one line.
+
+using namespace stretto;
+using nlohmann::json;
+using stretto::testing::Draw;
+using stretto::testing::TempDir;
+
+namespace {
+
+struct Asked {
+  api::Request request;
+  api::SimulateOptions options = {};
+};
+
+// Returns an answer without its measured times, or its error.
+template <class Act>
+std::string answer_of(Act act) {
+  try {
+    json value = json::parse(act());
+    if (value.contains("error")) return "error: " + printable(value["error"].get<std::string>());
+    value.erase("simulate_s");
+    return value.dump();
+  } catch (const CLI::ParseError& error) {
+    return std::string("error: ") + error.what();
+  } catch (const std::exception& error) {
+    return "error: " + printable(error.what());
+  }
+}
+
+std::string by_command(const Asked& asked, const TempDir& folder) {
+  return answer_of([&] {
+    CLI::App app;
+    cli::add_simulate(app);
+    std::vector<std::string> words = {"simulate", asked.request.scenario, "--json", folder.file("out.json"),
+                                      "--engine", asked.options.engine};
+    const auto add = [&](const std::string& option, const std::string& value) {
+      words.insert(words.end(), {option, value});
+    };
+    if (!asked.request.platform.empty()) add("--platform", asked.request.platform);
+    for (const std::string& one : asked.request.set) add("--set", one);
+    if (asked.options.backbone_GBps != 0) add("--backbone-GBps", std::to_string(asked.options.backbone_GBps));
+    if (asked.options.modes) words.emplace_back("--modes");
+    if (asked.options.limits) words.emplace_back("--limits");
+    if (asked.options.fit) words.emplace_back("--fit");
+    std::reverse(words.begin(), words.end());
+    std::ostringstream printed;
+    struct Redirected {
+      std::streambuf* was;
+      ~Redirected() { std::cout.rdbuf(was); }
+    } const redirected{std::cout.rdbuf(printed.rdbuf())};
+    app.parse(words);
+    std::ifstream file(folder.file("out.json"));
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  });
+}
+
+std::string by_library(const Asked& asked) {
+  return answer_of([&] { return api::simulate(asked.request, asked.options); });
+}
+
+// The page has no options but limits.
+bool page_has(const Asked& asked) {
+  return !asked.options.modes && !asked.options.fit && asked.options.engine == "fluid" &&
+         asked.options.backbone_GBps == 0;
+}
+std::string by_page(const Asked& asked) {
+  return answer_of([&] {
+    const json answer = json::parse(page::answer(json{
+        {"what", asked.options.limits ? "limits" : "step"},
+        {"scenario", asked.request.scenario},
+        {"platform", asked.request.platform},
+        {"set", asked.request.set}}.dump()));
+    return answer.contains("error") ? answer.dump() : answer["simulate"].dump();
+  });
+}
+
+// Returns a scenario that ships, on a platform that ships or does not exist, with up to three keys, of which some are
+// wrong.
+Asked drawn(Draw& draw) {
+  Asked asked;
+  asked.request.scenario = draw.one_of({"gpt2-124m", "llama3-8b", "llama3-8b", "llama3-8b", "llama3-8b",
+                                        "qwen3-30b-a3b", "mixtral-8x7b", "llama3-8b.", "nowhere.toml"});
+  asked.request.platform = draw.one_of({"", "h100-sxm", "h100-sxm", "b200-sxm", "gb200-nvl72", "a100-80gb", "h100"});
+  for (std::int64_t keys = draw.between(0, 3); keys > 0; --keys)
+    asked.request.set.emplace_back(draw.one_of({"tp=2",
+                                                "tp=4",
+                                                "parallel.pipeline_model_parallel_size=2",
+                                                "pp=4",
+                                                "vp=2",
+                                                "cp=2",
+                                                "mbs=2",
+                                                "mbs=8",
+                                                "parallel.data_parallel_size=2",
+                                                "training.global_batch_size=64",
+                                                "training.global_batch_size=12",
+                                                "model.num_layers=8",
+                                                "model.seq_length=2048",
+                                                "training.recompute_granularity=full",
+                                                "sequence_parallel=true",
+                                                "training.fp8_format=hybrid",
+                                                "use_distributed_optimizer=false",
+                                                "overlap.overlap_param_gather=false",
+                                                "overlap.tp_comm_overlap=true",
+                                                "tp_comm_overlap_rs_dgrad=true",
+                                                "overlap_grad_reduce=false",
+                                                "pipeline_schedule=dualpipev",
+                                                "data_parallel_sharding_strategy=optim_grads_params",
+                                                "ep=8",
+                                                "run.tokens=1e12",
+                                                "run.gpu_mtbf_hours=50000",
+                                                "run.slow_ranks=[3]",
+                                                "training.lr=high",
+                                                "overlap.tp_comm=true",
+                                                "model.layers=3",
+                                                "parallel.tp",
+                                                "no.such=1"}));
+  asked.options.limits = draw.between(0, 19) == 0;
+  asked.options.modes = draw.between(0, 11) == 0;
+  asked.options.fit = draw.between(0, 19) == 0;
+  if (draw.between(0, 9) == 0) asked.options.backbone_GBps = draw.one_of({25., -1.});
+  if (draw.between(0, 7) == 0) asked.options.engine = "simgrid";
+  return asked;
+}
+
+}  // namespace
+
+TEST_CASE("the command, the library and the page give one answer", "[doors]") {
+  const TempDir folder;
+  std::vector<Asked> all = {
+      {{"gpt2-124m"}, {.limits = true}},
+      {{"llama3-8b"}, {.modes = true, .fit = true}},
+      {{"llama3-8b", {"model.num_layers=4"}}, {.engine = "simgrid", .limits = true}},  // limits need the fluid network
+      {{"llama3-8b", {"mbs=16"}, "h100-sxm"}, {.fit = true}},
+      {{"deepseek-v3-gb200"}},
+      {{"llama2-70b", {"run.tokens=1e12"}, "h200-sxm"}},
+      {{folder.write("text.toml", "[model]\npreset = \"gpt2-124m\"\n[training]\ndata = \"absent.bin\"\n"),
+        {},
+        "h100-sxm"}},
+      {{std::string(5000, 'x')}},
+      {{"gpt2-124m", {}, std::string(5000, 'x')}},
+  };
+  Draw draw(49);
+  while (all.size() < 200) all.push_back(drawn(draw));
+  std::size_t answered = 0, refused = 0, of_page = 0;
+  for (const Asked& asked : all) {
+    const std::string library = by_library(asked), command = by_command(asked, folder);
+    ++(library.starts_with("error: ") ? refused : answered);
+    CAPTURE(asked.request.scenario.substr(0, 80), asked.request.platform.substr(0, 80), asked.request.set,
+            asked.options.engine, asked.options.backbone_GBps, asked.options.modes, asked.options.limits,
+            asked.options.fit);
+    CHECK(command == library);
+    if (!page_has(asked)) continue;
+    ++of_page;
+    CHECK(by_page(asked) == library);
+  }
+  CHECK(answered > 50);
+  CHECK(refused > 60);
+  CHECK(of_page > 80);
+}
