@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "ask/show.hpp"
 #include "ask/simulate.hpp"
 #include "base/data_folder.hpp"
 #include "base/error.hpp"
@@ -21,12 +22,8 @@
 #include "exec/machine.hpp"
 #include "exec/trainer.hpp"
 #include "exec/training_json.hpp"
-#include "model/model_json.hpp"
-#include "model/overlap/gates.hpp"
 #include "model/overlap/overlap.hpp"
-#include "model/schedule/json.hpp"
 #include "model/verify/verify.hpp"
-#include "predict/fusions.hpp"
 #include "predict/inputs.hpp"
 #include "sim/cost/cost_schedule.hpp"
 #include "sweep/search.hpp"
@@ -59,18 +56,6 @@ void require_short(const std::string& what, const std::string& name) {
 
 ask::Request asked_of(const Request& request) { return {request.scenario, request.set, request.platform}; }
 Scenario scenario_of(const Request& request) { return ask::Asked(asked_of(request)).scenario; }
-
-predict::Fusions open_fusions(const Request& request, const Scenario& scenario, const sim::Platform& platform) {
-  return predict::open_fusions(scenario, request.scenario, request.set, platform);
-}
-
-// Returns the scenario with the platform that the request names.
-Scenario scenario_there(const Request& request) {
-  Scenario scenario = scenario_of(request);
-  if (!request.platform.empty())
-    open_fusions(request, scenario, predict::read_platform_input(request.platform, scenario)).apply(scenario);
-  return scenario;
-}
 
 }  // namespace
 
@@ -176,17 +161,16 @@ std::string Sweep::next() {
 
 std::string show(const Request& request) {
   return guarded([&] {
-    const Scenario scenario = scenario_there(request);
-    const Schedule schedule = build_schedule(scenario, free_memory_bytes());
-    plan_and_verify(schedule);
-    nlohmann::json json = write_schedule_json(schedule);
-    json["model"] = model_json(scenario.model);
-    return json.dump();
+    ask::Asked asked(asked_of(request));
+    return ask::json_of(ask::show(asked)).dump();
   });
 }
 
 std::string gates(const Request& request) {
-  return guarded([&] { return gates_json(gates_of(scenario_there(request))).dump(); });
+  return guarded([&] {
+    ask::Asked asked(asked_of(request));
+    return gates_json(ask::gates(asked)).dump();
+  });
 }
 
 std::string compare(const Request& request) {

@@ -1,19 +1,16 @@
+#include "ask/show.hpp"
+
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/error.hpp"
 #include "base/memory.hpp"
 #include "cli/commands.hpp"
 #include "cli/progress.hpp"
 #include "cli/show_platform.hpp"
-#include "model/model_json.hpp"
 #include "model/overlap/gates.hpp"
-#include "model/overlap/overlap.hpp"
 #include "model/scenario/keys.hpp"
-#include "model/schedule/json.hpp"
-#include "model/schedule/print.hpp"
-#include "model/verify/verify.hpp"
-#include "predict/fusions.hpp"
 #include "predict/run.hpp"
 
 namespace stretto::cli {
@@ -35,30 +32,14 @@ void show(const ShowOptions& options) {
     if (options.keys) return void(std::cout << scenario_reference() << "\n## `[run]`\n\n" << predict::run_reference());
     return options.gates ? show_gates(options, all_gates()) : show_platform(options.platform, options.json);
   }
-  Scenario scenario = scenario_of(options);
-  options.files.claim_outputs(scenario);
-  // The fusions are those of a run on this platform.
-  if (!options.platform.empty())
-    predict::open_fusions(scenario, options.scenario, options.set, load_platform(options, scenario)).apply(scenario);
-  if (options.gates) return show_gates(options, gates_of(scenario));
+  ask::Asked asked(options);
+  options.files.claim_outputs(asked.scenario);
+  if (options.gates) return show_gates(options, ask::gates(asked));
   keep_within_free_memory();
-  const Patience patience(scenario);
-  const Schedule schedule = build_schedule(scenario, free_memory_bytes());
-  const MemoryPlan plan = plan_and_verify(schedule).plan;
-  if (!options.json.is_standard()) {
-    std::cout << model_text(scenario.model) << print_schedule(schedule);
-    for (std::size_t role = 0; role < plan.roles.size(); ++role)
-      std::cout << (role == 0 ? "\n" : "") << "memory"
-                << (plan.roles.size() > 1 ? " of " + schedule.programs[role].role : "") << ": "
-                << plan.roles[role].bytes << " bytes a rank planned, " << plan.roles[role].bytes_without_sharing
-                << " without sharing\n";
-    std::cout << "verified: no race, no read of unwritten bytes, no deadlock\n";
-    for (const std::string& note : schedule.notes) std::cout << "note: " << note << "\n";
-  }
-  if (options.json.empty()) return;
-  nlohmann::json json = write_schedule_json(schedule);
-  json["model"] = model_json(scenario.model);
-  write_json(options.json, json);
+  const Patience patience(asked.scenario);
+  const ask::ShowAnswer answer = ask::show(asked);
+  if (!options.json.is_standard()) std::cout << text_of(answer);
+  if (!options.json.empty()) write_json(options.json, json_of(answer));
 }
 
 }  // namespace

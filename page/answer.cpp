@@ -8,12 +8,12 @@
 #include <optional>
 #include <vector>
 
+#include "ask/show.hpp"
 #include "ask/simulate.hpp"
 #include "base/data_folder.hpp"
 #include "base/error.hpp"
 #include "base/memory.hpp"
 #include "model/interchange/megatron.hpp"
-#include "model/overlap/gates.hpp"
 #include "model/scenario/keys.hpp"
 #include "page/lists.hpp"
 #include "page/scenario_toml.hpp"
@@ -116,7 +116,7 @@ Json step_of(ask::Asked& asked) {
           {"headline", headline_json(p)},
           {"set", asked.request.set},
           {"values", values_json(asked.scenario)},
-          {"gates", gates_json(gates_of(asked.scenario)).at("gates")}};
+          {"gates", gates_json(ask::gates(asked)).at("gates")}};
 }
 
 Json strip_of(const ask::Asked& asked) {

@@ -35,6 +35,7 @@ template <class Act>
 std::string answer_of(Act act) {
   try {
     json value = json::parse(act());
+    if (value.contains("simulate")) value = json(value["simulate"]);
     if (value.contains("error")) return "error: " + printable(value["error"].get<std::string>());
     value.erase("simulate_s");
     return value.dump();
@@ -45,21 +46,16 @@ std::string answer_of(Act act) {
   }
 }
 
-std::string by_command(const Asked& asked, const TempDir& folder) {
+// Runs a command of the request in this process.
+std::string by_command(void (*add)(CLI::App&), const std::string& name, const api::Request& request,
+                       const std::vector<std::string>& options, const TempDir& folder) {
   return answer_of([&] {
     CLI::App app;
-    cli::add_simulate(app);
-    std::vector<std::string> words = {"simulate", asked.request.scenario, "--json", folder.file("out.json"),
-                                      "--engine", asked.options.engine};
-    const auto add = [&](const std::string& option, const std::string& value) {
-      words.insert(words.end(), {option, value});
-    };
-    if (!asked.request.platform.empty()) add("--platform", asked.request.platform);
-    for (const std::string& one : asked.request.set) add("--set", one);
-    if (asked.options.backbone_GBps != 0) add("--backbone-GBps", std::to_string(asked.options.backbone_GBps));
-    if (asked.options.modes) words.emplace_back("--modes");
-    if (asked.options.limits) words.emplace_back("--limits");
-    if (asked.options.fit) words.emplace_back("--fit");
+    add(app);
+    std::vector<std::string> words = {name, request.scenario, "--json", folder.file("out.json")};
+    if (!request.platform.empty()) words.insert(words.end(), {"--platform", request.platform});
+    for (const std::string& one : request.set) words.insert(words.end(), {"--set", one});
+    words.insert(words.end(), options.begin(), options.end());
     std::reverse(words.begin(), words.end());
     std::ostringstream printed;
     struct Redirected {
@@ -72,6 +68,16 @@ std::string by_command(const Asked& asked, const TempDir& folder) {
   });
 }
 
+std::string by_command(const Asked& asked, const TempDir& folder) {
+  std::vector<std::string> options = {"--engine", asked.options.engine};
+  if (asked.options.backbone_GBps != 0)
+    options.insert(options.end(), {"--backbone-GBps", std::to_string(asked.options.backbone_GBps)});
+  if (asked.options.modes) options.emplace_back("--modes");
+  if (asked.options.limits) options.emplace_back("--limits");
+  if (asked.options.fit) options.emplace_back("--fit");
+  return by_command(cli::add_simulate, "simulate", asked.request, options, folder);
+}
+
 std::string by_library(const Asked& asked) {
   return answer_of([&] { return api::simulate(asked.request, asked.options); });
 }
@@ -81,14 +87,13 @@ bool page_has(const Asked& asked) {
   return !asked.options.modes && !asked.options.fit && asked.options.engine == "fluid" &&
          asked.options.backbone_GBps == 0;
 }
-std::string by_page(const Asked& asked) {
+// Returns `key` of the page's answer.
+std::string by_page(const std::string& what, const api::Request& request, const char* key) {
   return answer_of([&] {
-    const json answer = json::parse(page::answer(json{
-        {"what", asked.options.limits ? "limits" : "step"},
-        {"scenario", asked.request.scenario},
-        {"platform", asked.request.platform},
-        {"set", asked.request.set}}.dump()));
-    return answer.contains("error") ? answer.dump() : answer["simulate"].dump();
+    const json answer = json::parse(page::answer(
+        json{{"what", what}, {"scenario", request.scenario}, {"platform", request.platform}, {"set", request.set}}
+            .dump()));
+    return answer.contains("error") ? answer.dump() : json{{key, answer[key]}}.dump();
   });
 }
 
@@ -169,9 +174,25 @@ TEST_CASE("the command, the library and the page give one answer", "[doors]") {
     CHECK(command == library);
     if (!page_has(asked)) continue;
     ++of_page;
-    CHECK(by_page(asked) == library);
+    CHECK(by_page(asked.options.limits ? "limits" : "step", asked.request, "simulate") == library);
   }
   CHECK(answered > 50);
   CHECK(refused > 60);
   CHECK(of_page > 80);
+}
+
+TEST_CASE("the command, the library and the page have one schedule and its gates", "[doors]") {
+  const TempDir folder;
+  Draw draw(50);
+  for (int i = 0; i < 30; ++i) {
+    api::Request request = drawn(draw).request;
+    request.set.emplace_back("model.num_layers=2");
+    CAPTURE(request.scenario, request.platform, request.set);
+    const std::string gates = answer_of([&] { return api::gates(request); });
+    CHECK(by_command(cli::add_show, "show", request, {"--gates"}, folder) == gates);
+    // The page needs a platform; the schedule none.
+    if (const std::string of_page = by_page("step", request, "gates"); of_page.starts_with("{"))
+      CHECK(of_page == gates);
+    CHECK(by_command(cli::add_show, "show", request, {}, folder) == answer_of([&] { return api::show(request); }));
+  }
 }
