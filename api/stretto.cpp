@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <map>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,6 +12,7 @@
 
 #include "ask/show.hpp"
 #include "ask/simulate.hpp"
+#include "ask/swept.hpp"
 #include "base/data_folder.hpp"
 #include "base/error.hpp"
 #include "base/memory.hpp"
@@ -54,7 +54,9 @@ void require_short(const std::string& what, const std::string& name) {
         fmt::format("{}: expected a name or a path of at most {} bytes, got {}", what, kMost, name.size()));
 }
 
-ask::Request asked_of(const Request& request) { return {request.scenario, request.set, request.platform}; }
+ask::Request asked_of(const Request& request) {
+  return ask::checked({request.scenario, request.set, request.platform});
+}
 Scenario scenario_of(const Request& request) { return ask::Asked(asked_of(request)).scenario; }
 
 }  // namespace
@@ -73,13 +75,9 @@ std::string simulate(const Request& request, const SimulateOptions& options) {
 }
 
 struct Sweep::State {
-  Request request;
-  predict::ScenarioInput input;
-  Scenario scenario;
-  sweep::Space space;
+  ask::SweptSpace space;
   sweep::Looker looker;
   std::int64_t place = 0;
-  std::map<std::string, sim::Platform> platforms = {};
   struct Open {
     std::vector<std::string> values;
     sweep::Point point;
@@ -88,28 +86,21 @@ struct Sweep::State {
   std::deque<sweep::Point> decided = {};
   std::vector<Open> open = {};
 
-  const sim::Platform& platform(const std::string& name) {
-    const auto found = platforms.find(name);
-    if (found != platforms.end()) return found->second;
-    const std::string& asked = name.empty() ? request.platform : name;
-    return platforms.emplace(name, predict::read_platform_input(asked, scenario)).first->second;
-  }
-  Scenario read(const std::vector<std::string>& further, const std::string& of_point) const {
-    std::vector<std::string> set = request.set;
-    set.insert(set.end(), further.begin(), further.end());
-    return input.read(std::move(set), of_point.empty() ? request.platform : of_point);
-  }
+  State(const Request& request, const std::vector<std::string>& over, std::size_t best, bool all)
+      : space({asked_of(request), over, best, all, !request.platform.empty()}, ask::swept_of(asked_of(request))),
+        looker(best, all) {}
 
   void look_at_window() {
     constexpr std::int64_t kWindow = sweep::kWindow / 10;  // the first points are wanted soon
-    const std::int64_t end = std::min(space.points(), place + kWindow);
+    const std::int64_t end = std::min(space.space().points(), place + kWindow);
     for (; place < end; ++place) {
-      std::vector<std::string> values = space.at(sweep::number_at(space, place));
-      const auto settings = sweep::settings_of(space, values, scenario);
+      std::vector<std::string> values = space.space().at(sweep::number_at(space.space(), place));
+      const auto settings = sweep::settings_of(space.space(), values, space.scenario());
       if (!settings) continue;
       sweep::Point point = looker.look_at(
-          *settings, [&] { return read(settings->set, settings->platform); },
-          [&]() -> const sim::Platform& { return platform(settings->platform); });
+          *settings, [&] { return space.read(*settings); },
+          [&]() -> const sim::Platform& { return space.platform(*settings); });
+      point.key = space.key(*settings);
       if (point.status == sweep::Status::open)
         open.push_back({std::move(values), std::move(point)});
       else
@@ -121,7 +112,7 @@ struct Sweep::State {
 
   // Returns nullopt behind the last point.
   std::optional<sweep::Point> next() {
-    while (decided.empty() && open.empty() && place < space.points()) look_at_window();
+    while (decided.empty() && open.empty() && place < space.space().points()) look_at_window();
     if (!decided.empty()) {
       sweep::Point point = std::move(decided.front());
       decided.pop_front();
@@ -130,24 +121,16 @@ struct Sweep::State {
     if (open.empty()) return std::nullopt;
     Open one = std::move(open.back());
     open.pop_back();
+    const sweep::PointSettings settings{one.point.set, one.point.platform};
     looker.decide(
-        one.point, space, one.values, [&] { return read(one.point.set, one.point.platform); },
-        [&]() -> const sim::Platform& { return platform(one.point.platform); });
+        one.point, space.space(), one.values, [&] { return space.read(settings); },
+        [&]() -> const sim::Platform& { return space.platform(settings); });
     return std::move(one.point);
   }
 };
 
 Sweep::Sweep(Request request, const std::vector<std::string>& over, std::size_t best, bool all)
-    : state_(guarded([&] {
-        const Scenario scenario = scenario_of(request);
-        const sim::Platform platform = predict::read_platform_input(request.platform, scenario);
-        sweep::Space space =
-            sweep::read_space(read_toml(predict::scenario_path(request.scenario), request.set).section("sweep"), over,
-                              scenario, platform);
-        predict::ScenarioInput input(request.scenario);
-        return std::unique_ptr<State>(
-            new State{std::move(request), std::move(input), scenario, std::move(space), sweep::Looker(best, all)});
-      })) {}
+    : state_(guarded([&] { return std::make_unique<State>(request, over, best, all); })) {}
 Sweep::~Sweep() = default;
 Sweep::Sweep(Sweep&&) noexcept = default;
 Sweep& Sweep::operator=(Sweep&&) noexcept = default;

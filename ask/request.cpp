@@ -20,14 +20,14 @@ const std::string& short_name(const char* what, const std::string& name) {
   return name;
 }
 
+}  // namespace
+
 Request checked(Request of) {
   short_name("scenario", of.scenario);
   short_name("platform", of.platform);
   of.set = full_settings(std::move(of.set));
   return of;
 }
-
-}  // namespace
 
 Asked::Asked(Request of) : request(checked(std::move(of))), input(request.scenario), scenario(with({})) {}
 

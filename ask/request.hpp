@@ -20,10 +20,12 @@ struct Request {
   std::string platform = {};          // a file or a name; "": the scenario's, else the calibrated one
 };
 
+// Returns the request with its keys in full. Throws Error(input) for a name that is longer than a path can be.
+Request checked(Request of);
+
 // A request that has been read. Movable.
 struct Asked {
-  // Reads the scenario. Throws Error(input) as predict::read_scenario_input() does, and for a name that is longer than
-  // a path can be.
+  // Reads the scenario. Throws Error(input) as checked() and predict::read_scenario_input() do.
   explicit Asked(Request of);
   // Reads the platform, unless `known` is it, and turns on the fusions that the scenario leaves open and the platform
   // measured faster. Throws as predict::read_platform_input() and predict::open_fusions() do.

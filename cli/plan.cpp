@@ -6,6 +6,7 @@
 #include <memory>
 #include <numeric>
 #include <tuple>
+#include <utility>
 
 #include "base/data_folder.hpp"
 #include "base/error.hpp"
@@ -114,7 +115,7 @@ void plan_command(PlanOptions& options) {
       fmt::format("training.global_batch_size={}", options.global_batch)};
   require_no_contradiction(options);
   require_searched(options.set);
-  Swept swept;
+  ask::Swept swept;
   swept.text_of = [&](const std::vector<std::string>& further, const std::string& platform) {
     std::vector<std::string> all = set;
     all.insert(all.end(), options.set.begin(), options.set.end());
@@ -148,7 +149,7 @@ void plan_command(PlanOptions& options) {
     if (model.experts.any())
       options.over.push_back(fmt::format("etp={}", parse_scenario(swept.text, "plan").parallel.expert_tp()));
   }
-  search_layouts(options, swept);
+  search_layouts(options, std::move(swept));
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ template <class Act>
 std::string answer_of(Act act) {
   try {
     json value = json::parse(act());
+    if (value.is_array()) return value.dump();
     if (value.contains("simulate")) value = json(value["simulate"]);
     if (value.contains("error")) return "error: " + printable(value["error"].get<std::string>());
     value.erase("simulate_s");
@@ -194,5 +195,42 @@ TEST_CASE("the command, the library and the page have one schedule and its gates
     if (const std::string of_page = by_page("step", request, "gates"); of_page.starts_with("{"))
       CHECK(of_page == gates);
     CHECK(by_command(cli::add_show, "show", request, {}, folder) == answer_of([&] { return api::show(request); }));
+  }
+}
+
+TEST_CASE("the command and the library search the same points and refuse the same axes", "[doors]") {
+  const TempDir folder;
+  struct Swept {
+    api::Request request;
+    std::vector<std::string> over;
+  };
+  const std::vector<Swept> all = {
+      {{"llama3-8b", {"model.num_layers=4"}}, {"tp=1,2,3", "mbs=1,2"}},
+      {{"llama3-8b", {"model.num_layers=4"}}, {"platform=h100-sxm,b200-sxm", "mbs=1,2"}},
+      {{"llama3-8b", {"tp=4"}}, {"tp=1,2"}},                             // the sweep varies it
+      {{"llama3-8b", {"model.num_layers=4", "pp=3"}}, {"pp=1,2"}},       // the scenario as it is cannot be read
+      {{"llama3-8b", {}, "a100-80gb"}, {"platform=h100-sxm,b200-sxm"}},  // no value of the axis
+      {{"llama3-8b", {"run.slow_compute=2"}}, {"tp=1,2"}},               // [run] needs another key
+      {{"llama3-8b"}, {"platform=h100-sxm,h1000"}},
+      {{"llama3-8b"}, {"tpp=1"}},
+  };
+  for (const auto& [request, over] : all) {
+    CAPTURE(request.set, request.platform, over);
+    std::vector<std::string> options = {"--all", "--best", "1"};
+    for (const std::string& one : over) options.insert(options.end(), {"--over", one});
+    const std::string library = answer_of([&] {
+      api::Sweep sweep(request, over, 1, true);
+      json points = json::array();
+      for (std::string point = sweep.next(); !point.empty(); point = sweep.next()) points.push_back(json::parse(point));
+      std::sort(points.begin(), points.end(), [](const json& a, const json& b) { return a["point"] < b["point"]; });
+      return points.dump();
+    });
+    std::string command = by_command(cli::add_sweep, "sweep", request, options, folder);
+    if (command.starts_with("{")) {
+      json points = json::parse(command)["points"];
+      std::sort(points.begin(), points.end(), [](const json& a, const json& b) { return a["point"] < b["point"]; });
+      command = points.dump();
+    }
+    CHECK(command == library);
   }
 }
