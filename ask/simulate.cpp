@@ -7,6 +7,7 @@
 #include "predict/resolution.hpp"
 #include "report/critical_path.hpp"
 #include "report/prediction.hpp"
+#include "report/sheet.hpp"
 
 namespace stretto::ask {
 namespace {
@@ -67,19 +68,19 @@ Json json_of(const SimulateAnswer& answer) {
        {"modes", "modes_left_out", "without", "recipes", "path", "numbers", "machines", "changes", "run", "fits_with"})
     json[of_an_option] = nullptr;
   if (const auto& modes = answer.modes) {
-    json["modes"] = predict::modes_json(modes->modes);
-    json["modes_left_out"] = predict::left_out_json(modes->left_out);
-    json["without"] = predict::knobs_json(modes->knobs);
-    json["recipes"] = predict::recipes_json(modes->recipes);
+    json["modes"] = predict::modes_sheet(modes->modes).json();
+    json["modes_left_out"] = predict::left_out_sheet(modes->left_out).json();
+    json["without"] = predict::knobs_sheet(modes->knobs).json();
+    json["recipes"] = predict::recipes_sheet(modes->recipes).json();
   }
   if (const auto& limits = answer.limits) {
     json["path"] = path_json(limits->path);
-    json["numbers"] = predict::sensitivity_json(limits->numbers);
-    json["machines"] = predict::machines_json(limits->machines, step_ms);
-    json["changes"] = sweep::changes_json(limits->changes, step_ms);
+    json["numbers"] = predict::sensitivity_sheet(limits->numbers).json();
+    json["machines"] = predict::machines_sheet(limits->machines, step_ms).json();
+    json["changes"] = sweep::changes_sheet(limits->changes, step_ms).json();
   }
   if (answer.run) json["run"] = predict::run_json(*answer.run);
-  if (answer.fits_with) json["fits_with"] = predict::fitting_json(*answer.fits_with);
+  if (answer.fits_with) json["fits_with"] = predict::fitting_sheet(*answer.fits_with).json();
   return json;
 }
 

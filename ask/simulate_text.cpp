@@ -8,6 +8,7 @@
 #include "report/critical_path.hpp"
 #include "report/layout_text.hpp"
 #include "report/prediction.hpp"
+#include "report/sheet.hpp"
 
 namespace stretto::ask {
 namespace {
@@ -17,12 +18,15 @@ std::string text_of(const StepLimits& limits, double step_ms) {
   std::vector<sweep::SingleChange> best = limits.changes;
   best.resize(std::min(kShown, best.size()));
   return "\n" + path_text(limits.path) + "\n\nhow the step changes with each number:\n\n" +
-         sensitivity_table(limits.numbers).text() + "\n" + machines_table(limits.machines, step_ms).text() + "\n" +
-         (best.empty() ? "no single change of the scenario makes it faster\n" : changes_table(best, step_ms).text());
+         sensitivity_sheet(limits.numbers).table().text() + "\n" +
+         machines_sheet(limits.machines, step_ms).table().text() + "\n" +
+         (best.empty() ? "no single change of the scenario makes it faster\n"
+                       : changes_sheet(best, step_ms).table().text());
 }
 
 std::string text_of(const predict::FitSearch& search) {
-  std::string text = search.fitting.empty() ? "no change that was tried makes it fit\n" : fitting_table(search).text();
+  std::string text =
+      search.fitting.empty() ? "no change that was tried makes it fit\n" : fitting_sheet(search).table().text();
   if (!search.complete) text += fmt::format("not all combinations were tried, but {}\n", search.tried);
   return text;
 }
@@ -38,7 +42,7 @@ std::vector<Section> sections_of(const Modes& m, double step_ms) {
       {{"modes", "Overlap modes",
         "The step of each mode alone, and the parts that it consists of; of plain: its share of the plain schedule's "
         "step.",
-        modes_table(m.modes)},
+        modes_sheet(m.modes).table()},
        ""}};
   std::vector<Advice> advice;  // on every mode but the plain schedule
   for (const predict::PredictedMode& mode : m.modes)
@@ -49,15 +53,15 @@ std::vector<Section> sections_of(const Modes& m, double step_ms) {
   if (!m.knobs.empty())
     sections.push_back(
         {{"without", "What each knob brings",
-          "Of " + predict::knobs_text(step_ms) + ". What knobs save does not add up.", knobs_table(m.knobs)},
+          "Of " + predict::knobs_text(step_ms) + ". What knobs save does not add up.", knobs_sheet(m.knobs).table()},
          predict::knobs_text(step_ms)});
   if (!m.recipes.empty())
     sections.push_back({{"recipes", "What a lower precision would bring",
-                         "The step with " + predict::recipes_text() + ".", recipes_table(m.recipes)},
+                         "The step with " + predict::recipes_text() + ".", recipes_sheet(m.recipes).table()},
                         predict::recipes_text()});
   if (!m.left_out.empty())
     sections.push_back({{"left-out", "Modes that cannot act here", "The first closed gate of each, and why.",
-                         predict::left_out_table(m.left_out)},
+                         predict::left_out_sheet(m.left_out).table()},
                         "modes that cannot act here:"});
   return sections;
 }

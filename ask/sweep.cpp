@@ -12,6 +12,7 @@
 #include "model/step_size.hpp"
 #include "predict/quick_step.hpp"
 #include "report/layout_text.hpp"
+#include "report/sheet.hpp"
 #include "report/units.hpp"
 #include "sweep/names.hpp"
 #include "sweep/tables.hpp"
@@ -165,7 +166,7 @@ nlohmann::json json_of(const SweepAnswer& answer) {
   for (const std::size_t i : answer.front) json["pareto"].push_back(points[i].key);
   if (answer.own) json["own"] = prediction_json(*answer.own);
   if (!answer.changes.empty())
-    json["changes"] = sweep::changes_json(answer.changes, points[answer.order.front()].step_ms);
+    json["changes"] = sweep::changes_sheet(answer.changes, points[answer.order.front()].step_ms).json();
   return json;
 }
 

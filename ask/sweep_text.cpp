@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "report/layout_text.hpp"
+#include "report/sheet.hpp"
 #include "report/units.hpp"
 #include "sweep/charts.hpp"
 #include "sweep/tables.hpp"
@@ -99,7 +100,8 @@ Parts parts_of(const SweepAnswer& answer, const sweep::Space& space) {
   parts.front_name =
       leaves_out ? "Pareto front of the points that were simulated; --all simulates the others too" : "Pareto front";
   parts.most_gains = "of the keys that were not searched, these gain most on the " + parts.first_name;
-  if (!answer.changes.empty()) parts.gains = sweep::changes_table(answer.changes, points[answer.order.front()].step_ms);
+  if (!answer.changes.empty())
+    parts.gains = sweep::changes_sheet(answer.changes, points[answer.order.front()].step_ms).table();
   if (!answer.by_gpus.empty()) parts.scaling = sweep::points_table(space, answer.result, answer.by_gpus);
   parts.scaling_limits = limits_table(answer.scales);
   return parts;

@@ -22,6 +22,7 @@
 #include "predict/predict_step.hpp"
 #include "report/critical_path.hpp"
 #include "report/prediction.hpp"
+#include "report/sheet.hpp"
 #include "report/stage_bars.hpp"
 #include "report/units.hpp"
 
@@ -162,9 +163,9 @@ Json limits_of(ask::Asked& asked) {
   return {{"simulate", ask::json_of(answer)},
           {"tables",
            {{"path", path_text(limits.path)},
-            {"numbers", table_json(sensitivity_table(limits.numbers))},
-            {"machines", table_json(machines_table(limits.machines, step_ms))},
-            {"changes", table_json(changes_table(limits.changes, step_ms))}}}};
+            {"numbers", table_json(sensitivity_sheet(limits.numbers).table())},
+            {"machines", table_json(machines_sheet(limits.machines, step_ms).table())},
+            {"changes", table_json(changes_sheet(limits.changes, step_ms).table())}}}};
 }
 
 Json answer_to(const Json& request) {

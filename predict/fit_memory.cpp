@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
@@ -16,6 +15,7 @@
 #include "predict/few_micro_batches.hpp"
 #include "predict/predict_step.hpp"
 #include "predict/quick_step.hpp"
+#include "report/sheet.hpp"
 #include "report/units.hpp"
 
 namespace stretto::predict {
@@ -245,23 +245,19 @@ FitSearch find_fitting(const Scenario& scenario, const sim::Platform& platform, 
   return Search(scenario, platform, read, options).run();
 }
 
-Table fitting_table(const FitSearch& search) {
-  Table table({"fits with", "step", "memory", "free"});
-  for (const FittingScenario& fit : search.fitting)
-    table.add_row({fmt::format("{}", fmt::join(fit.changes, ", ")), time_text(fit.step_ms),
-                   size_text(double(fit.predicted_bytes)), size_text(double(fit.free_bytes))});
-  return table;
-}
-
-nlohmann::json fitting_json(const FitSearch& search) {
-  nlohmann::json rows = nlohmann::json::array();
-  for (const FittingScenario& fit : search.fitting)
-    rows.push_back({{"set", fit.set},
-                    {"step_ms", fit.step_ms},
-                    {"peak_bytes", fit.predicted_bytes},
-                    {"predicted_peak_bytes", fit.predicted_bytes},
-                    {"free_bytes", fit.free_bytes}});
-  return rows;
+Sheet fitting_sheet(const FitSearch& search) {
+  using Fitting = FittingScenario;
+  const auto bytes = [](const Fitting& f) { return f.predicted_bytes; };
+  return {search.fitting,
+          std::vector<Column<Fitting>>{{"set", "fits with", [](const Fitting& f) { return f.set; },
+                                        [](const Fitting& f) { return fmt::format("{}", fmt::join(f.changes, ", ")); }},
+                                       {"step_ms", "step", [](const Fitting& f) { return f.step_ms; },
+                                        [](const Fitting& f) { return time_text(f.step_ms); }},
+                                       {"predicted_peak_bytes", "memory", bytes,
+                                        [](const Fitting& f) { return size_text(double(f.predicted_bytes)); }},
+                                       {"peak_bytes", "", bytes},
+                                       {"free_bytes", "free", [](const Fitting& f) { return f.free_bytes; },
+                                        [](const Fitting& f) { return size_text(double(f.free_bytes)); }}}};
 }
 
 }  // namespace stretto::predict

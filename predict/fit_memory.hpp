@@ -1,7 +1,6 @@
 #pragma once
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -43,7 +42,6 @@ using ReadChanged = std::function<Scenario(const std::vector<std::string>& set)>
 FitSearch find_fitting(const Scenario& scenario, const sim::Platform& platform, const ReadChanged& read,
                        const sim::SimOptions& options = {});
 
-Table fitting_table(const FitSearch& search);
-nlohmann::json fitting_json(const FitSearch& search);  // Returns `fits_with` of docs/json.md.
+Sheet fitting_sheet(const FitSearch& search);  // `fits_with` of docs/json.md
 
 }  // namespace stretto::predict

@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "predict/framework_memory.hpp"
 #include "predict/predict_step.hpp"
+#include "report/sheet.hpp"
 #include "tests/cases.hpp"
 
 using namespace stretto;
@@ -64,7 +65,7 @@ TEST_CASE("changes that make a step fit are what they say when they are simulate
     CHECK(fit.predicted_bytes == whole.memory.predicted_bytes());
     CHECK(fit.free_bytes == whole.memory.free_bytes());
   }
-  CHECK(fitting_table(search).rows() == search.fitting.size());
+  CHECK(fitting_sheet(search).table().rows() == search.fitting.size());
 }
 
 TEST_CASE("where no change alone suffices, several do; where none do, nothing is said to fit", "[fit]") {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/parallel.hpp"
@@ -11,6 +10,7 @@
 #include "model/overlap/without.hpp"
 #include "predict/quick_step.hpp"
 #include "predict/resolution.hpp"
+#include "report/sheet.hpp"
 #include "report/units.hpp"
 
 namespace stretto::predict {
@@ -61,28 +61,23 @@ std::string knobs_text(double step_ms) {
       time_text(step_ms), percent_text(kResolved));
 }
 
-Table knobs_table(const std::vector<KnobOff>& knobs) {
-  Table table({"knob", "off with it", "step without it", "the knob saves", "of the step"});
-  for (const KnobOff& k : knobs) {
-    const double step_ms = k.step_ms - k.saved_ms;
-    table.add_row({k.knob, fmt::format("{}", fmt::join(k.also_off, ", ")), time_text(k.step_ms),
-                   (k.saved_ms < 0 ? "−" : "") + time_text(std::abs(k.saved_ms)),
-                   fmt::format("{:+.1f} %{}", 100 * k.saved_ms / step_ms,
-                               is_resolved(k.saved_ms, step_ms) ? "" : " (not resolved)")});
-  }
-  return table;
-}
-
-nlohmann::json knobs_json(const std::vector<KnobOff>& knobs) {
-  nlohmann::json rows = nlohmann::json::array();
-  for (const KnobOff& k : knobs)
-    rows.push_back({{"knob", k.knob},
-                    {"also_off", k.also_off},
-                    {"step_ms", k.step_ms},
-                    {"saved_ms", k.saved_ms},
-                    {"saved_pct", 100 * k.saved_ms / (k.step_ms - k.saved_ms)},
-                    {"resolved", is_resolved(k.saved_ms, k.step_ms - k.saved_ms)}});
-  return rows;
+Sheet knobs_sheet(const std::vector<KnobOff>& knobs) {
+  const auto step_ms = [](const KnobOff& k) { return k.step_ms - k.saved_ms; };  // the scenario's own
+  const auto saved_pct = [=](const KnobOff& k) { return 100 * k.saved_ms / step_ms(k); };
+  const auto resolved = [=](const KnobOff& k) { return is_resolved(k.saved_ms, step_ms(k)); };
+  return {knobs, std::vector<Column<KnobOff>>{
+                     {"knob", "knob", [](const KnobOff& k) { return k.knob; }},
+                     {"also_off", "off with it", [](const KnobOff& k) { return k.also_off; },
+                      [](const KnobOff& k) { return fmt::format("{}", fmt::join(k.also_off, ", ")); }},
+                     {"step_ms", "step without it", [](const KnobOff& k) { return k.step_ms; },
+                      [](const KnobOff& k) { return time_text(k.step_ms); }},
+                     {"saved_ms", "the knob saves", [](const KnobOff& k) { return k.saved_ms; },
+                      [](const KnobOff& k) { return (k.saved_ms < 0 ? "−" : "") + time_text(std::abs(k.saved_ms)); }},
+                     {"saved_pct", "of the step", saved_pct,
+                      [=](const KnobOff& k) {
+                        return fmt::format("{:+.1f} %{}", saved_pct(k), resolved(k) ? "" : " (not resolved)");
+                      }},
+                     {"resolved", "", resolved}}};
 }
 
 }  // namespace stretto::predict

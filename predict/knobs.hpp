@@ -1,5 +1,4 @@
 #pragma once
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -25,9 +24,8 @@ std::vector<KnobOff> predict_without(const Scenario& scenario, const sim::Platfo
                                      const sim::SimOptions& options, double step_ms,
                                      const std::vector<PredictedMode>& modes);
 
-// Return the text above the table, the table, and `without` of `simulate` in docs/json.md.
+// Return the text above the table, and the table, `without` of `simulate` in docs/json.md.
 std::string knobs_text(double step_ms);
-Table knobs_table(const std::vector<KnobOff>& knobs);
-nlohmann::json knobs_json(const std::vector<KnobOff>& knobs);
+Sheet knobs_sheet(const std::vector<KnobOff>& knobs);
 
 }  // namespace stretto::predict

@@ -14,6 +14,7 @@
 #include "predict/predict_step.hpp"
 #include "predict/quick_step.hpp"
 #include "report/exposure.hpp"
+#include "report/sheet.hpp"
 #include "report/units.hpp"
 
 namespace stretto::predict {
@@ -148,58 +149,35 @@ std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Pl
   return modes;
 }
 
-Table modes_table(const std::vector<PredictedMode>& modes) {
-  // Parts that no mode has are left out; the shown ones add up to the step.
-  struct Part {
-    const char* name;
-    double BreakdownMs::*ms;
-    bool is_always_shown;
+Sheet modes_sheet(const std::vector<PredictedMode>& modes) {
+  using Columns = std::vector<Column<PredictedMode>>;
+  const double plain_ms = modes.empty() ? 0 : modes.front().step_ms;
+  Columns columns = {{"mode", "mode", [](const PredictedMode& m) { return m.mode; }},
+                     {"step_ms", "step", [](const PredictedMode& m) { return m.step_ms; },
+                      [](const PredictedMode& m) { return time_text(m.step_ms); }},
+                     {"", "of plain", nullptr,
+                      [plain_ms](const PredictedMode& m) { return fmt::format("{:.3f}", m.step_ms / plain_ms); }}};
+  // Parts that no mode has are not printed; the printed ones add up to the step.
+  const auto add_part = [&](const char* key, const char* heading, double BreakdownMs::*ms, bool is_always_shown) {
+    const bool is_shown = is_always_shown || std::any_of(modes.begin(), modes.end(),
+                                                         [&](const PredictedMode& m) { return m.breakdown.*ms > 0; });
+    columns.push_back({key, is_shown ? heading : "", [ms](const PredictedMode& m) { return m.breakdown.*ms; },
+                       [ms](const PredictedMode& m) { return time_text(m.breakdown.*ms); }});
   };
-  std::vector<Part> parts = {{"compute", &BreakdownMs::compute, true},
-                             {"core wait", &BreakdownMs::core_wait, false},
-                             {"exposed", &BreakdownMs::exposed, true},
-                             {"queue wait", &BreakdownMs::queue_wait, false},
-                             {"bubble", &BreakdownMs::bubble, true}};
-  std::erase_if(parts, [&](const Part& part) {
-    return !part.is_always_shown &&
-           std::none_of(modes.begin(), modes.end(), [&](const PredictedMode& m) { return m.breakdown.*part.ms > 0; });
-  });
-  std::vector<std::string> headers = {"mode", "step", "of plain"};
-  for (const Part& part : parts) headers.emplace_back(part.name);
-  Table table(headers);
-  for (const PredictedMode& m : modes) {
-    std::vector<std::string> cells = {m.mode, time_text(m.step_ms),
-                                      fmt::format("{:.3f}", m.step_ms / modes.front().step_ms)};
-    for (const Part& part : parts) cells.push_back(time_text(m.breakdown.*part.ms));
-    table.add_row(std::move(cells));
-  }
-  return table;
+  add_part("compute_ms", "compute", &BreakdownMs::compute, true);
+  add_part("core_wait_ms", "core wait", &BreakdownMs::core_wait, false);
+  add_part("exposed_ms", "exposed", &BreakdownMs::exposed, true);
+  add_part("queue_wait_ms", "queue wait", &BreakdownMs::queue_wait, false);
+  add_part("bubble_ms", "bubble", &BreakdownMs::bubble, true);
+  columns.push_back({"advice", "", [&](const PredictedMode& m) {
+                       return &m == &modes.front() ? nlohmann::json(nullptr) : advice_json(m.advice);
+                     }});
+  return {modes, columns};
 }
 
-nlohmann::json modes_json(const std::vector<PredictedMode>& modes) {
-  nlohmann::json rows = nlohmann::json::array();
-  for (const PredictedMode& m : modes)
-    rows.push_back({{"mode", m.mode},
-                    {"step_ms", m.step_ms},
-                    {"compute_ms", m.breakdown.compute},
-                    {"core_wait_ms", m.breakdown.core_wait},
-                    {"exposed_ms", m.breakdown.exposed},
-                    {"queue_wait_ms", m.breakdown.queue_wait},
-                    {"bubble_ms", m.breakdown.bubble},
-                    {"advice", &m == &modes.front() ? nlohmann::json(nullptr) : advice_json(m.advice)}});
-  return rows;
-}
-
-Table left_out_table(const std::vector<LeftOutMode>& modes) {
-  Table table({"mode", "why not"});
-  for (const LeftOutMode& mode : modes) table.add_row({mode.mode, mode.why});
-  return table;
-}
-
-nlohmann::json left_out_json(const std::vector<LeftOutMode>& modes) {
-  nlohmann::json rows = nlohmann::json::array();
-  for (const LeftOutMode& mode : modes) rows.push_back({{"mode", mode.mode}, {"why", mode.why}});
-  return rows;
+Sheet left_out_sheet(const std::vector<LeftOutMode>& modes) {
+  return {modes, std::vector<Column<LeftOutMode>>{{"mode", "mode", [](const LeftOutMode& m) { return m.mode; }},
+                                                  {"why", "why not", [](const LeftOutMode& m) { return m.why; }}}};
 }
 
 }  // namespace stretto::predict

@@ -1,5 +1,4 @@
 #pragma once
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -28,12 +27,10 @@ struct PredictedMode {
 // kUnsure_pct. `own`: the scenario's step, where it is built already.
 std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Platform& platform,
                                          const sim::SimOptions& options, const QuickStep* own = nullptr);
-// Return the table of `simulate --modes`, and `modes` of `simulate` in docs/json.md.
-Table modes_table(const std::vector<PredictedMode>& modes);
-nlohmann::json modes_json(const std::vector<PredictedMode>& modes);
-// Return the table of modes that `--modes` does not try, and `modes_left_out` in docs/json.md.
-Table left_out_table(const std::vector<LeftOutMode>& modes);
-nlohmann::json left_out_json(const std::vector<LeftOutMode>& modes);
+// Return the table of `simulate --modes` and of modes that it does not try: `modes` and `modes_left_out` in
+// docs/json.md.
+Sheet modes_sheet(const std::vector<PredictedMode>& modes);
+Sheet left_out_sheet(const std::vector<LeftOutMode>& modes);
 
 // Difference between two runs of one schedule on a calibrated host: the noise floor in
 // docs/measured/compare-quickstart.json.

@@ -9,6 +9,7 @@
 #include "base/data_folder.hpp"
 #include "predict/knobs.hpp"
 #include "predict/resolution.hpp"
+#include "report/sheet.hpp"
 
 using namespace stretto;
 using namespace stretto::predict;
@@ -180,6 +181,6 @@ TEST_CASE("CUDA graphs whose predicted effect is below what predictions resolve 
   CHECK_FALSE(note_of(8192, ""));
   CHECK_FALSE(note_of(512, kGraph));  // the host bounds this step, and graphs free it
 
-  const std::string table = knobs_table({{"small", {}, 101, 1}, {"large", {}, 110, 10}}).text();
+  const std::string table = knobs_sheet({{"small", {}, 101, 1}, {"large", {}, 110, 10}}).table().text();
   CHECK_THAT(table, Catch::Contains("+1.0 % (not resolved)") && !Catch::Contains("+10.0 % (not resolved)"));
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "base/values_of.hpp"
 #include "model/overlap/gates.hpp"
 #include "predict/quick_step.hpp"
+#include "report/sheet.hpp"
 #include "report/units.hpp"
 
 namespace stretto::predict {
@@ -124,36 +126,45 @@ std::string recipes_text() {
   return "linear products of the layers in each precision, all else as in the scenario (docs/low-precision.md)";
 }
 
-Table recipes_table(const std::vector<RecipeStep>& recipes) {
-  Table table({"recipe", "step", "saves", "of the step", "memory of a GPU", "less memory", "fits"});
+Sheet recipes_sheet(const std::vector<RecipeStep>& recipes) {
+  using Text = std::function<std::string(const RecipeStep&)>;
   const RecipeStep* own = own_of(recipes);
-  for (const RecipeStep& r : recipes) {
-    const std::string name = r.recipe + (r.is_scenario ? " (the scenario)" : "");
-    if (!r.why_not.empty() || own == nullptr || !own->why_not.empty()) {
-      table.add_row({name, "–", r.why_not, "", "", "", ""});
-      continue;
-    }
-    const double saved_ms = own->step_ms - r.step_ms;
-    table.add_row(
-        {name, time_text(r.step_ms), (saved_ms < 0 ? "−" : "") + time_text(std::abs(saved_ms)),
-         fmt::format("{:+.1f} %", 100 * saved_ms / own->step_ms), size_text(double(r.peak_bytes)),
-         (r.peak_bytes > own->peak_bytes ? "−" : "") + size_text(std::abs(double(own->peak_bytes - r.peak_bytes))),
-         name_of(r.fit)});
-  }
-  return table;
-}
-
-nlohmann::json recipes_json(const std::vector<RecipeStep>& recipes) {
-  nlohmann::json rows = nlohmann::json::array();
-  for (const RecipeStep& r : recipes)
-    rows.push_back({{"recipe", r.recipe},
-                    {"is_scenario", r.is_scenario},
-                    {"step_ms", r.why_not.empty() ? nlohmann::json(r.step_ms) : nlohmann::json()},
-                    {"peak_bytes", r.why_not.empty() ? nlohmann::json(r.peak_bytes) : nlohmann::json()},
-                    {"memory_verdict", r.why_not.empty() ? nlohmann::json(name_of(r.fit)) : nlohmann::json()},
-                    {"fits", r.why_not.empty() ? nlohmann::json(r.fits) : nlohmann::json()},
-                    {"why_not", r.why_not}});
-  return rows;
+  const bool has_own = own != nullptr && own->why_not.empty();
+  // Where a recipe has no step, or there is none to compare it with, the third column says why.
+  const auto where_known = [=](Text text, Text otherwise = nullptr) -> Text {
+    return [=](const RecipeStep& r) {
+      return r.why_not.empty() && has_own ? text(r) : otherwise ? otherwise(r) : std::string();
+    };
+  };
+  const auto value_of = [](auto RecipeStep::*member) {
+    return [=](const RecipeStep& r) { return r.why_not.empty() ? nlohmann::json(r.*member) : nlohmann::json(); };
+  };
+  const auto saved_ms = [=](const RecipeStep& r) { return own->step_ms - r.step_ms; };
+  return {
+      recipes,
+      std::vector<Column<RecipeStep>>{
+          {"recipe", "recipe", [](const RecipeStep& r) { return r.recipe; },
+           [](const RecipeStep& r) { return r.recipe + (r.is_scenario ? " (the scenario)" : ""); }},
+          {"is_scenario", "", [](const RecipeStep& r) { return r.is_scenario; }},
+          {"step_ms", "step", value_of(&RecipeStep::step_ms),
+           where_known([](const RecipeStep& r) { return time_text(r.step_ms); }, [](auto&) { return "–"; })},
+          {"why_not", "saves", [](const RecipeStep& r) { return r.why_not; },
+           where_known(
+               [=](const RecipeStep& r) { return (saved_ms(r) < 0 ? "−" : "") + time_text(std::abs(saved_ms(r))); },
+               [](const RecipeStep& r) { return r.why_not; })},
+          {"", "of the step", nullptr, where_known([=](const RecipeStep& r) {
+             return fmt::format("{:+.1f} %", 100 * saved_ms(r) / own->step_ms);
+           })},
+          {"peak_bytes", "memory of a GPU", value_of(&RecipeStep::peak_bytes),
+           where_known([](const RecipeStep& r) { return size_text(double(r.peak_bytes)); })},
+          {"", "less memory", nullptr, where_known([=](const RecipeStep& r) {
+             return (r.peak_bytes > own->peak_bytes ? "−" : "") +
+                    size_text(std::abs(double(own->peak_bytes - r.peak_bytes)));
+           })},
+          {"memory_verdict", "fits",
+           [](const RecipeStep& r) { return r.why_not.empty() ? nlohmann::json(name_of(r.fit)) : nlohmann::json(); },
+           where_known([](const RecipeStep& r) { return name_of(r.fit); })},
+          {"fits", "", value_of(&RecipeStep::fits)}}};
 }
 
 }  // namespace stretto::predict

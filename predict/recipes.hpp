@@ -1,5 +1,4 @@
 #pragma once
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -31,9 +30,8 @@ struct RecipeStep {
 std::vector<RecipeStep> predict_recipes(const Scenario& scenario, const sim::Platform& platform,
                                         const sim::SimOptions& options, const QuickStep* own_step = nullptr);
 
-// Return the text above the table, the table, and `recipes` of `simulate` in docs/json.md.
+// Return the text above the table, and the table, `recipes` of `simulate` in docs/json.md.
 std::string recipes_text();
-Table recipes_table(const std::vector<RecipeStep>& recipes);
-nlohmann::json recipes_json(const std::vector<RecipeStep>& recipes);
+Sheet recipes_sheet(const std::vector<RecipeStep>& recipes);
 
 }  // namespace stretto::predict

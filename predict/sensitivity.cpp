@@ -6,12 +6,12 @@
 #include <array>
 #include <cmath>
 #include <exception>
-#include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
 #include "predict/constants.hpp"
 #include "predict/quick_step.hpp"
+#include "report/sheet.hpp"
 #include "report/units.hpp"
 #include "sim/cost/cost_schedule.hpp"
 #include "sim/step_gradient.hpp"
@@ -189,32 +189,24 @@ std::vector<BetterMachine> better_machines(const Scenario& scenario, const sim::
   return better;
 }
 
-Table sensitivity_table(const std::vector<Sensitivity>& sensitivities) {
-  Table table({"number", "value", "source", "1 % more of it"});
-  for (const Sensitivity& s : sensitivities)
-    table.add_row({s.constant, fmt::format("{:.4g}", s.value), s.kind, fmt::format("{:+.3f} %", s.pct_per_pct)});
-  return table;
+Sheet sensitivity_sheet(const std::vector<Sensitivity>& sensitivities) {
+  return {sensitivities, std::vector<Column<Sensitivity>>{
+                             {"number", "number", [](const Sensitivity& s) { return s.constant; }},
+                             {"value", "value", [](const Sensitivity& s) { return s.value; },
+                              [](const Sensitivity& s) { return fmt::format("{:.4g}", s.value); }},
+                             {"kind", "source", [](const Sensitivity& s) { return s.kind; }},
+                             {"pct_per_pct", "1 % more of it", [](const Sensitivity& s) { return s.pct_per_pct; },
+                              [](const Sensitivity& s) { return fmt::format("{:+.3f} %", s.pct_per_pct); }}}};
 }
 
-Table machines_table(const std::vector<BetterMachine>& machines, double step_ms) {
-  Table table({"a better machine", "step", "change"});
-  for (const BetterMachine& m : machines)
-    table.add_row({m.change, time_text(m.step_ms), fmt::format("{:+.1f} %", 100 * (m.step_ms / step_ms - 1))});
-  return table;
-}
-
-nlohmann::json sensitivity_json(const std::vector<Sensitivity>& sensitivities) {
-  nlohmann::json rows = nlohmann::json::array();
-  for (const Sensitivity& s : sensitivities)
-    rows.push_back({{"number", s.constant}, {"value", s.value}, {"kind", s.kind}, {"pct_per_pct", s.pct_per_pct}});
-  return rows;
-}
-
-nlohmann::json machines_json(const std::vector<BetterMachine>& machines, double step_ms) {
-  nlohmann::json rows = nlohmann::json::array();
-  for (const BetterMachine& m : machines)
-    rows.push_back({{"change", m.change}, {"step_ms", m.step_ms}, {"saved_pct", 100 * (1 - m.step_ms / step_ms)}});
-  return rows;
+Sheet machines_sheet(const std::vector<BetterMachine>& machines, double step_ms) {
+  return {machines,
+          std::vector<Column<BetterMachine>>{
+              {"change", "a better machine", [](const BetterMachine& m) { return m.change; }},
+              {"step_ms", "step", [](const BetterMachine& m) { return m.step_ms; },
+               [](const BetterMachine& m) { return time_text(m.step_ms); }},
+              {"saved_pct", "change", [=](const BetterMachine& m) { return 100 * (1 - m.step_ms / step_ms); },
+               [=](const BetterMachine& m) { return fmt::format("{:+.1f} %", 100 * (m.step_ms / step_ms - 1)); }}}};
 }
 
 }  // namespace stretto::predict

@@ -1,5 +1,4 @@
 #pragma once
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -34,9 +33,8 @@ struct BetterMachine {
 // Returns one entry for each way, the fastest step first. Throws as sensitivities_of().
 std::vector<BetterMachine> better_machines(const Scenario& scenario, const sim::Platform& platform);
 
-Table sensitivity_table(const std::vector<Sensitivity>& sensitivities);
-Table machines_table(const std::vector<BetterMachine>& machines, double step_ms);
-nlohmann::json sensitivity_json(const std::vector<Sensitivity>& sensitivities);
-nlohmann::json machines_json(const std::vector<BetterMachine>& machines, double step_ms);
+// Return `numbers` and `machines` of `simulate` in docs/json.md.
+Sheet sensitivity_sheet(const std::vector<Sensitivity>& sensitivities);
+Sheet machines_sheet(const std::vector<BetterMachine>& machines, double step_ms);
 
 }  // namespace stretto::predict

@@ -29,6 +29,8 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
+class Sheet;  // report/sheet.hpp
+
 // Returns the terminal columns of UTF-8 text: code points, without combining accents. Wide (East Asian) glyphs count as
 // one.
 std::size_t display_width(std::string_view text);

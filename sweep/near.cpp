@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <exception>
 #include <mutex>
-#include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
 #include "model/scenario/keys.hpp"
+#include "report/sheet.hpp"
 #include "report/units.hpp"
 #include "sweep/evaluate.hpp"
 
@@ -100,22 +100,15 @@ std::vector<SingleChange> faster_changes(const Scenario& scenario, const sim::Pl
   return tried;
 }
 
-Table changes_table(const std::vector<SingleChange>& changes, double step_ms) {
-  Table table({"one change", "step", "change"});
-  for (const SingleChange& change : changes)
-    table.add_row(
-        {change.what, time_text(change.step_ms), fmt::format("{:+.1f} %", 100 * (change.step_ms / step_ms - 1))});
-  return table;
-}
-
-nlohmann::json changes_json(const std::vector<SingleChange>& changes, double step_ms) {
-  nlohmann::json rows = nlohmann::json::array();
-  for (const SingleChange& change : changes)
-    rows.push_back({{"change", change.what},
-                    {"set", change.set},
-                    {"step_ms", change.step_ms},
-                    {"saved_pct", 100 * (1 - change.step_ms / step_ms)}});
-  return rows;
+Sheet changes_sheet(const std::vector<SingleChange>& changes, double step_ms) {
+  return {changes,
+          std::vector<Column<SingleChange>>{
+              {"change", "one change", [](const SingleChange& c) { return c.what; }},
+              {"set", "", [](const SingleChange& c) { return c.set; }},
+              {"step_ms", "step", [](const SingleChange& c) { return c.step_ms; },
+               [](const SingleChange& c) { return time_text(c.step_ms); }},
+              {"saved_pct", "change", [=](const SingleChange& c) { return 100 * (1 - c.step_ms / step_ms); },
+               [=](const SingleChange& c) { return fmt::format("{:+.1f} %", 100 * (c.step_ms / step_ms - 1)); }}}};
 }
 
 }  // namespace stretto::sweep

@@ -1,6 +1,5 @@
 #pragma once
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -23,7 +22,6 @@ std::vector<SingleChange> faster_changes(const Scenario& scenario, const sim::Pl
                                          const std::function<Scenario(const std::vector<std::string>& set)>& read,
                                          const std::function<bool(const std::string& key)>& leaves_out = nullptr);
 
-Table changes_table(const std::vector<SingleChange>& changes, double step_ms);
-nlohmann::json changes_json(const std::vector<SingleChange>& changes, double step_ms);
+Sheet changes_sheet(const std::vector<SingleChange>& changes, double step_ms);  // `changes` of docs/json.md
 
 }  // namespace stretto::sweep
