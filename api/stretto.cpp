@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "ask/run/compare.hpp"
+#include "ask/run/train.hpp"
 #include "ask/show.hpp"
 #include "ask/simulate.hpp"
 #include "ask/swept.hpp"
@@ -160,12 +162,11 @@ std::string compare(const Request& request) {
   return guarded([&] {
     const Scenario scenario = scenario_of(request);
     const sim::Platform platform = predict::read_platform_input(request.platform, scenario);
-    if (platform.accelerator || platform.gpu)
-      throw input_error("platform " + platform.name + " is of GPUs; expected one that `stretto calibrate` wrote");
+    ask::require_comparable(platform, "host");
     const exec::Machine machine = exec::host_machine(sim::cores_per_device(platform, scenario.cluster));
     const auto silent = [](const std::string&) {};
     const auto never = [] { return false; };
-    return comparison_json(compare::run(scenario, platform, machine, silent, never).comparison).dump();
+    return ask::json_of(compare::run(scenario, platform, machine, silent, never)).dump();
   });
 }
 
@@ -186,9 +187,7 @@ std::string train(const Request& request, const TrainOptions& options) {
     const exec::Machine machine =
         exec::host_machine(static_cast<int>(scenario.cluster.cores_per_device), callbacks.stop);
     const auto executor = machine.make(verified, exec::run_options(scenario));
-    nlohmann::json json = exec::training_json(exec::train(scenario, verified.schedule, *executor, callbacks));
-    for (const char* key : {"mfu", "hfu", "tflops_per_gpu", "cpu_affinity"}) json[key] = nullptr;
-    return json.dump();
+    return ask::json_of(exec::train(scenario, verified.schedule, *executor, callbacks)).dump();
   });
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "ask/run/compare.hpp"
 #include "base/error.hpp"
 #include "cli/commands.hpp"
 #include "cli/processes.hpp"
@@ -63,14 +64,7 @@ HtmlReport page(const Scenario& scenario, const sim::Platform& platform, const c
 void compare_as(const ScenarioOptions& options, ScenarioRun& run) {
   const Scenario& scenario = run.scenario;
   const sim::Platform platform = load_platform(options, scenario, options.backend);
-  if (platform.accelerator)
-    throw input_error("platform " + platform.name +
-                      " is of published GPUs; compare predicts the machine that it measures: run stretto calibrate, or "
-                      "use stretto simulate");
-  if (platform.gpu.has_value() != run.is_gpu)
-    throw input_error("platform " + platform.name + " was calibrated on a " + (run.is_gpu ? "host" : "GPU") +
-                      ", and the backend is " + options.backend + "; expected one that `stretto calibrate --backend " +
-                      options.backend + "` wrote: name it with --platform");
+  ask::require_comparable(platform, options.backend);
   run.choose_fusions(options, &platform);
   watch_interrupts();
   Progress progress;
@@ -90,9 +84,7 @@ void compare_as(const ScenarioOptions& options, ScenarioRun& run) {
   for (const std::string& note : run.notes) run.out << "note: " << note << "\n";
   run.out << "\n";
   if (!result.comparison.rows.empty()) run.out << comparison_text(result.comparison);
-  nlohmann::json json = comparison_json(result.comparison);
-  json["cpu_affinity"] = run.cpu_affinity();
-  write_json(options.json, json);
+  write_json(options.json, ask::json_of(result, run.cpu_affinity()));
   if (!options.trace.empty()) write_trace(options.trace.path(), trace_of(result));
   if (!options.html.empty()) write_text(options.html, render_html(page(scenario, platform, result)));
   if (!result.complete) throw runtime_failure("interrupted; shown is what was finished");

@@ -1,3 +1,5 @@
+#include "ask/run/train.hpp"
+
 #include <fmt/format.h>
 
 #include <chrono>
@@ -26,7 +28,6 @@
 #include "cli/progress.hpp"
 #include "exec/launch/process_group.hpp"
 #include "exec/trainer.hpp"
-#include "exec/training_json.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/verify/verify.hpp"
 #include "report/memory.hpp"
@@ -234,33 +235,25 @@ std::string train_as(const TrainCommandOptions& options, ScenarioRun& run) {
   if (!is_first) return unfinished;
   std::vector<double> times_ms;
   for (const exec::TrainStep& s : result.steps) times_ms.push_back(s.step_ms);
-  nlohmann::json mfu = nullptr, hfu = nullptr, tflops_per_gpu = nullptr;
+  ask::Utilisation utilisation;
   if (!times_ms.empty() && run.is_gpu) {
     const std::int64_t gpus = processes ? ranks : 1;
     const PeakRate sheet = data_sheet_peak(device ? device->name : "", gpus, schedule.compute_dtype);
     const Throughput t = throughput_of(scenario, median(times_ms), gpus, sheet);
-    tflops_per_gpu = t.TFLOPs_per_device;
+    utilisation.mfu = t.mfu;
+    utilisation.tflops_per_gpu = t.TFLOPs_per_device;
     out << fmt::format("median step {:.1f} ms ({:.1f}–{:.1f}); {:.1f} TFLOP/s a GPU", median(times_ms),
                        minimum(times_ms), maximum(times_ms), t.TFLOPs_per_device);
-    if (t.mfu) {
-      mfu = *t.mfu;
+    if (t.mfu)
       out << fmt::format("; MFU {} of the {:g} that the data sheet of {} has", percent_text(*t.mfu),
                          sheet.FLOPs_per_s / double(gpus) * 1e-12, device->name);
-    }
     out << "\n";
     if (!t.doubt.empty()) out << "note: " << t.doubt << "\n";
   } else if (!times_ms.empty()) {
-    const auto [of_model, of_hardware] = host_utilisation(
+    std::tie(utilisation.mfu, utilisation.hfu) = host_utilisation(
         scenario, schedule, times_ms, yardstick ? std::optional(yardstick->median_GFLOPs()) : std::nullopt, out);
-    if (of_model) mfu = *of_model;
-    if (of_hardware) hfu = *of_hardware;
   }
-  nlohmann::json json = exec::training_json(result);
-  json["mfu"] = mfu;
-  json["hfu"] = hfu;
-  json["tflops_per_gpu"] = tflops_per_gpu;
-  json["cpu_affinity"] = run.cpu_affinity();
-  write_json(options.json, json);
+  write_json(options.json, ask::json_of(result, utilisation, run.cpu_affinity()));
   return unfinished;
 }
 

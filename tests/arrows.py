@@ -55,9 +55,10 @@ ROOMS = {
     "diagnose": "base model/ sim/ report predict trace",
     "compare": "base model/ sim/ exec/ report calibrate predict",
     "ask": "base model/ sim/ exec/documents report predict sweep",
+    "ask/run": "base model/ sim/ exec/ report predict compare ask",
     "page": "base model/ sim/ report predict sweep ask",
-    "cli": "base model/ sim/ exec/ report calibrate predict validate sweep diagnose trace compare ask",
-    "api": "base model/ sim/ exec/ report calibrate predict sweep compare ask cli",
+    "cli": "base model/ sim/ exec/ report calibrate predict validate sweep diagnose trace compare ask ask/",
+    "api": "base model/ sim/ exec/ report calibrate predict sweep compare ask ask/ cli",
 }
 
 

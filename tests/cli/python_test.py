@@ -68,8 +68,8 @@ class Python(ProgramTest):
         self.assertIn("h100-sxm", self.python("import stretto; print(stretto.names('platforms'))"))
 
     def test_compare(self):
-        printed = self.python(f"import stretto; print([r['mode'] for r in stretto.compare('tiny.toml', {{'compare.ranks': [2], 'compare.modes': ['plain']}}, {PLATFORM!r})['rows']])")
-        self.assertEqual(printed.strip(), "['plain']")
+        printed = self.python(f"import stretto; c = stretto.compare('tiny.toml', {{'compare.ranks': [2], 'compare.modes': ['plain']}}, {PLATFORM!r}); print([r['mode'] for r in c['rows']], c['cpu_affinity'])")
+        self.assertEqual(printed.strip(), "['plain'] None")
 
     TRAIN = """
 import json, stretto
