@@ -37,7 +37,7 @@ struct Modes {
   std::vector<predict::RecipeStep> recipes;
 };
 
-// What the step depends on.
+// All that the step depends on.
 struct StepLimits {
   std::vector<std::pair<std::string, double>> path;  // of the critical path (report/critical_path.hpp)
   std::vector<predict::Sensitivity> numbers;

@@ -13,7 +13,7 @@
 
 namespace stretto::ask {
 
-// What a sweep asks while it works, and says. As in sweep::SearchCalls, `known` is called from several threads at once.
+// A sweep calls these while it works. As in sweep::SearchCalls, `known` is called from several threads at once.
 struct SweepCalls {
   std::function<const sweep::Point*(const std::string& key)> known;  // a point of an earlier sweep, or null
   std::function<void(const sweep::Point&, bool is_new, const sweep::SearchProgress&)> report;

@@ -73,7 +73,7 @@ std::string own_options(const SweepRequest& request, const sweep::Point& point) 
   return text;
 }
 
-// What the text and the page have in common.
+// The parts that the text and the page have in common.
 struct Parts {
   std::string first_name, ranked, recipe, front_name, most_gains;
   bool has_several = false;

@@ -9,8 +9,6 @@
 #include "cli/commands.hpp"
 #include "cli/progress.hpp"
 #include "diagnose/page.hpp"
-#include "predict/fusions.hpp"
-#include "predict/inputs.hpp"
 #include "predict/run.hpp"
 #include "report/trace.hpp"
 
@@ -24,15 +22,16 @@ struct DiagnoseOptions : CommonOptions {
 };
 
 void diagnose_command(const DiagnoseOptions& options) {
-  Scenario scenario = scenario_of(options);
+  ask::Asked asked(options);
+  const Scenario& scenario = asked.scenario;
   const std::vector<std::string> files = trace::trace_files(options.measured);
   std::vector<Input> inputs = inputs_of(scenario);
   for (const std::string& file : files) inputs.push_back({"TRACE", file});
   options.files.claim_outputs(inputs);
-  const sim::Platform platform = load_platform(options, scenario);
+  asked.read_platform();
+  const sim::Platform& platform = *asked.platform;
   // No key of [run] acts here, but a wrong one is an error, too.
   predict::require_run_keys(options.scenario, options.set, platform);
-  predict::open_fusions(scenario, options.scenario, options.set, platform).apply(scenario);
   keep_within_free_memory();
   Progress progress;
   progress.show("reading " + options.measured);

@@ -6,7 +6,7 @@
 
 namespace stretto::ask {
 
-// What the command measures of a training while it runs. None of it where nothing was measured.
+// Rates that the command measures of a training while it runs; absent where nothing was measured.
 struct Utilisation {
   std::optional<double> mfu, hfu, tflops_per_gpu;
 };

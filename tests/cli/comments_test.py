@@ -7,7 +7,7 @@ import unittest
 
 from program import ROOT, main
 
-FOLDERS = ("api", "base", "calibrate", "cli", "compare", "diagnose", "exec", "model", "page", "predict", "python", "report", "scenarios", "scripts", "sim",
+FOLDERS = ("api", "ask", "base", "calibrate", "cli", "compare", "diagnose", "exec", "model", "page", "predict", "python", "report", "scenarios", "scripts", "sim",
            "sweep", "tests", "trace", "validate")
 CLIPPED = re.compile(r"(?:Of|What|Those|The same)\b")
 
