@@ -90,7 +90,8 @@ void require_space(const std::string& folder, std::int64_t ranks, std::size_t ra
 void export_chakra(ExportOptions& options) {
   require_output(options);
   if (!is_scenario(options.source)) throw input_error("--format chakra: expected a scenario, got " + options.source);
-  const Scenario scenario = predict::read_scenario_input(options.source, options.set, options.platform);
+  ask::Asked asked({options.source, options.set, options.platform});
+  const Scenario& scenario = asked.scenario;
   const std::string groups = "comm_groups.json";
   const auto name_of = [](std::int64_t rank) { return fmt::format("step.{}.et", rank); };
   std::vector<std::string> names = {groups};
@@ -112,7 +113,8 @@ void export_chakra(ExportOptions& options) {
     plan_and_verify(plain);
     std::cout << "note: no platform is named, so durations are 0\n";
   } else {
-    step = predict::predict_step(scenario, predict::read_platform_input("", scenario));
+    asked.read_platform();
+    step = predict::predict_step(scenario, *asked.platform);
   }
   const Schedule& schedule = step ? step->schedule : plain;
   for (const std::string& note : schedule.notes) std::cout << "note: " << note << "\n";
