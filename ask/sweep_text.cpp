@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/shell.hpp"
 #include "report/layout_text.hpp"
 #include "report/sheet.hpp"
 #include "report/units.hpp"
@@ -68,8 +69,8 @@ std::string recipe_text(const Prediction& own, const Prediction& first, const st
 // Returns the options of the user's own that a command of one point needs, too; a later --set replaces an earlier one.
 std::string own_options(const SweepRequest& request, const sweep::Point& point) {
   std::string text;
-  if (point.platform.empty() && !request.platform.empty()) text += " --platform " + sweep::in_shell(request.platform);
-  for (const std::string& set : request.set) text += " --set " + sweep::in_shell(set);
+  if (point.platform.empty() && !request.platform.empty()) text += " --platform " + in_shell(request.platform);
+  for (const std::string& set : request.set) text += " --set " + in_shell(set);
   return text;
 }
 

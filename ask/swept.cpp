@@ -8,10 +8,10 @@
 
 #include "base/error.hpp"
 #include "base/read_file.hpp"
+#include "base/shell.hpp"
 #include "model/model_json.hpp"
 #include "predict/run.hpp"
 #include "sweep/names.hpp"
-#include "sweep/tables.hpp"
 
 namespace stretto::ask {
 namespace {
@@ -47,7 +47,7 @@ Swept swept_of(const Request& request) {
     all.insert(all.end(), set.begin(), set.end());
     return input->read(std::move(all), platform);
   };
-  swept.command = "stretto simulate " + sweep::in_shell(request.scenario);
+  swept.command = "stretto simulate " + in_shell(request.scenario);
   swept.axes = [path, own = request.set] { return read_toml(path, own).section("sweep"); };
   return swept;
 }

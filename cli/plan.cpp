@@ -10,11 +10,11 @@
 
 #include "base/data_folder.hpp"
 #include "base/error.hpp"
+#include "base/shell.hpp"
 #include "cli/search_layouts.hpp"
+#include "model/scenario/overrides.hpp"
 #include "model/scenario/reader.hpp"
 #include "sweep/names.hpp"
-#include "sweep/tables.hpp"
-#include "model/scenario/overrides.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -140,7 +140,7 @@ void plan_command(PlanOptions& options) {
     return reader.read(all);
   };
   swept.axes = [&] { return parse_toml("", "plan").section("sweep"); };
-  if (!options.winner.empty()) swept.command = "stretto simulate " + sweep::in_shell(options.winner.name());
+  if (!options.winner.empty()) swept.command = "stretto simulate " + in_shell(options.winner.name());
   if (std::none_of(options.over.begin(), options.over.end(),
                    [](const std::string& o) { return o.rfind("gpus=", 0) == 0; }))
     options.over.push_back("gpus=" + std::to_string(options.gpus));

@@ -13,6 +13,7 @@
 #include "base/data_folder.hpp"
 #include "base/error.hpp"
 #include "base/memory.hpp"
+#include "base/shell.hpp"
 #include "model/interchange/megatron.hpp"
 #include "model/scenario/keys.hpp"
 #include "page/lists.hpp"
@@ -132,19 +133,11 @@ Json strip_of(const ask::Asked& asked) {
   return {{"tracks", std::move(tracks)}, {"step_ps", step.result.step}};
 }
 
-// Quotes a word for the shell.
-std::string quoted(const std::string& word) {
-  if (word.find_first_of(" |*()$&;<>[]{}\"'\\#~?!`") == std::string::npos) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
 Json texts_of(const ask::Asked& asked) {
   const auto& [given, set, platform] = asked.request;
-  std::string command = "stretto simulate " + quoted(given);
-  if (!platform.empty()) command += " --platform " + quoted(platform);
-  for (const std::string& one : set) command += " \\\n    --set " + quoted(one);
+  std::string command = "stretto simulate " + in_shell(given);
+  if (!platform.empty()) command += " --platform " + in_shell(platform);
+  for (const std::string& one : set) command += " \\\n    --set " + in_shell(one);
   Json megatron;
   try {
     const Translation flags = to_megatron(asked.scenario);

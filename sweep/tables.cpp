@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/shell.hpp"
 #include "report/units.hpp"
 #include "sweep/names.hpp"
 
@@ -124,14 +125,6 @@ std::string csv_of(const Space& space, const SearchResult& result) {
                         known(double(point.memory_bytes)), point.device_bytes == 0 ? "" : name_of(point.fit), reason);
   }
   return text;
-}
-
-std::string in_shell(const std::string& word) {
-  constexpr const char* kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
 }
 
 std::string set_options(const Point& point) {

@@ -22,8 +22,6 @@ std::vector<std::size_t> best_by_gpus(const std::vector<Point>& points);
 std::string summary_text(const SearchResult& result, std::int64_t combinations);
 // Returns all points as CSV: one column for each axis, then those of Point.
 std::string csv_of(const Space& space, const SearchResult& result);
-// Returns a word as a shell reads it, in quotes where it needs them.
-std::string in_shell(const std::string& word);
 // Returns the settings as --set options of a command line.
 std::string set_options(const Point& point);
 // Returns why there is no point that fits.
