@@ -7,14 +7,15 @@
 #include "base/overloaded.hpp"
 #include "base/toml.hpp"
 #include "base/toml_text.hpp"
+#include "model/scenario/overrides.hpp"
 #include "predict/inputs.hpp"
 
 namespace stretto::page {
 namespace {
 
 bool is_plain(const std::string& key) {
-  return !key.empty() && key.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") ==
-                             std::string::npos;
+  return !key.empty() &&
+         key.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == std::string::npos;
 }
 
 // A string of JSON is one of TOML: both escape alike what must be escaped.
@@ -29,8 +30,7 @@ std::string in_toml(double number) {
 std::string value_in_toml(const TomlNode& node) {
   return std::visit(
       Overloaded{[](bool value) { return std::string(value ? "true" : "false"); },
-                 [](std::int64_t value) { return std::to_string(value); },
-                 [](double value) { return in_toml(value); },
+                 [](std::int64_t value) { return std::to_string(value); }, [](double value) { return in_toml(value); },
                  [](const std::string& value) { return in_toml(value); },
                  [](const TomlNode::Array& array) {
                    std::string text = "[";
@@ -51,7 +51,7 @@ std::string value_in_toml(const TomlNode& node) {
 std::string scenario_toml(const std::string& given, const std::vector<std::string>& set, const std::string& platform) {
   const std::string path = predict::scenario_path(given);
   TomlNode file = parse_toml_nodes(toml_text(path), path);
-  for (const std::string& one : set) apply_override(file, one);
+  apply_settings(file, set);
   auto& root = std::get<TomlNode::Table>(file.data);
   if (!platform.empty()) root["platform"].data = platform;
   std::string text, sections;

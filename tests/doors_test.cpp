@@ -198,6 +198,21 @@ TEST_CASE("the command, the library and the page have one schedule and its gates
   }
 }
 
+TEST_CASE("the scenario that the page writes has the page's answer", "[doors]") {
+  const TempDir folder;
+  for (const api::Request& request : std::vector<api::Request>{
+           {"llama3-8b", {"tp=4", "run.tokens=1e12"}, "b200-sxm"},
+           // The file's recompute_modules are not of this granularity.
+           {"qwen3-next-like", {"training.recompute_granularity=full", "training.recompute_method=uniform"}}}) {
+    CAPTURE(request.scenario, request.set);
+    const json texts = json::parse(page::answer(
+        json{{"what", "texts"}, {"scenario", request.scenario}, {"platform", request.platform}, {"set", request.set}}
+            .dump()));
+    const std::string file = folder.write("written.toml", texts.at("toml"));
+    CHECK(by_page("step", {file}, "simulate") == by_page("step", request, "simulate"));
+  }
+}
+
 TEST_CASE("the command and the library search the same points and refuse the same axes", "[doors]") {
   const TempDir folder;
   struct Swept {
