@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <stdexcept>
 #include <utility>
 
 #include "base/error.hpp"
@@ -251,6 +252,36 @@ Coord expert_tp_axis(const Parallel& parallel) {
   return is_tp ? Coord::tp : Coord::etp;
 }
 
+std::int64_t Parallel::size_of(Coord axis) const {
+  switch (axis) {
+    case Coord::tp:
+      return tensor_model_parallel_size;
+    case Coord::cp:
+      return context_parallel_size / cp_neighbours();
+    case Coord::cp_exchange:
+      return cp_neighbours();
+    case Coord::dp:
+      return instance_data_parallel_size();
+    case Coord::dp_instance:
+      return num_distributed_optimizer_instances;
+    case Coord::pp:
+      return pipeline_model_parallel_size;
+    case Coord::ep:
+      return expert_model_parallel_size;
+    case Coord::edp:
+      return expert_dp();
+    case Coord::etp:
+      return expert_tp();
+    case Coord::micro_batch:
+    case Coord::layer:
+    case Coord::chunk:
+    case Coord::slot:
+    case Coord::buffer:
+      break;
+  }
+  throw std::logic_error("no ranks lie along this coordinate");
+}
+
 std::vector<std::pair<Coord, std::int64_t>> axes_of_experts(const Parallel& parallel) {
   // An axis that the order leaves out lies in front of the next one here.
   constexpr int kApart = 4;
@@ -260,10 +291,9 @@ std::vector<std::pair<Coord, std::int64_t>> axes_of_experts(const Parallel& para
   };
   const int pp = at("pp", kApart * 100), dp = at("dp", pp - 1), ep = at("ep", dp - 1), tp = at("tp", -1);
   std::vector<std::pair<int, std::pair<Coord, std::int64_t>>> placed = {
-      {ep, {Coord::ep, parallel.expert_model_parallel_size}}, {dp, {Coord::edp, parallel.expert_dp()}}};
+      {ep, {Coord::ep, parallel.size_of(Coord::ep)}}, {dp, {Coord::edp, parallel.size_of(Coord::edp)}}};
   if (parallel.expert_tp() > 1) placed.push_back({tp, {expert_tp_axis(parallel), parallel.expert_tp()}});
-  if (parallel.pipeline_model_parallel_size > 1)
-    placed.push_back({pp, {Coord::pp, parallel.pipeline_model_parallel_size}});
+  if (parallel.size_of(Coord::pp) > 1) placed.push_back({pp, {Coord::pp, parallel.size_of(Coord::pp)}});
   std::sort(placed.begin(), placed.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::pair<Coord, std::int64_t>> axes;
   for (const auto& [place, axis] : placed) axes.push_back(axis);

@@ -110,6 +110,9 @@ struct Parallel {
     return replicas() * tensor_model_parallel_size / (expert_model_parallel_size * expert_tp());
   }
   // Experts do not lie on the ranks as dense layers do.
+  // Returns the number of ranks along an axis of the mesh: of dense layers, or of experts (ep, edp, etp). dp are the
+  // ranks of one optimizer instance.
+  std::int64_t size_of(Coord axis) const;
   bool experts_apart() const { return expert_model_parallel_size > 1 || expert_tp() != tensor_model_parallel_size; }
   TokenDispatcher moe_token_dispatcher_type = TokenDispatcher::alltoall;
   FlexBackend moe_flex_dispatcher_backend = FlexBackend::deepep;

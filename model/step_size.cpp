@@ -40,11 +40,7 @@ double ranks_of_stage(const Scenario& scenario) {
   const std::vector<Coord> axes = axes_in_order(parallel);  // the fastest axis first
   for (const Coord axis : axes) {
     if (axis == Coord::pp) continue;
-    const std::int64_t size = axis == Coord::tp            ? parallel.tensor_model_parallel_size
-                              : axis == Coord::cp          ? parallel.context_parallel_size / parallel.cp_neighbours()
-                              : axis == Coord::cp_exchange ? parallel.cp_neighbours()
-                              : axis == Coord::dp          ? parallel.instance_data_parallel_size()
-                                                           : parallel.num_distributed_optimizer_instances;
+    const std::int64_t size = parallel.size_of(axis);
     kept *= size % left != 0 || (axis == Coord::tp && has_pairs) ? size : left;
     left /= std::gcd(left, size);
   }

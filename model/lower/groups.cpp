@@ -12,12 +12,7 @@ void add_mesh(Schedule& schedule, const Scenario& scenario) {
   const Parallel& p = scenario.parallel;
   std::vector<MeshAxis> axes;
   for (const Coord axis : axes_in_order(p)) {
-    const std::int64_t size = axis == Coord::tp            ? p.tensor_model_parallel_size
-                              : axis == Coord::cp          ? p.context_parallel_size / p.cp_neighbours()
-                              : axis == Coord::cp_exchange ? p.cp_neighbours()
-                              : axis == Coord::dp          ? p.instance_data_parallel_size()
-                              : axis == Coord::dp_instance ? p.num_distributed_optimizer_instances
-                                                           : p.pipeline_model_parallel_size;
+    const std::int64_t size = p.size_of(axis);
     if (size > 1 || axis == Coord::dp) axes.insert(axes.begin(), {axis, size});
   }
   schedule.mesh = Mesh(axes);

@@ -199,17 +199,10 @@ void check_ranks_of_experts(const TomlTable& table, const Transformer& model, co
                             number(parallel.num_distributed_optimizer_instances) + ", which is not modelled yet");
   if (parallel.pipeline_model_parallel_size == 1 || axes_in_order(parallel).back() == Coord::pp) return;
   // Pipeline groups of experts are those of dense layers (core/parallel_state.py:898).
-  const auto of_dense = [&](Coord axis) {
-    return axis == Coord::tp            ? tp
-           : axis == Coord::cp          ? parallel.context_parallel_size / parallel.cp_neighbours()
-           : axis == Coord::cp_exchange ? parallel.cp_neighbours()
-           : axis == Coord::dp          ? parallel.data_parallel_size
-                                        : std::int64_t{1};
-  };
   std::int64_t dense = 1, of_experts = 1;
   for (const Coord axis : axes_in_order(parallel)) {
     if (axis == Coord::pp) break;
-    dense *= of_dense(axis);
+    dense *= parallel.size_of(axis);
   }
   for (const auto& [axis, size] : axes_of_experts(parallel)) {
     if (axis == Coord::pp) break;
