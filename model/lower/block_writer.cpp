@@ -40,12 +40,19 @@ void BlockWriter::add_dropout_keys() {
   schedule_.step_data.dropout_keys = dropout_key_;
 }
 
-void BlockWriter::begin(const std::string& name, bool weights_apart, const std::string& suffix) {
+void BlockWriter::begin(const std::string& name, bool weights_apart) {
   block_ = {name, {}, {}};
-  suffix_ = suffix;
+  suffix_.clear();
+  recomputed_ = Recomputed::none;
   is_beside_.clear();
   weights_apart_ = weights_apart;
   is_backward_ = false;
+}
+
+void BlockWriter::begin_recomputation(const std::string& name) {
+  begin(name);
+  suffix_ = ".recompute";
+  recomputed_ = Recomputed::layer;
 }
 
 void BlockWriter::begin_backward(const std::string& name, bool weights_apart) {
@@ -76,6 +83,13 @@ BlockId BlockWriter::end_weights(const std::string& name) {
 void BlockWriter::add(Block& block, Operation operation) {
   if (is_backward_)
     for (Access& access : operation.accesses) access.view.tensor = in_backward(access.view.tensor);
+  operation.module = module_;
+  operation.recomputed = recomputed_;
+  operation.codes_of = codes_of_;
+  append(block, std::move(operation));
+}
+
+void BlockWriter::append(Block& block, Operation operation) {
   const auto known = written_.find(operation.name);
   if (known == written_.end()) {
     const std::string name = operation.name;
@@ -191,6 +205,7 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
   }
   std::vector<TensorPlace> of_backward = places;
   const TensorId id = family(name, rows, cols, layers, slots, std::move(places));
+  schedule_.tensors[id].role = role.role;
   if (!shape_.pairs_passes || repeated.empty()) return id;
   // Two concurrent passes are a forward and a backward pass. Where weight gradients come behind the next
   // layer's backward pass, two layers that follow each other may not share a place.
@@ -242,12 +257,13 @@ TensorId BlockWriter::family(const std::string& name, std::int64_t rows, std::in
   return id;
 }
 
-BlockId BlockWriter::copy(BlockId block, const std::string& name, const std::string& suffix) {
+BlockId BlockWriter::copy_to_recompute(BlockId block, const std::string& name) {
   Block copied{name, {}, schedule_.blocks[block].waits};
   for (const OpId id : std::vector<OpId>(schedule_.blocks[block].ops)) {
     Operation operation = schedule_.operations[id];
-    operation.name += suffix;
-    add(copied, std::move(operation));
+    operation.name += ".recompute";
+    operation.recomputed = Recomputed::layer;
+    append(copied, std::move(operation));
   }
   return add_block(schedule_, std::move(copied));
 }
@@ -398,7 +414,7 @@ void BlockWriter::write_or_put_off(WeightGradient gradient) {
   if (shape_.frozen_base) return;
   gradient.label = label(gradient.name);
   if (!weights_apart_) return write_weight_gradient(gradient);
-  put_off_.emplace_back([this, gradient]() mutable {
+  put_off([this, gradient]() mutable {
     View& rows = gradient.gathers_dy ? gradient.dy : gradient.x;
     rows = gathered(gradient.label + ".all_gather_wgrad", Phase::wgrad, rows);
     write_weight_gradient(gradient);
@@ -411,7 +427,7 @@ void BlockWriter::weight_gradient(const std::string& name, const Work& work, std
   reads.push_back(accumulate(gradient(weight, Coord::layer)));
   const auto write = [this, name, work, reads] { op(name, Phase::wgrad, work, reads); };
   if (weights_apart_)
-    put_off_.emplace_back(write);
+    put_off(write);
   else
     write();
 }

@@ -25,20 +25,43 @@ class BlockWriter {
 
   // Begins a block. With `weights_apart` the weight gradients of linear layers are deferred to a separate block, which
   // end_weights() makes after end(). The caller must keep the operands of deferred gradients, output gradients
-  // included, until that block has run. `suffix` is added to the names of operations.
-  void begin(const std::string& name, bool weights_apart = false, const std::string& suffix = "");
+  // included, until that block has run.
+  void begin(const std::string& name, bool weights_apart = false);
+  // Begins a block of operations of the forward pass that a backward pass runs again.
+  void begin_recomputation(const std::string& name);
   // Begins a block of a backward pass of layers, which reads what it computes again in places of its own where a
   // forward pass may be concurrent.
   void begin_backward(const std::string& name, bool weights_apart = false);
   BlockId end();
   BlockId end_weights(const std::string& name);
-  // Writes operations of the forward pass into a block of the backward pass, with ".recompute" behind their names.
+  // Writes operations of the forward pass into a block of the backward pass, which runs the function `what` again, with
+  // `suffix` after their names.
   template <class Write>
-  void again(const Write& write) {
-    suffix_ = ".recompute";
+  void again(Recomputed what, const Write& write, const char* suffix = ".recompute") {
+    const std::string of_block = std::exchange(suffix_, suffix);
+    const Module module = module_;
+    recomputed_ = what;
     write();
-    suffix_.clear();
+    recomputed_ = Recomputed::none;
+    module_ = module;
+    suffix_ = of_block;
   }
+  // Operations that follow belong to the module; returns the one before.
+  Module set_module(Module module) { return std::exchange(module_, module); }
+  // Operations belong to the module for as long as the result lives.
+  class Within {
+   public:
+    Within(BlockWriter& writer, Module module) : writer_(writer), before_(writer.set_module(module)) {}
+    ~Within() { writer_.set_module(before_); }
+    Within(const Within&) = delete;
+    Within& operator=(const Within&) = delete;
+
+   private:
+    BlockWriter& writer_;
+    const Module before_;
+  };
+  // Operations that follow make codes, or scales of codes, of this factor.
+  void set_codes_of(Factor factor) { codes_of_ = factor; }
 
   LaneId set_lane(LaneId lane) { return std::exchange(lane_, lane); }  // of operations that follow; returns the last
   void op(const std::string& name, Phase phase, Work work, std::vector<Access> accesses);
@@ -65,6 +88,7 @@ class BlockWriter {
     std::vector<bool> again = {};     // [layer] of which a backward pass computes it again; empty: as is_again says
     // [layer] whose forward pass is the last reader, and which share one instance; empty: none
     std::vector<bool> passing = {};
+    TensorRole role = TensorRole::none;
   };
   TensorId recomputable(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers, Role role);
   // Returns the activation in the places that it has in a backward pass: `activation` itself, unless begin_backward()
@@ -73,8 +97,9 @@ class BlockWriter {
     const auto own = of_backward_.find(activation);
     return own == of_backward_.end() ? activation : own->second;
   }
-  // Copies a block and adds `suffix` to the names of its operations. Waits are copied too.
-  BlockId copy(BlockId block, const std::string& name, const std::string& suffix);
+  // Copies the block of a layer's forward pass, with its waits, as one that a backward pass runs again. Names of its
+  // operations get ".recompute".
+  BlockId copy_to_recompute(BlockId block, const std::string& name);
   // With weights apart: adds an output gradient that B makes and W reads, in the shape of `activation`, for each layer
   // and slot. Only a micro-batch's own backward pass reads that activation, and slots are used in turn, so the gradient
   // lies in the activation's storage of the previous slot (PipelineOrder::slots). Where layers share the activation,
@@ -130,7 +155,7 @@ class BlockWriter {
   // Writes weight gradients now, or in the block of end_weights().
   void now_or_later(std::function<void()> write) {
     if (weights_apart_)
-      put_off_.push_back(std::move(write));
+      put_off(std::move(write));
     else
       write();
   }
@@ -201,7 +226,15 @@ class BlockWriter {
   };
   void write_or_put_off(WeightGradient gradient);
   void write_weight_gradient(const WeightGradient& gradient);
-  void add(Block& block, Operation operation);
+  void add(Block& block, Operation operation);  // as one of the current module
+  void append(Block& block, Operation operation);
+  // Writes later, in the block of end_weights(), operations of the current module.
+  void put_off(std::function<void()> write) {
+    put_off_.emplace_back([this, module = module_, write = std::move(write)] {
+      module_ = module;
+      write();
+    });
+  }
   // Storages of a family, by home (LayerSlots) and slot.
   using HomeStorages = std::map<std::int64_t, std::map<std::int64_t, StorageId>>;
   // Appends a place for each slot of a layer to `places`. `storages` has the storages of earlier layers.
@@ -222,6 +255,9 @@ class BlockWriter {
   Expr slot_;
   Block block_;
   std::string suffix_;
+  Module module_ = Module::none;
+  Recomputed recomputed_ = Recomputed::none;
+  Factor codes_of_ = Factor::none;
   std::map<std::string, OpId> written_;  // name → operation
   std::vector<bool> is_beside_;          // [operation of the block] is concurrent with the previous one
   bool weights_apart_ = false;

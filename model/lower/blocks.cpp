@@ -114,7 +114,7 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
     for (std::size_t s = 0; s < parts.size(); ++s) (sections.*parts[s].forward)(stream[s], stream[s + 1]);
     layer.forward = w.end();
     if (shape.recompute.granularity != Recompute::Granularity::full) continue;
-    layer.recompute = w.copy(layer.forward, "layer.recompute" + suffix_of(kind), ".recompute");
+    layer.recompute = w.copy_to_recompute(layer.forward, "layer.recompute" + suffix_of(kind));
     const std::vector<OpId>& ops = schedule.blocks[layer.recompute].ops;
     while (layer.recompute_inner < ops.size() && is_needed(ops[layer.recompute_inner], parts.back()))
       ++layer.recompute_inner;
@@ -127,7 +127,7 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
         continue;
       }
       sections.set_kind(kind);
-      w.begin(std::string("layer.recompute") + kind.spec.suffix(), false, ".recompute");
+      w.begin_recomputation(std::string("layer.recompute") + kind.spec.suffix());
       sections.light_forward(w.act(x, Coord::layer));
       blocks.layers[k].recompute = w.end();
     }

@@ -37,6 +37,11 @@ TensorId add_tensor(Schedule& schedule, const std::string& name, Dtype dtype, Bu
   return id;
 }
 
+TensorId with_role(Schedule& schedule, TensorRole role, TensorId tensor) {
+  schedule.tensors[tensor].role = role;
+  return tensor;
+}
+
 View whole(const Schedule& schedule, TensorId tensor, const Expr& layer, const Expr& slot) {
   const Tensor& t = schedule.tensors[tensor];
   return {tensor, layer, slot, 0, t.rows, t.cols, t.cols};

@@ -15,6 +15,8 @@ TensorId add_tensor(Schedule& schedule, const std::string& name, Dtype dtype, Bu
 // Adds a tensor family whose instances the caller places in existing storages.
 TensorId add_placed_tensor(Schedule& schedule, const std::string& name, std::int64_t rows, std::int64_t cols,
                            std::vector<TensorPlace> places);
+// Sets the role of a tensor, and returns the tensor.
+TensorId with_role(Schedule& schedule, TensorRole role, TensorId tensor);
 StorageId add_storage(Schedule& schedule, const std::string& name, Dtype dtype, BufferKind kind, std::int64_t elements);
 
 // Returns the view of one whole instance; `layer` and `slot` are evaluated where the operation is called.

@@ -86,12 +86,14 @@ void ExpertLayers::add_experts() {
   positions_ = kept("experts.positions", slots() * tokens_, topk_, integers);
   // Codes are kept in place of what they were made of.
   const std::vector<bool> passing = shape_.low.is_on() ? shape_.in_codes : std::vector<bool>{};
-  if (!sends_codes(Phase::forward)) sorted_ = kept("experts.in", capacity_, hidden_, {.passing = passing});
+  if (!sends_codes(Phase::forward))
+    sorted_ = kept("experts.in", capacity_, hidden_, {.passing = passing, .role = TensorRole::experts_in});
   weights_ = kept("experts.weights", capacity_, 1, statistics);
-  mlp_.fc1_out = kept("experts.fc1.out", capacity_, mlp_.fc1);
+  mlp_.fc1_out = kept("experts.fc1.out", capacity_, mlp_.fc1, {.role = TensorRole::experts_fc1_out});
   const bool act_again = shape_.recompute.repeats(Recompute::Module::moe_act);
-  mlp_.act = kept("experts.act", capacity_, mlp_.width,
-                  {.is_again = act_again, .passing = act_again ? std::vector<bool>{} : passing});
+  mlp_.act = kept(
+      "experts.act", capacity_, mlp_.width,
+      {.is_again = act_again, .passing = act_again ? std::vector<bool>{} : passing, .role = TensorRole::experts_act});
   probabilities_ = workspace("router.probabilities", part, topk_, wide);
   if (gathers()) {
     all_indices_ = workspace("router.all_indices", tokens_, topk_, Dtype::i32);
@@ -212,6 +214,7 @@ View ExpertLayers::pass_forward(const View& x, bool is_again) {
     shared_up(x);
     shared = shared_down(x, is_again);
   }
+  w_.set_module(Module::router);
   const std::int64_t part = w_.residual_rows();
   const View logits = of_layer(logits_), indices = of_layer(indices_), probabilities = w_.work(probabilities_);
   w_.op("router.fprop", Phase::forward, Gemm{part, experts_, hidden_, false, true, false},
@@ -227,6 +230,7 @@ View ExpertLayers::pass_forward(const View& x, bool is_again) {
 
   const View all_indices = gathered("router.indices.all_gather", indices, all_indices_),
              all_probabilities = gathered("router.probabilities.all_gather", probabilities, all_probabilities_);
+  w_.set_module(Module::experts);
   const bool in_codes = sends_codes(Phase::forward);
   const View positions = of_layer(positions_), sorted = in_codes ? w_.work(way_.sorted_codes) : of_layer(sorted_),
              weights = of_layer(weights_), fc1 = of_layer(mlp_.fc1_out), act = of_layer(mlp_.act);
@@ -261,6 +265,7 @@ View ExpertLayers::pass_forward(const View& x, bool is_again) {
   if (shared_is_beside()) shared = shared_down(x, is_again);
   permute_rows("experts.unpermute.fprop", Phase::forward, Pass::backward, false, w_.work(sum_), back);
   const View out = summed("experts", Phase::forward, w_.work(sum_), w_.work(gathers() ? part_ : sum_));
+  const BlockWriter::Within addition(w_, Module::shared_experts);
   if (model_.has_shared())
     w_.op("shared.add.fprop", Phase::forward, Elementwise{ElementwiseFn::accumulate, part, hidden_},
           {read(shared), accumulate(out)});
@@ -269,6 +274,7 @@ View ExpertLayers::pass_forward(const View& x, bool is_again) {
 
 // Sorts copies by expert, and says where rows of this rank's experts begin.
 void ExpertLayers::sort_tokens(const View& indices, const View& positions) {
+  const BlockWriter::Within sort(w_, Module::token_sort);
   SortTokens work{tokens_, topk_, experts_, each_};
   if (sorts_own()) {
     work.local = local_;
@@ -321,6 +327,9 @@ void ExpertLayers::permute_rows(const std::string& name, Phase phase, Pass pass,
     if (pass == Pass::forward) return std::vector<Access>{read(positions), read(x), write(part)};
     return std::vector<Access>{read(positions), read(part), is_first ? write(x) : accumulate(x)};
   };
+  // The rows that come back are added up after the last exchange.
+  const bool is_of_results = (pass == Pass::forward) != (phase == Phase::forward);
+  const BlockWriter::Within part(w_, is_of_results && !apart ? Module::experts : Module::token_sort);
   const View positions = of_layer(positions_);
   Permute work = permute(pass, rows.cols, apart);
   if (!in_slots()) return w_.op(name, phase, work, accesses(positions, rows, true));
@@ -474,7 +483,7 @@ void ExpertLayers::add_to_gradient(const std::string& name, const Work& work, st
 }
 
 View ExpertLayers::backward(const View& dy, const View& x, const View& all, const View& part) {
-  if (repeats_all()) w_.again([&] { pass_forward(x, true); });
+  if (repeats_all()) w_.again(Recomputed::moe, [&] { pass_forward(x, true); });
   const bool in_codes = sends_codes(Phase::dgrad);
   const View sorted = sends_codes(Phase::forward) ? w_.work(way_.sorted_codes) : of_layer(sorted_),
              d_sorted = in_codes ? w_.work(d_way_.sorted_codes) : w_.read_by_weights(d_sorted_), d_in = w_.work(d_in_),
@@ -483,6 +492,7 @@ View ExpertLayers::backward(const View& dy, const View& x, const View& all, cons
     weight_gradient("experts.fc2", hidden_, mlp_.width, d_sorted, of_layer(mlp_.act));
   };
   const auto fc1_weight_gradient = [&] { weight_gradient("experts.fc1", mlp_.fc1, hidden_, d_fc1, sorted); };
+  w_.set_module(Module::experts);
   const View d_numbers = gathered_tokens("experts.all_gather_dgrad", Phase::dgrad, dy),
              d_tokens = in_codes ? codes_to_send("experts.fc2", Phase::dgrad, d_numbers) : d_numbers;
   const View d_rows = in_codes      ? w_.work(d_way_.sent_codes)
@@ -496,7 +506,7 @@ View ExpertLayers::backward(const View& dy, const View& x, const View& all, cons
   });
   multiply("experts.fc2", Pass::dgrad, hidden_, mlp_.width, d_sorted, d_act);
   if (shape_.recompute.repeats(Recompute::Module::moe_act))
-    w_.again([&] {
+    w_.again(Recomputed::moe_act, [&] {
       activate("experts.act.fprop", Pass::forward,
                {read(of_layer(mlp_.fc1_out)), read(of_layer(weights_)), write(of_layer(mlp_.act))});
       if (w_.in_codes()) w_.codes().quantise_input("experts.fc2", of_layer(mlp_.act), offsets());
@@ -524,6 +534,7 @@ View ExpertLayers::backward(const View& dy, const View& x, const View& all, cons
   permute_rows("experts.permute.dgrad", Phase::dgrad, Pass::backward, false, sum, d_back);
   const View dx = summed("experts.dgrad", Phase::dgrad, sum, own);
   router_backward(x, dx);
+  const BlockWriter::Within addition(w_, Module::shared_experts);
   if (model_.has_shared())
     w_.op("shared.add.dgrad", Phase::dgrad, Elementwise{ElementwiseFn::accumulate, x.rows, hidden_},
           {read(w_.work(d_shared_part_)), accumulate(dx)});

@@ -210,11 +210,14 @@ std::vector<BucketTensors> add_bucket_tensors(Schedule& schedule, const Scenario
     t.gradient =
         add_placed_tensor(schedule, "bucket.gradient" + suffix, 1, elements, {{lowered.bucket_ops[b].gradient, 0}});
     if (class_of_bucket(bucket).reduces() && !scenario.overlap.grad_reduce_in_fp32)
-      t.low = add_tensor(schedule, "bucket.gradient_bf16" + suffix, Dtype::bf16, BufferKind::workspace, 1, elements);
+      t.low = with_role(
+          schedule, TensorRole::gradients_to_reduce,
+          add_tensor(schedule, "bucket.gradient_bf16" + suffix, Dtype::bf16, BufferKind::workspace, 1, elements));
     if (in_parts(bucket))
       t.parts =
           add_placed_tensor(schedule, "bucket.gradient_parts" + suffix, 1, elements, {{parts.at(bucket.role), 0}});
     if (parameters.in_fp8[b]) {
+      with_role(schedule, TensorRole::fp8_gathered_parameters, t.parameter);
       const std::int64_t packed = ScaledCast::packed_bytes(shard);
       t.fp8_shard = add_tensor(schedule, "bucket.fp8_shard" + suffix, Dtype::e4m3, BufferKind::workspace, 1, packed);
       t.fp8 = add_tensor(schedule, "bucket.fp8" + suffix, Dtype::e4m3, BufferKind::workspace, 1, shards * packed);
@@ -226,7 +229,9 @@ std::vector<BucketTensors> add_bucket_tensors(Schedule& schedule, const Scenario
     t.v = add_tensor(schedule, "adam.v" + suffix, dtype_of(types.exp_avg_sq_dtype, kept), BufferKind::optimizer_state,
                      1, shard);
     if (kept != schedule.compute_dtype)
-      t.master = add_tensor(schedule, "adam.p" + suffix, master_type(scenario), BufferKind::optimizer_state, 1, shard);
+      t.master = with_role(
+          schedule, TensorRole::master_parameters,
+          add_tensor(schedule, "adam.p" + suffix, master_type(scenario), BufferKind::optimizer_state, 1, shard));
     StateBucket& kept_state = schedule.state.buckets[b];
     const auto keep = [&](StatePart part, TensorId tensor) {
       kept_state.window(part) = {schedule.tensors[tensor].places.front().storage, kept_state.own_begin};

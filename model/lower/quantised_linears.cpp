@@ -7,6 +7,32 @@
 #include "model/lower/builder.hpp"
 
 namespace stretto {
+namespace {
+
+Module module_of(QuantisedLayer layer) {
+  switch (layer) {
+    case QuantisedLayer::fc1:
+    case QuantisedLayer::fc2:
+      return Module::mlp;
+    case QuantisedLayer::shared_fc1:
+    case QuantisedLayer::shared_fc2:
+      return Module::shared_experts;
+    case QuantisedLayer::experts_fc1:
+    case QuantisedLayer::experts_fc2:
+      return Module::experts;
+    case QuantisedLayer::qkv:
+    case QuantisedLayer::proj:
+    case QuantisedLayer::q_down:
+    case QuantisedLayer::kv_down:
+    case QuantisedLayer::q:
+    case QuantisedLayer::q_up:
+    case QuantisedLayer::kv_up:
+      return Module::attention;
+  }
+  return Module::none;
+}
+
+}  // namespace
 
 QuantisedLinears::QuantisedLinears(Schedule& schedule, BlockWriter& writer, const BlockShape& shape,
                                    const DelayedScaling* delayed)
@@ -209,6 +235,8 @@ void QuantisedLinears::quantise(const Of& of, Factor factor, const View& matrix,
                                 const std::optional<View>& offsets) {
   const Linear& linear = of.linear;
   const std::string name = linear.name();
+  const BlockWriter::Within part(w_, module_of(linear.size.layer));
+  w_.set_codes_of(factor);
   const bool is_grouped = linear.size.is_grouped();
   const GroupedRows groups = groups_of(linear, factor);
   const std::int64_t rows = is_grouped ? groups.rows : matrix.rows;
@@ -277,6 +305,7 @@ void QuantisedLinears::quantise(const Of& of, Factor factor, const View& matrix,
   if (work.records)
     accesses.push_back(accumulate(state_of(delayed_->forward.amax, delayed_->backward.amax, of, factor)));
   w_.op(name + ".quantise" + end, phase, work, std::move(accesses));
+  w_.set_codes_of(Factor::none);
 }
 
 void QuantisedLinears::quantise_weights(const LayerSpec& kind, Phase phase) {

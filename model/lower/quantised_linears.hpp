@@ -68,7 +68,6 @@ class QuantisedLinears {
     std::vector<bool> layers;  // [layer of the model] that have its codes
     Copies x, w, dy;
   };
-  enum class Factor : std::uint8_t { x, w, dy };
   static const char* name_of(Factor factor) { return factor == Factor::x ? "x" : factor == Factor::w ? "w" : "dy"; }
 
   const Of& of(const std::string& name) const;

@@ -54,6 +54,7 @@ void ExpertLayers::share_counts(Phase phase) {
 
 // Adds to the gradient of x.
 void ExpertLayers::router_backward(const View& x, const View& dx) {
+  const BlockWriter::Within router(w_, Module::router);
   View d_probabilities = w_.work(d_all_probabilities_);
   const View d_weights = w_.work(exchanges() ? d_way_.sent_weights : d_weights_);
   permute_rows("experts.permute_weights.dgrad", Phase::dgrad, Pass::backward, true, d_probabilities, d_weights);

@@ -98,9 +98,13 @@ void zero_router_sums(Schedule& schedule, const RouterSums& sums, std::size_t st
   if (sums.stages.empty() || sums.stages[stage].layers == 0) return;
   const auto zero = [&](const std::string& name, TensorId tensor) {
     const View rows = whole(schedule, tensor);
-    add_operation(
-        schedule, block,
-        {name + suffix_of(sums, stage), Fill{rows.rows * rows.cols, 0}, compute, Phase::setup, {write(rows)}});
+    add_operation(schedule, block,
+                  {name + suffix_of(sums, stage),
+                   Fill{rows.rows * rows.cols, 0},
+                   compute,
+                   Phase::setup,
+                   {write(rows)},
+                   Module::router});
   };
   if (sums.has_biases) zero("router.loads.zero", sums.stages[stage].loads);
   if (sums.has_tally) zero("router.tallies.zero", sums.stages[stage].tally);
@@ -112,6 +116,7 @@ void append_bias_update(Schedule& schedule, const RouterSums& sums, std::size_t 
   const std::string suffix = suffix_of(sums, stage);
   std::vector<Call>& calls = schedule.programs[stage].order;
   const auto place = [&](Operation operation) {
+    operation.module = Module::router;
     const BlockId block = add_single(schedule, std::move(operation));
     calls.push_back(call_block(schedule, block));
     return schedule.blocks[block].ops.front();

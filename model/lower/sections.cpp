@@ -111,23 +111,26 @@ void Sections::add_layer_activations() {
   std::vector<bool> ln_2_again;
   for (std::int64_t layer = 0; layer < layers; ++layer)
     ln_2_again.push_back(selects_ops() || repeats(module_of_ln_2(model_.layer(layer))));
-  kept_.x = w_.recomputable("x", rows, hidden, layers + 1, {.is_input = true});
+  kept_.x = w_.recomputable("x", rows, hidden, layers + 1, {.is_input = true, .role = TensorRole::layer_input});
   // Codes are kept in place of what they were made of.
   const std::vector<bool> passing = shape_.low.is_on() ? shape_.in_codes : std::vector<bool>{};
   // Queries without a latent vector are computed again from it.
   const bool reads_ln_1 = model_.latent.any() && model_.latent.q_lora_rank == 0 && repeats(Module::mla_up_proj);
   kept_.ln_1 = w_.recomputable("ln_1.out", rows, hidden, layers,
-                               {.is_again = ln_1_again, .passing = reads_ln_1 ? std::vector<bool>{} : passing});
+                               {.is_again = ln_1_again,
+                                .passing = reads_ln_1 ? std::vector<bool>{} : passing,
+                                .role = TensorRole::attention_norm_out});
   kept_.ln_1_stats =
       w_.recomputable("ln_1.stats", rows, w_.norm_stats(), layers, {.is_again = ln_1_again, .is_statistics = true});
   if (shape_.cp.size > 1) {
     kept_.qkv = w_.recomputable("qkv.out", tokens, qkv_size_, layers,
-                                {.passing = ContextAttention::layers_passing_qkv(shape_)});
+                                {.passing = ContextAttention::layers_passing_qkv(shape_), .role = TensorRole::qkv});
     ContextAttention::Shared shared{.qkv = kept_.qkv};
     for (std::size_t kind = 0; kind < shape_.cp.kinds.size(); ++kind)
       context_.emplace_back(schedule_, w_, shape_, kind, shared);
   } else {
-    kept_.qkv = w_.recomputable("qkv.out", tokens, qkv_size_, layers, {.is_again = repeats(Module::mla_up_proj)});
+    kept_.qkv = w_.recomputable("qkv.out", tokens, qkv_size_, layers,
+                                {.is_again = repeats(Module::mla_up_proj), .role = TensorRole::qkv});
     if (shape_.attention_backend == AttentionBackend::unfused)
       unfused_.emplace(w_, shape_);
     else
@@ -141,7 +144,7 @@ void Sections::add_layer_activations() {
     kept_.k_norm_stats = w_.recomputable("k_norm.stats", tokens, kv_heads_ * w_.norm_stats(), layers, statistics);
   }
   // `selective` keeps the output, which proj's weight gradient reads: 34 s b h bytes a layer (arXiv 2205.05198, eq. 6).
-  kept_.attention = w_.recomputable("attention.out", tokens, attended_, layers, {});
+  kept_.attention = w_.recomputable("attention.out", tokens, attended_, layers, {.role = TensorRole::attention_out});
   std::vector<bool> with = layers_with([](const LayerSpec& layer) { return layer.has_mlp(); });
   const auto of_mlp = [&](const std::string& name, std::int64_t of_rows, std::int64_t cols, BlockWriter::Role role) {
     role.layers = with;
@@ -149,25 +152,28 @@ void Sections::add_layer_activations() {
   };
   // Where W units compute weight gradients, the storage of x_mid also holds the gradient of proj's output, which all
   // layers have.
-  const BlockWriter::Role x_mid{.is_again = makes_x_mid_again()};
+  const BlockWriter::Role x_mid{.is_again = makes_x_mid_again(), .role = TensorRole::x_mid};
   kept_.x_mid = shape_.weights_in_units ? w_.recomputable("x_mid", rows, hidden, layers, x_mid)
                                         : of_mlp("x_mid", rows, hidden, x_mid);
   // The router's products are of numbers.
   std::vector<bool> ln_2_passing = passing;
   for (std::size_t layer = 0; layer < ln_2_passing.size(); ++layer)
     ln_2_passing[layer] = ln_2_passing[layer] && !model_.layer(static_cast<std::int64_t>(layer)).has_experts();
-  kept_.ln_2 = of_mlp("ln_2.out", rows, hidden, {.again = ln_2_again, .passing = ln_2_passing});
+  kept_.ln_2 = of_mlp("ln_2.out", rows, hidden,
+                      {.again = ln_2_again, .passing = ln_2_passing, .role = TensorRole::mlp_norm_out});
   kept_.ln_2_stats = of_mlp("ln_2.stats", rows, w_.norm_stats(), {.is_statistics = true, .again = ln_2_again});
   if (!has_dense_mlps()) return;
   with = layers_with([](const LayerSpec& layer) { return layer.mlp == MlpKind::dense; });
   if (has_gate_apart()) {
-    kept_.gate = of_mlp("gate.out", tokens, ffn_, {});
+    kept_.gate = of_mlp("gate.out", tokens, ffn_, {.role = TensorRole::gate_out});
     kept_.up = of_mlp("up.out", tokens, ffn_, {.is_again = true});
   } else {
-    kept_.fc1 = of_mlp("fc1.out", tokens, fc1_size_, {.is_again = repeats(Module::mlp)});
+    kept_.fc1 = of_mlp("fc1.out", tokens, fc1_size_, {.is_again = repeats(Module::mlp), .role = TensorRole::fc1_out});
   }
   kept_.act = of_mlp(act_ + ".out", tokens, ffn_,
-                     {.is_again = repeats(Module::mlp) || (selects_ops() && !shape_.gelu_fusion), .passing = passing});
+                     {.is_again = repeats(Module::mlp) || (selects_ops() && !shape_.gelu_fusion),
+                      .passing = passing,
+                      .role = model_.swiglu ? TensorRole::swiglu_out : TensorRole::gelu_out});
 }
 
 // A deferred weight gradient needs an instance of its operands for its own micro-batch. Other micro-batches share
@@ -187,6 +193,8 @@ void Sections::add_head_activations() {
   kept_.ln_f_stats = add_tensor(schedule_, "ln_f.stats", w_.statistics_type(), BufferKind::activation, rows,
                                 w_.norm_stats(), 1, shape_.head_slots());
   kept_.logits = keep("logits", w_.tokens(), vocab_);
+  schedule_.tensors[kept_.ln_f.tensor].role = TensorRole::final_norm_out;
+  schedule_.tensors[kept_.logits.tensor].role = TensorRole::logits;
 }
 
 void Sections::add_transients() {
@@ -195,6 +203,7 @@ void Sections::add_transients() {
   dx_ = w_.workspace("dx", rows, hidden, shape_.gradient_buffers);
   backward_.d_x = whole(schedule_, dx_, 0, Coord::buffer);
   backward_.d_hidden = w_.workspace("d_hidden", tokens, hidden);
+  schedule_.tensors[backward_.d_hidden].role = TensorRole::d_hidden;
   backward_.d_attention = w_.workspace("d_attention", tokens, attended_);
   add_output_gradients();
   backward_.d_attended =
@@ -262,6 +271,7 @@ Embedding Sections::embedding(Pass pass) const {
 }
 
 void Sections::embedding_forward() {
+  w_.set_module(Module::embedding);
   const View x = w_.act(kept_.x);
   const View embedded = shape_.sequence_parallel || w_.drops() ? w_.work(forward_.branch) : x;
   std::vector<Access> looked_up = {read(ids_), read(w_.parameter("wte.weight"))};
@@ -274,6 +284,7 @@ void Sections::embedding_forward() {
 }
 
 void Sections::embedding_backward() {
+  w_.set_module(Module::embedding);
   const View d_embedded =
       w_.gathered("embedding.all_gather_wgrad", Phase::wgrad,
                   w_.dropped("embedding.dropout.dgrad", backward_.d_x, backward_.d_branch, DropoutSite::embedding));
@@ -336,8 +347,14 @@ void Sections::normalise_heads_backward() {
   w_.op("v.dgrad", Phase::dgrad, Cast{dy.v.rows * dy.v.cols}, {read(dy.v), write(dx.v)});
 }
 
-void Sections::attention_forward(const View& in, const View& out) {
+void Sections::attention_norm(const View& in) {
+  w_.set_module(Module::attention_norm);
   w_.norm_forward("ln_1", in, of_layer(kept_.ln_1), of_layer(kept_.ln_1_stats), Coord::layer);
+}
+
+void Sections::attention_forward(const View& in, const View& out) {
+  attention_norm(in);
+  w_.set_module(Module::attention);
   if (kind_.spec.attention == AttentionKind::latent) {
     latent_->forward(of_layer(kept_.ln_1), qkv());
   } else {
@@ -353,12 +370,13 @@ void Sections::attention_forward(const View& in, const View& out) {
 void Sections::attention_backward(const View& in) {
   const BackwardTransients& d = backward_;
   const bool is_latent = kind_.spec.attention == AttentionKind::latent;
-  w_.again([&] {
-    if (repeats(Recompute::Module::layernorm) && is_latent)
-      w_.norm_forward("ln_1", in, of_layer(kept_.ln_1), of_layer(kept_.ln_1_stats), Coord::layer);
-    if (repeats(Recompute::Module::mla_up_proj) && is_latent) latent_->up_forward(of_layer(kept_.ln_1), qkv());
-  });
-  if (repeats(Recompute::Module::core_attn)) attention_core(".recompute");
+  if (repeats(Recompute::Module::layernorm) && is_latent) w_.again(Recomputed::layernorm, [&] { attention_norm(in); });
+  w_.set_module(Module::attention);
+  if (repeats(Recompute::Module::mla_up_proj) && is_latent)
+    w_.again(Recomputed::mla_up_proj, [&] { latent_->up_forward(of_layer(kept_.ln_1), qkv()); });
+  if (repeats(Recompute::Module::core_attn))
+    w_.again(
+        Recomputed::core_attn, [&] { attention_core(".recompute"); }, "");
   w_.row_backward("proj", attended_, model_.hidden_size,
                   branch_gradient("residual_1", "proj", d.d_proj, DropoutSite::residual_1), of_layer(kept_.attention),
                   w_.work(d.d_attention));
@@ -370,7 +388,9 @@ void Sections::attention_backward(const View& in) {
     w_.attention("attention.dgrad", Pass::dgrad,
                  {read(qkv()), read(of_layer(kept_.attention)), read(of_layer(kept_.lse)), read(w_.work(d.d_attention)),
                   write(d.d_attended)});
-  w_.norm_backward("ln_1", project_backward(), in, of_layer(kept_.ln_1_stats), accumulate(d.d_x), Coord::layer);
+  const View d_ln_1 = project_backward();
+  w_.set_module(Module::attention_norm);
+  w_.norm_backward("ln_1", d_ln_1, in, of_layer(kept_.ln_1_stats), accumulate(d.d_x), Coord::layer);
 }
 
 // Returns the gradient of the first norm's output.
@@ -408,8 +428,14 @@ void Sections::up_forward(const View& x) {
   w_.column_part_forward("fc1.up", "fc1", ffn_, model_.hidden_size, ffn_, x, of_layer(kept_.up));
 }
 
-void Sections::mlp_forward(const View& in, const View& out) {
+void Sections::mlp_norm(const View& in) {
+  w_.set_module(Module::mlp_norm);
   w_.norm_forward("ln_2", in, of_layer(kept_.ln_2), of_layer(kept_.ln_2_stats), Coord::layer);
+}
+
+void Sections::mlp_forward(const View& in, const View& out) {
+  mlp_norm(in);
+  w_.set_module(Module::mlp);
   mlp_inner();
   row_layer("fc2", ffn_, of_layer(kept_.act), "residual_2.fprop", in, out, DropoutSite::residual_2);
 }
@@ -428,15 +454,17 @@ void Sections::mlp_inner() {
 
 void Sections::mlp_backward(const View& in) {
   const BackwardTransients& d = backward_;
-  w_.again([&] {
-    if (!repeats(module_of_ln_2(kind_.spec))) return;
-    w_.norm_forward("ln_2", in, of_layer(kept_.ln_2), of_layer(kept_.ln_2_stats), Coord::layer);
-    mlp_inner();
-    if (shape_.recompute.whole_layers && !shape_.residual_fusion)
-      row_sum("fc2", ffn_, of_layer(kept_.act));
-    else if (kind_.in_codes)
-      linears_->quantise_input("fc2", of_layer(kept_.act));
-  });
+  const bool is_again = repeats(module_of_ln_2(kind_.spec));
+  if (is_again) w_.again(Recomputed::layernorm, [&] { mlp_norm(in); });
+  w_.set_module(Module::mlp);
+  if (is_again)
+    w_.again(Recomputed::mlp, [&] {
+      mlp_inner();
+      if (shape_.recompute.whole_layers && !shape_.residual_fusion)
+        row_sum("fc2", ffn_, of_layer(kept_.act));
+      else if (kind_.in_codes)
+        linears_->quantise_input("fc2", of_layer(kept_.act));
+    });
   w_.row_backward("fc2", ffn_, model_.hidden_size,
                   branch_gradient("residual_2", "fc2", d.d_fc2, DropoutSite::residual_2), of_layer(kept_.act), d.d_act,
                   shape_.gelu_fusion ? std::optional(of_layer(kept_.fc1)) : std::nullopt,
@@ -452,25 +480,28 @@ void Sections::mlp_backward(const View& in) {
   const View d_ln_2 =
       w_.column_backward("fc1", model_.hidden_size, fc1_size_, d.d_fc1, of_layer(kept_.ln_2), w_.work(d.d_hidden),
                          w_.work(d.d_part), "fc1.weight", true, !shape_.gelu_bias_gradient_fusion);
+  w_.set_module(Module::mlp_norm);
   w_.norm_backward("ln_2", d_ln_2, in, of_layer(kept_.ln_2_stats), accumulate(d.d_x), Coord::layer);
 }
 
 // ---- experts ----
 
 void Sections::experts_forward(const View& in, const View& out) {
-  w_.norm_forward("ln_2", in, of_layer(kept_.ln_2), of_layer(kept_.ln_2_stats), Coord::layer);
+  mlp_norm(in);
   const View sum = experts_->forward(of_layer(kept_.ln_2));
+  w_.set_module(Module::mlp);
   w_.residual(std::string("residual_2.fprop") + kind_.spec.suffix(), "fc2", in, sum, out, DropoutSite::residual_2);
 }
 
 void Sections::experts_backward(const View& in) {
   const BackwardTransients& d = backward_;
-  if (repeats(module_of_ln_2(kind_.spec)))
-    w_.again([&] { w_.norm_forward("ln_2", in, of_layer(kept_.ln_2), of_layer(kept_.ln_2_stats), Coord::layer); });
+  if (repeats(module_of_ln_2(kind_.spec))) w_.again(Recomputed::layernorm, [&] { mlp_norm(in); });
+  w_.set_module(Module::mlp);
   // Only a shared expert's weight gradient reads it later.
   const bool is_read_later = w_.drops() || model_.experts.has_shared();
   const View dy = is_read_later ? branch_gradient("residual_2", "fc2", d.d_fc2, DropoutSite::residual_2) : d.d_x;
   const View d_ln_2 = experts_->backward(dy, of_layer(kept_.ln_2), w_.work(d.d_hidden), w_.work(d.d_part));
+  w_.set_module(Module::mlp_norm);
   w_.norm_backward("ln_2", d_ln_2, in, of_layer(kept_.ln_2_stats), accumulate(d.d_x), Coord::layer);
 }
 
@@ -480,11 +511,13 @@ void Sections::experts_backward(const View& in) {
 // it lies next to q and v. With tensor parallelism the sum after proj is kept, so that proj is not recomputed.
 void Sections::light_forward(const View& in) {
   const View x_mid = of_layer(kept_.x_mid), ln_2 = of_layer(kept_.ln_2);
-  w_.norm_forward("ln_1", in, of_layer(kept_.ln_1), of_layer(kept_.ln_1_stats), Coord::layer);
+  attention_norm(in);
   if (!kind_.spec.has_mlp()) return;
+  w_.set_module(Module::attention);
   if (makes_x_mid_again())
     row_layer("proj", attended_, of_layer(kept_.attention), "residual_1.fprop", in, x_mid, DropoutSite::residual_1);
-  w_.norm_forward("ln_2", x_mid, ln_2, of_layer(kept_.ln_2_stats), Coord::layer);
+  mlp_norm(x_mid);
+  w_.set_module(Module::mlp);
   if (has_gate_apart()) up_forward(w_.gathered("fc1.all_gather", Phase::forward, ln_2));
   if (!shape_.gelu_fusion) activation();
 }
@@ -492,7 +525,9 @@ void Sections::light_forward(const View& in) {
 // ---- head ----
 
 void Sections::head_forward() {
+  w_.set_module(Module::final_norm);
   w_.norm_forward("ln_f", w_.act(kept_.x, model_.num_layers), kept_.ln_f, w_.act(kept_.ln_f_stats), 0);
+  w_.set_module(Module::head);
   const View in = w_.gathered("lm_head.all_gather", Phase::forward, kept_.ln_f);
   w_.op("lm_head.fprop", Phase::forward, Gemm{w_.tokens(), vocab_, model_.hidden_size, false, true, false},
         {read(in), read(w_.parameter(shape_.head_weight)), write(kept_.logits)});
@@ -500,9 +535,11 @@ void Sections::head_forward() {
 }
 
 void Sections::head_backward() {
+  w_.set_module(Module::head);
   const BackwardTransients& d = backward_;
   const View d_ln_f = w_.column_backward("lm_head", model_.hidden_size, vocab_, kept_.logits, kept_.ln_f,
                                          w_.work(d.d_hidden), w_.work(d.d_part), shape_.head_weight, false);
+  w_.set_module(Module::final_norm);
   w_.norm_backward("ln_f", d_ln_f, w_.act(kept_.x, model_.num_layers), w_.act(kept_.ln_f_stats), write(d.d_x), 0);
 }
 

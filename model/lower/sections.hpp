@@ -104,6 +104,8 @@ class Sections {
   std::vector<Access> before_activation() const;
   void activation();
   bool repeats(Recompute::Module module) const { return shape_.recompute.repeats(module); }
+  void attention_norm(const View& in);
+  void mlp_norm(const View& in);
   void mlp_inner();
   View row_sum(const std::string& name, std::int64_t in, const View& input);
   void up_forward(const View& x);

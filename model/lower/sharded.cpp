@@ -203,7 +203,11 @@ class ParameterWriter {
                 add_storage(schedule_, name + suffix + suffix_of(unit, ".l", layer), type, kind, unit.shard), 0};
           }));
     };
-    if (cuts) unit.parameter_shard = shard("shard.parameter", dtype, BufferKind::parameter);
+    const bool is_root = parts.front().layer < 0;
+    with_role(schedule_, is_root ? TensorRole::root_unit_parameters : TensorRole::unit_parameters, unit.parameter);
+    if (cuts)
+      unit.parameter_shard =
+          with_role(schedule_, TensorRole::parameter_shard, shard("shard.parameter", dtype, BufferKind::parameter));
     const bool trains = !scenario_.training.frozen_base;
     if (trains) {
       const std::int64_t buffers = keeps ? 0 : overlaps ? 2 : 1;
@@ -211,12 +215,16 @@ class ParameterWriter {
           rotating("unit.gradient" + suffix, sums, keeps ? BufferKind::gradient : BufferKind::workspace, unit, buffers);
       name_parts("grad.", unit.gradient, unit, parts, result_.model.tensors.gradient);
       if (!overlap.grad_reduce_in_fp32)
-        unit.low = rotating("unit.gradient_bf16" + suffix, Dtype::bf16, BufferKind::workspace, unit, buffers);
+        unit.low =
+            with_role(schedule_, TensorRole::gradients_to_reduce,
+                      rotating("unit.gradient_bf16" + suffix, Dtype::bf16, BufferKind::workspace, unit, buffers));
       unit.gradient_shard = gradient_shard("shard.gradient" + suffix, sums, unit);
       const OptimizerPrecision& types = scenario_.training.optimizer_precision;
       unit.m = shard("adam.m", dtype_of(types.exp_avg_dtype, sums), BufferKind::optimizer_state);
       unit.v = shard("adam.v", dtype_of(types.exp_avg_sq_dtype, sums), BufferKind::optimizer_state);
-      if (sums != dtype) unit.master = shard("adam.p", master_type(scenario_), BufferKind::optimizer_state);
+      if (sums != dtype)
+        unit.master = with_role(schedule_, TensorRole::master_parameters,
+                                shard("adam.p", master_type(scenario_), BufferKind::optimizer_state));
     }
     for (const std::int64_t layer : unit.layers) {
       const Expr own = classes_[unit.parameter_class()].shard() * Expr(unit.shard);

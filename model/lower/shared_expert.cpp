@@ -13,8 +13,10 @@ void ExpertLayers::add_shared() {
   shared_.width = model_.moe_shared_expert_intermediate_size / shape_.tp.size;
   shared_.fc1 = shape_.model.rows_of_fc1(shared_.width);
   const BlockWriter::Role again{.is_again = shape_.recompute.repeats(Recompute::Module::shared_experts)};
-  shared_.fc1_out = kept("shared.fc1.out", tokens, shared_.fc1, again);
-  BlockWriter::Role of_act = again;
+  BlockWriter::Role of_fc1 = again, of_act = again;
+  of_fc1.role = TensorRole::shared_fc1_out;
+  of_act.role = TensorRole::shared_act;
+  shared_.fc1_out = kept("shared.fc1.out", tokens, shared_.fc1, of_fc1);
   if (shape_.low.is_on() && !again.is_again) of_act.passing = shape_.in_codes;
   shared_.act = kept("shared.act", tokens, shared_.width, of_act);
   const bool is_gated = model_.moe_shared_expert_gate;
@@ -51,6 +53,7 @@ void ExpertLayers::shared_activation(Pass pass) {
 }
 
 void ExpertLayers::shared_up(const View& x) {
+  const BlockWriter::Within shared(w_, Module::shared_experts);
   const LaneId lane = w_.set_lane(shape_.shared_expert);
   w_.column_forward("shared.fc1", hidden_, shared_.fc1, x, of_layer(shared_.fc1_out));
   shared_activation(Pass::forward);
@@ -62,6 +65,7 @@ void ExpertLayers::shared_up(const View& x) {
 View ExpertLayers::shared_down(const View& x, bool is_again) {
   const bool is_gated = model_.moe_shared_expert_gate, to_the_end = !is_again || shape_.recompute.whole_layers;
   if (!is_gated && !to_the_end) return x;
+  const BlockWriter::Within shared(w_, Module::shared_experts);
   const LaneId lane = w_.set_lane(shape_.shared_expert);
   // A backward pass, which may be concurrent with a forward pass, has places of its own, which it has not filled yet.
   const View out = is_gated ? of_layer(shared_out_) : w_.work(is_again ? d_shared_part_ : shared_out_);
@@ -87,8 +91,9 @@ View ExpertLayers::shared_down(const View& x, bool is_again) {
 }
 
 void ExpertLayers::shared_down_backward(const View& dy, const View& x) {
+  const BlockWriter::Within shared(w_, Module::shared_experts);
   if (shape_.recompute.repeats(Recompute::Module::shared_experts))
-    w_.again([&] {
+    w_.again(Recomputed::shared_experts, [&] {
       shared_up(x);
       shared_down(x, true);
     });
@@ -104,6 +109,7 @@ void ExpertLayers::shared_down_backward(const View& dy, const View& x) {
 
 // Leaves the gradient of x in d_shared_part_.
 void ExpertLayers::shared_up_backward(const View& x) {
+  const BlockWriter::Within shared(w_, Module::shared_experts);
   const LaneId lane = w_.set_lane(shape_.shared_expert);
   shared_activation(Pass::dgrad);
   const View dx = w_.column_backward("shared.fc1", hidden_, shared_.fc1, w_.read_by_weights(shared_.d_fc1), x,

@@ -173,12 +173,16 @@ void BlockEditor::remove(const std::string& name) {
 }
 
 void BlockEditor::replace(const std::string& name, std::vector<Operation> operations) {
-  operation(name);
+  const Operation replaced = operation(name);
   const std::size_t at = find(name);
   const std::uint32_t old = entries_[at].old;
   std::vector<OpId>& made = lowered_.replaced[entries_[at].op];
   std::vector<Entry> fresh;
   for (Operation& operation : operations) {
+    if (operation.module == Module::none) {
+      operation.module = replaced.module;
+      operation.recomputed = replaced.recomputed;
+    }
     schedule_.operations.push_back(std::move(operation));
     made.push_back(static_cast<OpId>(schedule_.operations.size() - 1));
     fresh.push_back({made.back(), old, true, false});

@@ -27,7 +27,8 @@ class BlockEditor {
   // It waits for every earlier operation of the block, also for free ones, so that behind it no lane has work left.
   void wait_for_all(const std::string& name);
   void remove(const std::string& name);
-  // Replaces the operation by others, all of them free. Their names must be new.
+  // Replaces the operation by others, all of them free. Their names must be new. Those without a module are of that of
+  // the replaced operation, and recomputed with it.
   void replace(const std::string& name, std::vector<Operation> operations);
 
   // Applies the changes; must be called once, at the end.

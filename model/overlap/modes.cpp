@@ -125,6 +125,8 @@ Schedule build_schedule(const Scenario& scenario, std::int64_t free_bytes) {
   derive_waits(lowered.schedule, lowered.free);
   assign_streams(lowered.schedule, scenario.cluster);
   lowered.schedule.name = mode_name(acting);
+  for (const OverlapMode& mode : overlap_modes())
+    if (mode.is_set(acting)) lowered.schedule.modes.push_back(mode.name);
   return std::move(lowered.schedule);
 }
 

@@ -16,6 +16,12 @@ const char* name_of(Phase phase) {
   return name_in({"setup", "forward", "dgrad", "wgrad", "grad_sync", "optimizer", "param_sync"}, phase);
 }
 
+const char* name_of(Module module) {
+  return name_in({"none", "embedding", "attention_norm", "attention", "mlp_norm", "mlp", "router", "token_sort",
+                  "experts", "shared_experts", "final_norm", "head"},
+                 module);
+}
+
 std::optional<TensorId> Schedule::find_tensor(const std::string& wanted) const {
   for (TensorId id = 0; id < tensors.size(); ++id)
     if (tensors[id].name == wanted) return id;

@@ -1,15 +1,19 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/schedule/dtype.hpp"
 #include "model/schedule/expr.hpp"
 #include "model/schedule/ids.hpp"
 #include "model/schedule/mesh.hpp"
+#include "model/schedule/module.hpp"
 #include "model/schedule/state.hpp"
+#include "model/schedule/tensor_role.hpp"
 #include "model/schedule/work.hpp"
 
 namespace stretto {
@@ -60,6 +64,7 @@ struct Tensor {
   std::int64_t rows = 1, cols = 1;  // row-major, contiguous
   std::int64_t layers = 1, slots = 1;
   std::vector<TensorPlace> places;  // [layer · slots + slot]
+  TensorRole role = TensorRole::none;
   std::int64_t elements() const { return rows * cols; }
 };
 
@@ -132,6 +137,10 @@ struct Operation {
   LaneId lane = 0;
   Phase phase = Phase::forward;
   std::vector<Access> accesses;  // in the order of operands that work.hpp documents for the kind
+  Module module = Module::none;
+  Recomputed recomputed = Recomputed::none;
+  Factor codes_of = Factor::none;  // the factor of a linear layer that it makes codes of, or their scale
+  bool is_recomputed() const { return recomputed != Recomputed::none; }
   bool operator==(const Operation&) const = default;
 };
 
@@ -234,8 +243,9 @@ struct Placement {
 };
 
 struct Schedule {
-  std::string name;                  // name of the mode: "plain", "overlap_grad_reduce", …
-  Dtype compute_dtype = Dtype::f32;  // type of operands, unless their storages say otherwise
+  std::string name;                     // name of the mode: "plain", "overlap_grad_reduce", …
+  std::vector<std::string> modes = {};  // names of the overlap modes that act; empty: the plain schedule
+  Dtype compute_dtype = Dtype::f32;     // type of operands, unless their storages say otherwise
   Mesh mesh;
   Placement placement;
   std::vector<Lane> lanes;
@@ -253,6 +263,7 @@ struct Schedule {
   std::size_t role_of(const Coordinates& at) const {
     return programs.size() == 1 ? 0 : static_cast<std::size_t>(at[Coord::pp]);
   }
+  bool has_mode(std::string_view mode) const { return std::find(modes.begin(), modes.end(), mode) != modes.end(); }
   Dtype dtype_of(const View& view) const { return storages[tensors[view.tensor].places.front().storage].dtype; }
   // nullopt when absent.
   std::optional<TensorId> find_tensor(const std::string& name) const;
