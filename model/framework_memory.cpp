@@ -44,7 +44,8 @@ void read_framework_memory(TomlTable table, FrameworkMemory& m) {
   m.has_dummy_head_gradient = value_or<bool>(table, "dummy_head_gradient", m.has_dummy_head_gradient);
   TomlTable kept = table.section("kept"), during = table.section("during"), loss = table.section("cross_entropy");
   table.finish();
-  for (const std::string& name : kept.keys()) m.kept[name] = read_quantity(kept.section(name), {.min = -8, .max = 1e3});
+  for (const std::string& name : activation_spellings())
+    if (kept.has(name)) m.kept[*activation_role(name)] = read_quantity(kept.section(name), {.min = -8, .max = 1e3});
   kept.finish();
   for (const std::string& kind : during.keys())
     m.during[kind] = read_quantity(during.section(kind), {.min = 0, .max = 1e3});

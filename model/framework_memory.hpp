@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/quantity.hpp"
+#include "model/schedule/tensor_role.hpp"
 
 namespace stretto {
 
@@ -17,9 +18,9 @@ struct FrameworkMemory {
   std::optional<Quantity> gradient;  // bytes of an element of the gradients that the optimizer reads
   // bytes of an element of the f32 masters, when the parameters already hold some of their bits
   std::optional<Quantity> master;
-  // Bytes of each element of a tensor of the schedule ("attention.out") that live as long as the tensor: autograd saves
-  // them because kernels are not fused. A negative value means that the framework keeps less than the schedule.
-  std::map<std::string, Quantity> kept;
+  // Bytes of each element of an activation that live as long as the activation: autograd saves them because kernels are
+  // not fused. A negative value means that the framework keeps less than the schedule.
+  std::map<TensorRole, Quantity> kept;
   // Bytes of each element that an operation writes or updates, for the time that it runs, by kind of work ("adamw").
   std::map<std::string, Quantity> during;
   // Bytes of a logit that the kernels of the loss allocate (above 0) or free (below 0: the oldest block of that size),

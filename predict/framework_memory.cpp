@@ -8,7 +8,6 @@
 #include <numeric>
 #include <set>
 #include <string>
-#include <string_view>
 #include <tuple>
 #include <utility>
 #include <variant>
@@ -22,8 +21,6 @@ namespace stretto::predict {
 namespace {
 
 constexpr std::int64_t kLeastBlock = 64 * 1024;  // smaller tensors are not followed
-constexpr const char* kLogits = "logits";
-constexpr const char* kFirstNorm = "ln_1.out";
 
 // Points of time within an operation, which order the kernels of a loss.
 using Moment = std::uint64_t;
@@ -53,14 +50,14 @@ std::int64_t repeated_kv_bytes(const Schedule& schedule) {
 class Role {
  public:
   Role(const Schedule& schedule, const RolePlan& plan, const BoundProgram& program, const FrameworkMemory& memory,
-       double most_rows, bool weights_are_codes, std::span<const std::string_view> tensor_of)
+       double most_rows, bool weights_are_codes, std::span<const TensorRole> role_of)
       : schedule_(schedule),
         plan_(plan),
         memory_(memory),
         most_rows_(most_rows),
         weights_are_codes_(weights_are_codes),
         program_(program),
-        tensor_of_(tensor_of) {
+        role_of_(role_of) {
     for (const char* own : {"activations", "workspace"}) parts_.push_back({own, 0, "exact", ""});
   }
 
@@ -89,26 +86,14 @@ class Role {
     return parts_.size() - 1;
   }
 
-  bool is_root_unit(std::string_view tensor) const {
-    return memory_.root_unit_stays && tensor.starts_with("unit.parameter.") &&
-           !tensor.starts_with("unit.parameter.layer");
-  }
-  // Returns whether a tensor is a copy for a reduction in another type than the gradients, which frameworks do not
-  // make.
-  static bool is_copy_for_reduction(std::string_view tensor) {
-    return tensor.starts_with("bucket.gradient_bf16") || tensor.starts_with("unit.gradient_bf16");
-  }
-
   static std::int64_t sum(const std::vector<std::int64_t>& bytes) {
     return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
   }
   // Returns whether these are parameters that are gathered in fp8 and multiplied as codes: a framework that keeps
   // parameters in fp8 has no others.
   bool is_kept_in_codes(StorageId id) const {
-    constexpr std::string_view kBucket = "bucket.parameter";
     return is_low_ && std::any_of(schedule_.tensors.begin(), schedule_.tensors.end(), [&](const Tensor& tensor) {
-             return tensor.name.starts_with(kBucket) && tensor.places.front().storage == id &&
-                    schedule_.find_tensor("bucket.fp8" + tensor.name.substr(kBucket.size())).has_value();
+             return tensor.role == TensorRole::fp8_gathered_parameters && tensor.places.front().storage == id;
            });
   }
 
@@ -150,7 +135,7 @@ class Role {
         bytes = bytes_of(double(storage.elements), *memory_.gradient);
         use_.sources["gradients"] = of_each(*memory_.gradient);
       }
-      if (memory_.master && tensor_of_[id].starts_with("adam.p.")) {
+      if (memory_.master && role_of_[id] == TensorRole::master_parameters) {
         bytes = bytes_of(double(storage.elements), *memory_.master);
         use_.sources["optimizer state"] = of_each(*memory_.master);
       }
@@ -163,7 +148,7 @@ class Role {
         bytes -= found->second * bytes_of(storage.dtype);
         use_.sources["parameters"] = {"published", "codes alone, Megatron-LM: --reuse-grad-buf-for-mxfp8-param-ag"};
       }
-      if (memory_.casts_to_gather && tensor_of_[id].starts_with("shard.parameter.")) {
+      if (memory_.casts_to_gather && role_of_[id] == TensorRole::parameter_shard) {
         bytes = 0;
         use_.sources["parameters"] = {"published",
                                       "torch/distributed/fsdp: shards are the f32 masters, which are cast "
@@ -213,7 +198,8 @@ class Role {
     const std::size_t repeated = part("keys and values repeated for every query head",
                                       {"published", "repeat_kv of the model: attention saves its operands"});
     for (const BufferLife& life : lives_)
-      if (tensor_of_[life.storage] == kFirstNorm) add(bytes, start_of(life.first), end_of(life.last), repeated);
+      if (role_of_[life.storage] == TensorRole::attention_norm_out)
+        add(bytes, start_of(life.first), end_of(life.last), repeated);
   }
 
   // The treatment of a storage's lives, which is equal for all of them.
@@ -227,18 +213,18 @@ class Role {
   Treatment treatment_of(StorageId id) {
     using Kind = Treatment::Kind;
     const Storage& storage = schedule_.storages[id];
-    const std::string_view tensor = tensor_of_[id];
-    if (is_copy_for_reduction(tensor)) return {.kind = Kind::left_out};
-    if (is_root_unit(tensor)) return {.kind = Kind::root_unit};
-    if (tensor == kLogits && !memory_.cross_entropy.empty()) return {.kind = Kind::loss};
+    const TensorRole role = role_of_[id];
+    if (role == TensorRole::gradients_to_reduce) return {.kind = Kind::left_out};  // frameworks do not make the copy
+    if (role == TensorRole::root_unit_parameters && memory_.root_unit_stays) return {.kind = Kind::root_unit};
+    if (role == TensorRole::logits && !memory_.cross_entropy.empty()) return {.kind = Kind::loss};
     Treatment of{.kind = Kind::plain};
     // A framework allocates the rows that come, where the schedule leaves room for more.
     const std::int64_t rows = std::llround(double(storage.filled_bytes()) * most_rows_);
     of.bytes = storage.filled > 0 ? std::min(storage.bytes(), rows) : storage.bytes();
-    if (const auto kept = memory_.kept.find(std::string(tensor)); kept != memory_.kept.end()) {
+    if (const auto kept = memory_.kept.find(role); kept != memory_.kept.end()) {
       of.keeps_more = true;
       of.kept_bytes = bytes_of(double(of.bytes) / double(stretto::bytes_of(storage.dtype)), kept->second);
-      of.kept_part = part("kept beside " + std::string(tensor), kept->second.source);
+      of.kept_part = part(std::string("kept beside ") + name_of(role), kept->second.source);
     }
     return of;
   }
@@ -278,7 +264,8 @@ class Role {
     }
     if (!memory_.copies_out_of_gathers) return;
     for (StorageId id = 0; id < schedule_.storages.size(); ++id)
-      if (plan_.has(id) && tensor_of_[id].starts_with("unit.parameter."))
+      if (plan_.has(id) &&
+          (role_of_[id] == TensorRole::unit_parameters || role_of_[id] == TensorRole::root_unit_parameters))
         gathered = std::max(gathered, schedule_.storages[id].bytes());
     if (gathered == 0) return;
     parts_[part("what is gathered, before it is copied out",
@@ -365,7 +352,7 @@ class Role {
       const Operation& operation = schedule_.operations[id];
       const auto* gemm = std::get_if<Gemm>(&operation.work);
       if (!is_issued[id] || gemm == nullptr || operation.phase != Phase::wgrad) continue;
-      if (memory_.has_dummy_head_gradient || !operation.name.starts_with("lm_head")) shapes.insert({gemm->m, gemm->n});
+      if (memory_.has_dummy_head_gradient || operation.module != Module::head) shapes.insert({gemm->m, gemm->n});
     }
     for (const auto& [rows, cols] : shapes) {
       const std::int64_t bytes = 2 * rows * cols;
@@ -451,7 +438,7 @@ class Role {
   const bool is_low_ = std::any_of(schedule_.operations.begin(), schedule_.operations.end(),
                                    [](const Operation& operation) { return is_of_low_precision(operation.work); });
   const BoundProgram& program_;
-  std::span<const std::string_view> tensor_of_;  // [storage]
+  std::span<const TensorRole> role_of_;  // [storage]
   MemoryUse use_;
   static constexpr std::size_t kActivations = 0, kWorkspace = 1, kOwnParts = 2;
   std::vector<BesidePlan> parts_;  // the first kOwnParts: the schedule's own tensors
@@ -465,18 +452,21 @@ class Role {
 
 }  // namespace
 
-std::vector<std::string_view> tensors_of_storages(const Schedule& schedule) {
-  std::vector<std::string_view> result(schedule.storages.size());
+std::vector<TensorRole> roles_of_storages(const Schedule& schedule) {
+  std::vector<TensorRole> result(schedule.storages.size(), TensorRole::none);
+  std::vector<bool> is_known(schedule.storages.size());
   for (const Tensor& tensor : schedule.tensors)
-    for (const TensorPlace& place : tensor.places)
-      if (result[place.storage].empty()) result[place.storage] = tensor.name;
+    for (const TensorPlace& place : tensor.places) {
+      if (!is_known[place.storage]) result[place.storage] = tensor.role;
+      is_known[place.storage] = true;
+    }
   return result;
 }
 
 MemoryUse role_memory(const Schedule& schedule, const RolePlan& plan, const BoundProgram& program,
                       const FrameworkMemory& memory, std::int64_t limit_bytes, double most_rows, bool weights_are_codes,
-                      std::span<const std::string_view> tensor_of) {
-  return Role(schedule, plan, program, memory, most_rows, weights_are_codes, tensor_of).run(limit_bytes);
+                      std::span<const TensorRole> role_of) {
+  return Role(schedule, plan, program, memory, most_rows, weights_are_codes, role_of).run(limit_bytes);
 }
 
 }  // namespace stretto::predict

@@ -1,7 +1,6 @@
 #pragma once
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "model/framework_memory.hpp"
@@ -17,8 +16,8 @@ namespace stretto::predict {
 // of tensors alone, without context and libraries.
 constexpr double kUnsureMemory = 0.05;
 
-// Returns [storage] the name of the first tensor that lies in it, or nothing. Borrows the names.
-std::vector<std::string_view> tensors_of_storages(const Schedule& schedule);
+// Returns [storage] the role of the first tensor that lies in it.
+std::vector<TensorRole> roles_of_storages(const Schedule& schedule);
 
 // Simulates how the framework allocates and frees the tensors of a rank over two steps in host issue order: those of
 // the schedule with the types of the profile, as long as an operation reads them, and the further tensors that its
@@ -27,9 +26,9 @@ std::vector<std::string_view> tensors_of_storages(const Schedule& schedule);
 // allocator may hold. `plan` belongs to the rank's role; `memory.is_known` must be true. The rank gets `most_rows`
 // times the rows of experts that it gets when all experts have equally many. `weights_are_codes`: weights that are
 // multiplied as codes have no copy in bf16, because they are gathered into the buffer of gradients
-// (reuse_grad_buf_for_mxfp8_param_ag). `tensor_of`: as tensors_of_storages() returns it.
+// (reuse_grad_buf_for_mxfp8_param_ag). `role_of`: as roles_of_storages() returns it.
 MemoryUse role_memory(const Schedule& schedule, const RolePlan& plan, const BoundProgram& program,
                       const FrameworkMemory& memory, std::int64_t limit_bytes, double most_rows, bool weights_are_codes,
-                      std::span<const std::string_view> tensor_of);
+                      std::span<const TensorRole> role_of);
 
 }  // namespace stretto::predict

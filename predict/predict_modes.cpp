@@ -100,7 +100,7 @@ std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Pl
                                          const sim::SimOptions& options, const QuickStep* own) {
   const std::vector<std::string> names = modes_of(scenario);
   std::vector<PredictedMode> modes(names.size());
-  std::string plain;  // name of the plain schedule
+  std::vector<std::string> plain;  // modes that act in the plain schedule
   std::vector<double> plain_logs;
   const auto predict = [&](std::size_t i) {
     const std::string& name = names[i];
@@ -128,9 +128,9 @@ std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Pl
       return log_steps(step, platform, fluid_s);
     };
     if (i == 0) {
-      plain = step.schedule().name;
+      plain = step.schedule().modes;
       if (platform.accelerator) plain_logs = logs();
-    } else if (step.schedule().name == plain) {
+    } else if (step.schedule().modes == plain) {
       advice.off_because = reason_of(step.schedule(), name == kAsGiven ? std::string() : find_overlap_mode(name).knob);
     } else {
       advice.unsure_pct = platform.accelerator ? unsure_pct(plain_logs, logs()) : kUnsure_pct;

@@ -49,9 +49,10 @@ std::vector<ExposedPart> exposed_parts(const Schedule& schedule, const Breakdown
 // Returns the bytes of TransformerEngine's buffers; each overlapped product has one: the hidden states of a
 // micro-batch.
 std::int64_t userbuffer_bytes(const Schedule& schedule, const FrameworkMemory& framework) {
-  const auto hidden = schedule.find_tensor("d_hidden");
-  if (!framework.userbuffers || !hidden || schedule.name.find("tp_comm_overlap") == std::string::npos) return 0;
-  const Tensor& tensor = schedule.tensors[*hidden];
+  const auto hidden = std::find_if(schedule.tensors.begin(), schedule.tensors.end(),
+                                   [](const Tensor& tensor) { return tensor.role == TensorRole::d_hidden; });
+  if (!framework.userbuffers || hidden == schedule.tensors.end() || !schedule.has_mode("tp_comm_overlap")) return 0;
+  const Tensor& tensor = *hidden;
   return static_cast<std::int64_t>(framework.userbuffers->value) * tensor.elements() *
          bytes_of(schedule.storages[tensor.places.front().storage].dtype);
 }
@@ -115,7 +116,7 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
   if (const std::int64_t bytes = userbuffer_bytes(schedule, by_framework); bytes > 0)
     memory.beside.push_back({"userbuffers of tp_comm_overlap", bytes, by_framework.userbuffers->source.kind,
                              by_framework.userbuffers->source.origin});
-  const std::vector<std::string_view> tensor_of = tensors_of_storages(schedule);
+  const std::vector<TensorRole> roles = roles_of_storages(schedule);
   const std::int64_t limit_bytes = memory.device_bytes - memory.reserved_bytes();
   parallel_each(std::ssize(first_rank), [&](std::int64_t at) {
     const auto role = static_cast<std::size_t>(at);
@@ -127,7 +128,7 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
     std::string name = std::move(use.role);
     use = role_memory(schedule, plan.roles[role], bound ? *bound : *known, by_framework, limit_bytes,
                       sim::most_rows(schedule, training.expert_loads),
-                      training.low_precision.reuse_grad_buf_for_mxfp8_param_ag, tensor_of);
+                      training.low_precision.reuse_grad_buf_for_mxfp8_param_ag, roles);
     use.role = std::move(name);
   });
   return memory;

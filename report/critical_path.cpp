@@ -166,7 +166,7 @@ std::vector<std::pair<std::string, double>> path_shares(const Schedule& schedule
     const Operation& operation = schedule.operations[program.ops[row.op].op];
     const Work& work = program.work_of(row.op);
     if (is_communication(work)) return name_of(axis_of(schedule.communicators[communicator_of(work)].axes));
-    return operation.name.ends_with(".recompute") ? "recompute" : name_of(operation.phase);
+    return operation.is_recomputed() ? "recompute" : name_of(operation.phase);
   };
   std::map<std::string, Picoseconds> parts = {{"between", path.between}};
   for (std::size_t i = 0; i < path.rows.size(); ++i) parts[part_of(path.rows[i])] += path.counted[i];

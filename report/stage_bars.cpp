@@ -14,8 +14,8 @@ BarKind kind_of(const Operation& operation) {
   switch (operation.phase) {
     case Phase::setup:
       return BarKind::setup;
-    case Phase::forward:  // lowering adds ".recompute" to the names of recomputed operations
-      return operation.name.find(".recompute") == std::string::npos ? BarKind::forward : BarKind::backward;
+    case Phase::forward:
+      return operation.is_recomputed() ? BarKind::backward : BarKind::forward;
     case Phase::dgrad:
       return BarKind::backward;
     case Phase::wgrad:
@@ -123,7 +123,8 @@ std::vector<StageTrack> stage_bars(const Schedule& schedule, const std::vector<B
                                             [&](const TimelineRow& row) { return row.rank < program->rank; });
     const auto end = std::partition_point(begin, timeline.rows.end(),
                                           [&](const TimelineRow& row) { return row.rank <= program->rank; });
-    const std::vector<Run> all = computed_by(schedule, kinds, *program, {std::to_address(begin), std::to_address(end)}, timeline);
+    const std::vector<Run> all =
+        computed_by(schedule, kinds, *program, {std::to_address(begin), std::to_address(end)}, timeline);
     const std::string& role = schedule.programs[program->role].role;
     if (!passes_alternate(all)) {
       tracks.push_back({role, program->rank, bars_of(all, timeline, [](BarKind) { return true; })});

@@ -16,6 +16,8 @@ namespace stretto::exec {
 // Qwen3MoeForCausalLM, DeepseekV2ForCausalLM and DeepseekV3ForCausalLM (transformers, modeling_gpt2.py,
 // modeling_llama.py, …), whose models without a head write them without the prefix. LlamaForCausalLM rotates the halves
 // of a head, as Rope does (model/schedule/work.hpp), so the rows of q and k keep their order.
+//
+// A parameter's name is its identity in a file, so this table reads names; all other code asks fields of the schedule.
 struct WeightNaming {
   struct Row {
     const char* parameter;  // Parameter::name, or what it begins with before ".weight" and ".bias"

@@ -225,12 +225,9 @@ class KernelClock {
   }
 
   // Returns the bytes that a pass moves of each weight, where the framework gathers codes, for the operations that make
-  // codes of weights here (named as model/lower names them); nullopt for others.
+  // codes of weights here; nullopt for others.
   std::optional<double> gathered_bytes() const {
-    const std::string& name = operation_.name;
-    const bool is_of_weights = name.find(".quantise_w") != std::string::npos ||
-                               name.find(".amax_w") != std::string::npos || name.find(".scale_w") != std::string::npos;
-    return is_of_weights ? own_bytes("gathered_codes") : std::nullopt;
+    return operation_.codes_of == Factor::w ? own_bytes("gathered_codes") : std::nullopt;
   }
 
   // Returns whether the operation reads what a norm has just written and the framework's norm does it too.

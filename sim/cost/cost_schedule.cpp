@@ -93,7 +93,7 @@ CollectiveCost group_cost(const Accelerator& accelerator, const Framework& frame
     double element_bytes = double(bytes_of(dtype));
     // FSDP gathers a layer's weights as codes, where the framework keeps them so.
     if (framework.element_bytes.contains("gathered_codes") && c->kind == CollectiveKind::all_gather &&
-        schedule.tensors[operation.accesses.front().view.tensor].name.starts_with("shard.parameter"))
+        schedule.tensors[operation.accesses.front().view.tensor].role == TensorRole::parameter_shard)
       element_bytes = std::min(element_bytes, rule_of(lowest_product_type(schedule)).bytes);
     time = rule_of(c->kind).of_rows
                ? token_exchange_time(accelerator, framework, *c, element_bytes,
@@ -135,20 +135,29 @@ CollectiveCost group_cost(const Accelerator& accelerator, const Framework& frame
   return cost;
 }
 
-// Returns whether an operation of a layer's forward or backward pass, named as model/lower names it, is in a CUDA
-// graph.
+// Returns whether an operation of a layer's forward or backward pass is in a CUDA graph.
 bool is_captured(const Operation& operation, const Training& training, bool is_before_experts) {
-  const auto begins = [&](std::initializer_list<std::string_view> names) {
-    return std::any_of(names.begin(), names.end(),
-                       [&](std::string_view name) { return operation.name.starts_with(name); });
-  };
-  if (begins({"ln_2.", "residual_2.", "fc1", "fc2", "gelu.", "swiglu."}))
-    return training.captures(is_before_experts && begins({"ln_2."}) ? GraphModule::moe_router : GraphModule::mlp);
-  if (begins({"router.", "shared."})) return training.captures(GraphModule::moe_router);
-  if (begins({"experts.sort.", "experts.offsets.", "experts.count.", "experts.permute"}))
-    return training.captures(GraphModule::moe_preprocess);
-  return training.captures(GraphModule::attn) && begins({"ln_1.", "qkv.", "q.", "q_", "k_norm", "kv_", "v.", "rope.",
-                                                         "heads.", "shared_key", "attention.", "proj.", "residual_1."});
+  switch (operation.module) {
+    case Module::attention_norm:
+    case Module::attention:
+      return training.captures(GraphModule::attn);
+    case Module::mlp_norm:
+      return training.captures(is_before_experts ? GraphModule::moe_router : GraphModule::mlp);
+    case Module::mlp:
+      return training.captures(GraphModule::mlp);
+    case Module::router:
+    case Module::shared_experts:
+      return training.captures(GraphModule::moe_router);
+    case Module::token_sort:
+      return training.captures(GraphModule::moe_preprocess);
+    case Module::none:
+    case Module::embedding:
+    case Module::experts:
+    case Module::final_norm:
+    case Module::head:
+      return false;
+  }
+  return false;
 }
 
 // Returns whether an operation begins a module that is computed again (model/lower).
@@ -200,9 +209,8 @@ void launch_graphs(const Schedule& schedule, const Framework& framework, const T
     return;
   }
   for (const Block& block : schedule.blocks) {
-    const bool is_before_experts = std::any_of(block.ops.begin(), block.ops.end(), [&](OpId id) {
-      return schedule.operations[id].name.starts_with("router.");
-    });
+    const bool is_before_experts = std::any_of(
+        block.ops.begin(), block.ops.end(), [&](OpId id) { return schedule.operations[id].module == Module::router; });
     bool was_captured = false;
     for (const OpId id : block.ops) {
       const bool is_now = is_captured(schedule.operations[id], training, is_before_experts);
