@@ -160,36 +160,19 @@ bool is_captured(const Operation& operation, const Training& training, bool is_b
   return false;
 }
 
-// Returns whether an operation begins a module that is computed again (model/lower).
-bool begins_recomputation(const Operation& operation, bool has_dense_mlp, bool has_router) {
-  if (!operation.name.ends_with(".recompute")) return false;
-  const std::string_view name(operation.name);
-  if (name.starts_with("router.fprop.")) return true;
-  if (has_router && (name.starts_with("shared.") || name.starts_with("experts."))) return false;
-  for (const char* first :
-       {"ln_1.fprop.", "heads.fprop.", "attention.fprop.", "fc1.fprop.", "shared.fc1.fprop.", "experts.act.fprop."})
-    if (name.starts_with(first)) return true;
-  return name.starts_with("ln_2.fprop.") && !has_dense_mlp;
-}
-
-// A module that is computed again is a function of its own, which saves and restores states and enters autograd again.
-// Whole layers begin one as well.
-void recompute_modules(const Schedule& schedule, const Framework& framework, HostCosts& host) {
+// A function that a backward pass runs again saves and restores states and enters autograd again.
+void recompute_functions(const Schedule& schedule, const Framework& framework, HostCosts& host) {
   if (framework.recompute_us.value == 0) return;
   std::set<OpId> begin;
   for (const Block& block : schedule.blocks) {
-    if (block.ops.empty()) continue;
-    if (block.name.starts_with("layer.recompute")) {
-      begin.insert(block.ops.front());
-      continue;
+    Recomputed before = Recomputed::none;
+    for (const OpId id : block.ops) {
+      const Recomputed now = schedule.operations[id].recomputed;
+      // TransformerEngine has the norm before a dense MLP in one function with it.
+      const bool goes_on = now == before || (before == Recomputed::layernorm && now == Recomputed::mlp);
+      if (now != Recomputed::none && !goes_on) begin.insert(id);
+      before = now;
     }
-    const auto has = [&](const char* name) {
-      return std::any_of(block.ops.begin(), block.ops.end(),
-                         [&](OpId id) { return schedule.operations[id].name.starts_with(name); });
-    };
-    const bool has_dense_mlp = has("fc1.fprop.recompute"), has_router = has("router.fprop.recompute");
-    for (const OpId id : block.ops)
-      if (begins_recomputation(schedule.operations[id], has_dense_mlp, has_router)) begin.insert(id);
   }
   for (const OpId id : begin) host.issue[id] += from_us(framework.recompute_us.value);
 }
@@ -295,7 +278,7 @@ HostCosts host_costs(const Schedule& schedule, const Framework& framework, const
       if (const auto sorted = counts.find(operation.accesses.front().view.tensor); sorted != counts.end())
         host.waits_before[id] = sorted->second;
   }
-  recompute_modules(schedule, framework, host);
+  recompute_functions(schedule, framework, host);
   launch_graphs(schedule, framework, training, host);
   return host;
 }
