@@ -96,7 +96,10 @@ Account account_of(const std::vector<Span>& spans, Picoseconds begin, Picosecond
     for (std::size_t state = 0; state < kStates; ++state)
       if (of_span[i][state] > 0) {
         const Part part = part_of(static_cast<State>(state), spans[i].key.part);
-        account[{part, part == Part::host ? "" : spans[i].key.name}] += of_span[i][state];
+        TimeKey key;
+        if (part != Part::host) key = spans[i].key;
+        key.part = part;
+        account[key] += of_span[i][state];
       }
   if (idle > 0) account[{Part::host, ""}] += idle;
   return account;

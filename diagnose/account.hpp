@@ -24,9 +24,12 @@ enum class Part : std::uint8_t {
 };
 const char* name_of(Part part);  // "kernel", …
 
+constexpr std::uint32_t kNoCommunicator = ~std::uint32_t{0};
+
 struct TimeKey {
   Part part = Part::host;
-  std::string name;  // operation "fc1.fprop", communication "dp reduce_scatter", kernel
+  std::string name;                              // operation "fc1.fprop", communication "dp reduce_scatter", kernel
+  std::uint32_t communicator = kNoCommunicator;  // of a communication of the schedule
   auto operator<=>(const TimeKey&) const = default;
 };
 using Account = std::map<TimeKey, Picoseconds>;

@@ -5,18 +5,6 @@
 namespace stretto::diagnose {
 namespace {
 
-// Returns the axis of a communication by the name of its gap, "dp reduce_scatter".
-std::optional<Coord> axis_of_name(const std::string& name, const Schedule& schedule) {
-  std::optional<Coord> axis;
-  std::size_t longest = 0;
-  for (const Communicator& communicator : schedule.communicators)
-    if (name.find(communicator.name + " ") != std::string::npos && communicator.name.size() > longest) {
-      longest = communicator.name.size();
-      axis = axis_of(communicator.axes);
-    }
-  return axis;
-}
-
 constexpr const char* kOtherLayout =
     "the schedule has no such communication: does the run have another layout than the scenario?";
 
@@ -54,7 +42,7 @@ std::string against_exposure_on_host(const std::optional<Coord>& axis) {
 }
 
 std::string against_straggler(const Gap& gap, bool on_gpu) {
-  if (!gap.name.starts_with("rank "))
+  if (!gap.is_of_rank)
     return "ranks of this group arrive at different times: diagnose a folder with the traces of all of them, and the "
            "late one is named";
   return on_gpu ? "look at this rank's clocks, temperature and neighbours; exchange the GPU with another one's"
@@ -73,7 +61,8 @@ std::string advice_for(const Gap& gap, const Schedule& schedule, bool on_gpu) {
                     : "the cores were slower than at calibration, or shared with other programs: `stretto compare` "
                       "measures both, and `stretto calibrate` measures this machine again";
     case Cause::exposed_communication: {
-      const std::optional<Coord> axis = axis_of_name(gap.name, schedule);
+      std::optional<Coord> axis;
+      if (gap.communicator != kNoCommunicator) axis = axis_of(schedule.communicators[gap.communicator].axes);
       return on_gpu ? against_exposure(axis) : against_exposure_on_host(axis);
     }
     case Cause::waiting_for_host:

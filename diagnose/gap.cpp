@@ -121,14 +121,14 @@ std::vector<Gap> gaps_of(const Schedule& schedule, const MeasuredRank& rank, con
       continue;
     }
     gaps.push_back({cause_of(key, std::max(measured, common)), name_of_gap(key), to_ms(predicted), to_ms(common),
-                    to_ms(common - predicted), "", ""});
+                    to_ms(common - predicted), "", "", key.communicator});
   }
   if (late != 0)
     gaps.push_back(
         {Cause::straggler, fmt::format("rank {}", rank.rank()), 0, to_ms(late), to_ms(late),
          most > 0 ? fmt::format("most in {}: {:.3g} ms more than other ranks", name_of_gap(most_late), to_ms(most))
                   : "",
-         ""});
+         "", kNoCommunicator, true});
   return gaps;
 }
 

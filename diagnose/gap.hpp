@@ -22,11 +22,13 @@ constexpr int kCauses = 7;
 // A part of the difference between the measured and the predicted step, in milliseconds of one step of one rank.
 struct Gap {
   Cause cause = Cause::slower_kernel;
-  std::string name;                          // "fc1.fprop", "dp reduce_scatter", "rank 3", a kernel
-  double predicted_ms = 0, measured_ms = 0;  // of the step's time, without what is the straggler's alone
-  double gap_ms = 0;                         // measured − predicted
-  std::string detail;                        // "1.8 times as long: 8 calls of 230 instead of 128 us"
-  std::string advice;                        // what to try; "" where there is no advice
+  std::string name;                              // "fc1.fprop", "dp reduce_scatter", "rank 3", a kernel
+  double predicted_ms = 0, measured_ms = 0;      // of the step's time, without what is the straggler's alone
+  double gap_ms = 0;                             // measured − predicted
+  std::string detail;                            // "1.8 times as long: 8 calls of 230 instead of 128 us"
+  std::string advice;                            // what to try; "" where there is no advice
+  std::uint32_t communicator = kNoCommunicator;  // of a communication of the schedule
+  bool is_of_rank = false;                       // a straggler that is known
 };
 
 // One operation template of the diagnosed rank, by its own lengths.

@@ -13,7 +13,6 @@ namespace stretto::diagnose {
 
 constexpr std::int64_t kNoOperation = -1;
 constexpr LaneId kNoLane = std::numeric_limits<LaneId>::max();
-constexpr std::uint32_t kNoCommunicator = ~std::uint32_t{0};
 
 // One kernel of a period with its operation and lane.
 struct PlacedKernel {

@@ -74,10 +74,12 @@ std::vector<MeasuredRank> measure_ranks(const predict::PredictedStep& step, cons
   return ranks;
 }
 
-std::string name_of_communication(const Schedule& schedule, const Operation& operation) {
+TimeKey key_of_communication(const Schedule& schedule, const Operation& operation) {
   const auto* collective = std::get_if<Collective>(&operation.work);
-  return schedule.communicators[communicator_of(operation.work)].name + " " +
-         (collective ? name_of(collective->kind) : "messages");
+  const std::uint32_t communicator = communicator_of(operation.work);
+  return {Part::exposed,
+          schedule.communicators[communicator].name + " " + (collective ? name_of(collective->kind) : "messages"),
+          communicator};
 }
 
 std::string without_bucket(const std::string& name) {
@@ -136,9 +138,9 @@ std::vector<Span> predicted_spans(const Schedule& schedule, const PredictedRank&
     if (row == nullptr) continue;
     const Operation& operation = schedule.operations[program.ops[row->op].op];
     const bool moves = is_communication(operation.work);
-    spans.push_back({moves ? row->start : row->ready, row->start, row->transfer, row->moved(),
-                     moves ? TimeKey{Part::exposed, name_of_communication(schedule, operation)}
-                           : TimeKey{Part::kernel, without_bucket(operation.name)}});
+    spans.push_back(
+        {moves ? row->start : row->ready, row->start, row->transfer, row->moved(),
+         moves ? key_of_communication(schedule, operation) : TimeKey{Part::kernel, without_bucket(operation.name)}});
     // It is ready when the last of its waits is over, or the host has issued it.
     ops[row->op] = {kUnknown, row->ready, row->start, row->end};
   }
@@ -171,9 +173,9 @@ std::vector<Span> measured_spans(const Schedule& schedule, const MeasuredRank& r
       span.end = kernel.end - kernel.waited_for_joined;
       const char* kind = kernel.cls == trace::KernelClass::send_recv ? "messages" : trace::name_of(kernel.cls);
       if (is_placed)
-        span.key = {Part::exposed, name_of_communication(schedule, schedule.operations[rank.program.ops[op].op])};
+        span.key = key_of_communication(schedule, schedule.operations[rank.program.ops[op].op]);
       else if (placed.communicator != kNoCommunicator)
-        span.key = {Part::exposed, schedule.communicators[placed.communicator].name + " " + kind};
+        span.key = {Part::exposed, schedule.communicators[placed.communicator].name + " " + kind, placed.communicator};
       else
         span.key = {Part::exposed, std::string(kind) + " outside the schedule"};
     } else {

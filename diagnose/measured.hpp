@@ -41,8 +41,8 @@ void find_transfers(const Schedule& schedule, std::vector<MeasuredRank>& ranks, 
 // Fills `expected` and `measured`.
 void account_for(const Schedule& schedule, std::vector<MeasuredRank>& ranks);
 
-// Returns "dp reduce_scatter"; of messages "pp messages".
-std::string name_of_communication(const Schedule& schedule, const Operation& operation);
+// Returns the key of exposed communication, named "dp reduce_scatter"; of messages "pp messages".
+TimeKey key_of_communication(const Schedule& schedule, const Operation& operation);
 // Returns an operation's name without that of a bucket: runs with other overlaps have other buckets.
 std::string without_bucket(const std::string& name);
 // Returns the name without arguments and templates of a kernel, for people.

@@ -94,8 +94,7 @@ BreakdownMs breakdown_of(const Account& account, const Schedule& schedule) {
         break;
       case Part::exposed:
         b.exposed += ms;
-        for (std::size_t c = 0; c < schedule.communicators.size(); ++c)
-          if (key.name.substr(0, key.name.rfind(' ')) == schedule.communicators[c].name) b.exposed_by[c] += ms;
+        if (key.communicator != kNoCommunicator) b.exposed_by[key.communicator] += ms;
         break;
     }
   }
