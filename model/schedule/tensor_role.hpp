@@ -7,7 +7,7 @@
 
 namespace stretto {
 
-// What a tensor is to those who treat some tensors apart. A name is text for people; nobody reads a role out of it.
+// The part that a tensor plays, for code that treats some tensors apart. Names are text for people, and no role.
 enum class TensorRole : std::uint8_t {
   none,
   // Activations of a layer and of the head that frameworks may keep more or less of; their spellings are keys of
