@@ -1,8 +1,11 @@
 #include "model/framework_profile.hpp"
 
+#include <algorithm>
 #include <filesystem>
+#include <vector>
 
 #include "base/data_folder.hpp"
+#include "base/error.hpp"
 
 namespace stretto {
 
@@ -17,6 +20,57 @@ FrameworkProfile read_base(TomlTable& root, const std::string& base, const std::
 
 }  // namespace
 
+namespace {
+
+struct Release {
+  std::vector<std::string> names;
+  std::string until, profile;
+};
+
+// Returns the releases that a profile's file names, the oldest first.
+std::vector<Release> releases_of(TomlTable& root) {
+  std::vector<Release> releases;
+  for (TomlTable& table : root.tables("release")) {
+    releases.push_back({require<std::vector<std::string>>(table, "names"), value_or<std::string>(table, "until", ""),
+                        value_or<std::string>(table, "profile", "")});
+    table.finish();
+  }
+  return releases;
+}
+
+std::vector<Release> releases_of(const std::string& profile) {
+  if (!is_data_name(profile)) return {};
+  TomlTable root = read_toml(data_file("profiles", profile));
+  return releases_of(root);
+}
+
+}  // namespace
+
+std::string profile_of_release(const std::string& profile, const std::string& release) {
+  for (const Release& one : releases_of(profile)) {
+    const bool is_named = std::find(one.names.begin(), one.names.end(), release) != one.names.end();
+    const bool is_before = !one.until.empty() && release.substr(0, one.until.size()) <= one.until;
+    if (is_named || is_before) return one.profile.empty() ? profile : one.profile;
+  }
+  return profile;
+}
+
+std::string released_profile(const std::string& text) {
+  const std::size_t at = text.find('@');
+  if (at == std::string::npos || !is_data_name(text.substr(0, at))) return text;
+  const std::string profile = text.substr(0, at), release = text.substr(at + 1);
+  std::string known;
+  for (const Release& one : releases_of(profile))
+    for (const std::string& name : one.names) {
+      if (name == release) return one.profile.empty() ? profile : one.profile;
+      known += (known.empty() ? "" : ", ") + name;
+    }
+  throw input_error(
+      "profile " + text + ": expected " +
+      (known.empty() ? "a profile without a release, as " + profile + " has none" : "one of the releases " + known) +
+      ", got " + in_quotes(release));
+}
+
 FrameworkProfile read_framework_profile(const std::string& path) {
   TomlTable root = read_toml(path), scenario = root.section("scenario");
   const std::string base = value_or<std::string>(root, "base", "");
@@ -30,6 +84,7 @@ FrameworkProfile read_framework_profile(const std::string& path) {
   f.name = require<std::string>(root, "name");
   TomlTable kernels = root.section("kernels"), elements = root.section("element_bytes"), host = root.section("host"),
             memory = root.section("memory");
+  releases_of(root);  // released_profile() reads them
   root.finish();
 
   f.attention_kernel = value_or<std::string>(kernels, "attention_kernel", f.attention_kernel);

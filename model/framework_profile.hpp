@@ -16,6 +16,15 @@ struct FrameworkProfile {
   Quantity max_connections;
 };
 
+// Releases of a framework: a profile may be written "nemo-dgxc@24.07". Tables [[release]] of its file say which ones
+// there are (`names`) and which profile stands for them (`profile`; absent: this one); a release up to `until` counts
+// to a table, too. Without "@" the newest is meant, which is the file itself. Returns the profile of a release, "" for
+// the newest; `profile` itself where its file says nothing of it.
+std::string profile_of_release(const std::string& profile, const std::string& release);
+// Returns the name of the profile that "NAME@RELEASE" stands for, and other text as it is. Throws Error(input) with the
+// known releases for another one.
+std::string released_profile(const std::string& text);
+
 // Reads a profile file. Throws Error(input) as read_scenario does.
 FrameworkProfile read_framework_profile(const std::string& path);
 

@@ -214,6 +214,8 @@ std::string resolved_data(const std::string& kind, const std::string& name, cons
 
 // Files that scenarios name, each of which is read once. Thread-safe.
 class NamedFiles {
+  if (kind == "profiles" && name.find('@') != std::string::npos)
+    return resolved_data(kind, released_profile(name), folder);
  public:
   explicit NamedFiles(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
