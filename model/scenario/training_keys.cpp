@@ -429,7 +429,7 @@ std::vector<ScenarioKey> training_keys() {
        .field = [](S s) -> Field { return WordField::of(s.training.expert_loads.kind); },
        .range = "acts in predictions with `expert_model_parallel_size` above 1",
        .meaning = "tokens of each expert: equally many; as many as come with routing at random, as in Megatron-LM's "
-                  "benchmarks (`moe_router_force_load_balancing`); by a power law; those of a file. All ranks that "
+                  "benchmarks (`moe_router_force_load_balancing`); as the model's router leaves them; those of a file. All ranks that "
                   "share experts wait for the one that has most rows, and memory is for this rank",
        .megatron = {},
        .says_how = false,
@@ -439,7 +439,8 @@ std::vector<ScenarioKey> training_keys() {
        .field = [](S s) -> Field { return &s.training.expert_loads.exponent; },
        .bounds = {.min = 0, .max = 4},
        .range = "acts with `\"natural\"`",
-       .meaning = "of the power law: loads have the density x^-exponent from 1 token to 0.8 of all tokens "
+       .meaning = "of the power law, for a router that is not balanced; given, for one that balances by a bias "
+                  "(`moe_router_enable_expert_bias`) or a loss (`moe_aux_loss_coeff`), too: loads have the density x^-exponent from 1 token to 0.8 of all tokens "
                   "(ai-dynamo/aiconfigurator, which has 1.01 for served models; the default is fitted to one training)",
        .megatron = {},
        .says_how = false,
