@@ -19,6 +19,7 @@ ROOMS = {
     "model/overlap": "base model model/transformer model/schedule model/lower",
     "model/scenario.cpp": "base model model/overlap",  # reading a scenario refuses knobs whose gates are closed
     "model/interchange": "base model model/transformer",
+    "habits": "base model/",
     "sim/accelerator": "base model model/schedule",
     "sim/demand_class": "",
     "sim/platform": "base sim/accelerator sim/demand_class",
@@ -50,14 +51,14 @@ ROOMS = {
     "trace": "base",
     "calibrate": "base model/ sim/ exec/ trace",
     "predict": "base model/ sim/ report exec/cuda",
-    "validate": "base model/ sim/ report predict",
+    "validate": "base model/ sim/ report predict habits",
     "sweep": "base model/ sim/ report predict",
     "diagnose": "base model/ sim/ report predict trace",
     "compare": "base model/ sim/ exec/ report calibrate predict",
-    "ask": "base model/ sim/ exec/documents report predict sweep",
+    "ask": "base model/ sim/ exec/documents report predict sweep habits",
     "ask/run": "base model/ sim/ exec/ report predict compare ask",
     "page": "base model/ sim/ report predict sweep ask",
-    "cli": "base model/ sim/ exec/ report calibrate predict validate sweep diagnose trace compare ask ask/",
+    "cli": "base model/ sim/ exec/ report calibrate predict validate sweep diagnose trace compare ask ask/ habits",
     "api": "base model/ sim/ exec/ report calibrate predict sweep compare ask ask/ cli",
 }
 

@@ -12,6 +12,7 @@
 #include "base/csv.hpp"
 #include "base/data_folder.hpp"
 #include "base/values_of.hpp"
+#include "habits/habits.hpp"
 #include "model/scenario/keys.hpp"
 #include "sim/accelerator/numbers.hpp"
 #include "validate/published_layout.hpp"
@@ -483,10 +484,15 @@ class Reader {
   // Adds the other readings of what the row leaves open: routing at random and as a router leaves it, and the library
   // of the framework's recipes.
   void add_readings() {
+    if (has_recipe_) {
+      PublishedRun run = without_recipe_;
+      std::vector<std::string> known;  // the row's assumptions again
+      step_.readings.push_back({"without the recipe's settings", scenario_text(run, known), "without the recipe"});
+    }
     const std::vector<std::string> routings =
         says_routing_ ? std::vector<std::string>{""} : std::vector<std::string>{"forced", "natural"};
     std::vector<std::string> dispatchers = {run_.dispatcher};
-    if (!says_dispatcher_ && !run_.framework.flex.empty()) dispatchers.push_back(run_.framework.flex);
+    if (!says_dispatcher_ && !has_recipe_ && !run_.framework.flex.empty()) dispatchers.push_back(run_.framework.flex);
     if (routings.size() + dispatchers.size() == 2) return;
     for (const std::string& routing : routings)
       for (const std::string& dispatcher : dispatchers) {
@@ -494,7 +500,8 @@ class Reader {
         run.dispatcher = dispatcher;
         std::string what = routing.empty() ? "" : routing + " routing";
         if (!routing.empty()) run.columns["training"] += fmt::format("moe_expert_loads = \"{}\"\n", routing);
-        if (!says_dispatcher_) what += (what.empty() ? "" : ", ") + (dispatcher.empty() ? "alltoall" : dispatcher);
+        if (!says_dispatcher_ && !has_recipe_)
+          what += (what.empty() ? "" : ", ") + (dispatcher.empty() ? "alltoall" : dispatcher);
         std::vector<std::string> known;  // the row's assumptions again
         const bool is_of_row = dispatcher == run_.dispatcher;
         step_.readings.push_back({what, scenario_text(run, known), is_of_row ? "" : dispatcher});
@@ -535,7 +542,73 @@ class Reader {
     const auto found = std::find(kNames.begin(), kNames.end(), column);
     return found != kNames.end() && !text(static_cast<Column>(found - kNames.begin())).empty();
   }
+  // Words of the row first, then what the framework and its recipes do where the row says nothing.
   void take_habits() {
+    take_words();
+    const habits::Filled filled = habits::habits_of(known_run());
+    if (!filled.refused.empty()) throw NotModelled{filled.refused};
+    run_.profile = filled.profile;
+    precision_ = filled.precision;
+    if (run_.document_tokens == 0) run_.document_tokens = filled.document_tokens;
+    without_recipe_ = run_;
+    std::string of_recipe;
+    for (const habits::Assumed& one : filled.values) {
+      const std::size_t dot = one.key.find('.');
+      const std::string line = fmt::format("{} = {}\n", one.key.substr(dot + 1), one.value);
+      run_.habits[one.key.substr(0, dot)] += line;
+      if (one.is_of_recipe)
+        of_recipe += (of_recipe.empty() ? "" : ", ") + fmt::format("{} {}", one.key.substr(dot + 1), one.value);
+      else
+        without_recipe_.habits[one.key.substr(0, dot)] += line;
+    }
+    step_.assumptions.insert(step_.assumptions.end(), filled.said.begin(), filled.said.end());
+    if (of_recipe.empty()) return;
+    try {
+      std::vector<std::string> known;
+      parse_scenario(scenario_text(run_, known), step_.id);
+    } catch (const Error&) {  // the recipe is for another layout than the row's
+      run_ = without_recipe_;
+      return;
+    }
+    has_recipe_ = true;
+    std::erase_if(step_.assumptions,
+                  [](const std::string& one) { return one == "the all-to-all dispatcher" || one == "no CUDA graphs"; });
+    step_.assumptions.push_back(fmt::format("as recipe {} has it: {}", filled.recipe, of_recipe));
+  }
+
+  // Returns the row as the table of habits asks for it.
+  habits::Run known_run() const {
+    habits::Run run;
+    run.profile = run_.profile;
+    run.platform = step_.platform;
+    run.model = step_.model;
+    run.precision = precision_;
+    run.task = run_.task;
+    run.source = lower(step_.source + " " + step_.framework + " " + step_.cluster + " " + text(kCaveat));
+    for (const std::string& cell : {step_.framework, step_.source})
+      if (run.release.empty()) run.release = habits::release_of(cell);
+    run.gpus = run_.gpus;
+    run.tp = run_.tp;
+    run.pp = run_.pp;
+    run.cp = run_.cp;
+    for (const auto* said : {&run_.columns, &run_.habits})
+      for (const auto& [section, keys] : *said)
+        for (std::size_t at = 0, end = 0; (end = keys.find('\n', at)) != std::string::npos; at = end + 1)
+          run.stated.insert(section + "." + keys.substr(at, keys.find(" = ", at) - at));
+    if (!text(kChunks).empty()) run.stated.insert("parallel.virtual_pipeline_model_parallel_size");
+    const bool says_recompute = !text(kRecompute).empty();
+    if (says_recompute) run.stated.insert("training.recompute_granularity");
+    // A row that names one of the ways in which it exchanges rows of experts, or its graphs, names them all.
+    bool says_ways = false;
+    for (const Column column : {kDispatcher, kExpertOverlap, kDelayWgrad, kSharedOverlap, kCudaGraph})
+      says_ways = says_ways || (at_[column] != kColumns && !row_.text(at_[column]).empty());
+    for (const char* technique : {"deepep", "hybridep", "alltoall", "ep_overlap", "delay_wgrad"})
+      says_ways = says_ways || techniques_.contains(technique);
+    run.says_ways = says_ways || (run_.has_experts && run_.ep <= 1);
+    return run;
+  }
+
+  void take_words() {
     for (const PublishedWords::Habit& habit : words_.habits) {
       if (!holds(habit)) continue;
       if (!habit.refused.empty()) throw NotModelled{habit.refused};
@@ -585,6 +658,8 @@ class Reader {
   std::map<std::string, std::string> techniques_;  // meaning → the cell that says it
   std::set<std::string> used_;                     // techniques that something here depends on
   std::string precision_;
+  PublishedRun without_recipe_;  // the run without settings of the recipe that the row does not name
+  bool has_recipe_ = false;
   bool says_routing_ = true, says_dispatcher_ = true;  // false: the row leaves open what matters
 };
 

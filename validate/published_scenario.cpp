@@ -13,11 +13,6 @@
 namespace stretto::validate {
 namespace {
 
-// Samples for fine-tuning are short documents, packed to seq_len, that do not attend to each other. Of SQuAD, which
-// NeMo's recipes use, 100 fill 12 packs of 2,048 tokens (NVIDIA-NeMo/Automodel, its test of packed sequences): 246
-// tokens each. In the scenario each document is a sequence of its own.
-constexpr std::int64_t kDocumentTokens = 256;
-
 // A group of FSDP's HYBRID_SHARD is a node with this many GPUs.
 constexpr std::int64_t kGpusOfNode = 8;
 
@@ -26,10 +21,12 @@ std::int64_t at_least_1(std::int64_t count) { return std::max<std::int64_t>(1, c
 class Writer {
  public:
   Writer(const PublishedRun& run, std::vector<std::string>& assumptions) : r_(run), assumptions_(assumptions) {
-    const bool is_packed = (run.task == "sft" || run.task == "lora") && run.seq_len % kDocumentTokens == 0;
-    if (!is_packed) return;
-    documents_ = run.seq_len / kDocumentTokens;
-    assume(fmt::format("packed documents of {} tokens", kDocumentTokens));
+    // Samples for fine-tuning are documents, packed to seq_len, that do not attend to each other. In the scenario each is
+    // a sequence of its own.
+    const std::int64_t tokens = run.document_tokens;
+    if (tokens <= 0 || tokens >= run.seq_len || run.seq_len % tokens != 0) return;
+    documents_ = run.seq_len / tokens;
+    assume(fmt::format("packed documents of {} tokens", tokens));
   }
 
   std::string text() {

@@ -23,6 +23,7 @@ struct PublishedRun {
   std::vector<std::string> recompute_modules = {};  // empty: the scenario's default
   bool sequence_parallel = false, hybrid_shard = false;
   std::string task;
+  std::int64_t document_tokens = 0;  // of fine-tuning; 0: a sequence is one document
   PublishedWords::Framework framework;
   PublishedWords::Model model;
   std::map<std::string, std::string> habits;  // section → keys

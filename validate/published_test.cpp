@@ -315,10 +315,8 @@ TEST_CASE("the interval of a row that leaves routing or dispatcher open covers e
     const std::map<std::string, std::vector<std::string>> expected = {
         {"said", {}},
         {"routing", {"forced routing", "natural routing"}},
-        {"both",
-         {"forced routing, alltoall", "forced routing, hybridep", "natural routing, alltoall",
-          "natural routing, hybridep"}},
-        {"library", {"alltoall", "hybridep"}}};
+        {"both", {"without the recipe's settings", "forced routing", "natural routing"}},
+        {"library", {"without the recipe's settings"}}};
     CHECK(readings == expected.at(step.published.id));
     REQUIRE(step.readings_s.size() == readings.size());
     for (std::size_t i = 0; i < readings.size(); ++i) {
@@ -331,9 +329,10 @@ TEST_CASE("the interval of a row that leaves routing or dispatcher open covers e
     }
     CHECK((step.high_s() > 1.02 * step.low_s()) == !readings.empty());
   }
-  // Natural routing takes longer, and HybridEP less time across nodes.
+  // Natural routing takes longer, and NCCL's messages more time across nodes than the recipe's HybridEP.
   const std::vector<double>& both = validation.steps[2].readings_s;
-  CHECK((both[2] > both[0] && both[1] < both[0]));
+  CHECK((both[2] > both[1] && both[0] > both[1]));
+  CHECK(validation.steps[2].published.scenario_text.find("hybridep") != std::string::npos);
 }
 
 TEST_CASE("every word that ships has a meaning, and every profile and platform that it means is there", "[compare]") {
