@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <utility>
 
 #include "base/error.hpp"
 #include "exec/documents.hpp"
+#include "habits/model_names.hpp"
+#include "habits/question.hpp"
 #include "model/scenario/overrides.hpp"
 
 namespace stretto::ask {
@@ -22,11 +25,26 @@ const std::string& short_name(const char* what, const std::string& name) {
 
 }  // namespace
 
+Request found(Request of) {
+  if (habits::is_question(of.set)) {
+    of.scenario = habits::scenario_of_names(of.scenario, of.set, of.platform);
+    return of;
+  }
+  if (habits::answer_of(of.scenario) != nullptr) return of;
+  std::error_code problem;
+  if (!std::filesystem::exists(of.scenario, problem) && habits::model_named(of.scenario) != nullptr &&
+      !predict::is_scenario_name(of.scenario))
+    throw input_error(
+        fmt::format("{}: expected --gpus N with the name of a model, or a scenario file, got none", of.scenario));
+  of.scenario = predict::scenario_path(of.scenario);
+  return of;
+}
+
 Request checked(Request of) {
   short_name("scenario", of.scenario);
   short_name("platform", of.platform);
   of.set = full_settings(std::move(of.set));
-  return of;
+  return found(std::move(of));
 }
 
 Asked::Asked(Request of) : request(checked(std::move(of))), input(request.scenario), scenario(with({})) {}

@@ -15,12 +15,17 @@ namespace stretto::ask {
 
 // The inputs of a use case as people name them.
 struct Request {
-  std::string scenario;               // a file, or the name of one that comes with Stretto
+  std::string scenario;  // a file, the name of one that comes with Stretto, or with "gpus=N" in `set` a model's name
   std::vector<std::string> set = {};  // overrides, "section.key=value"; short names too (full_setting())
   std::string platform = {};          // a file or a name; "": the scenario's, else the calibrated one
 };
 
-// Returns the request with its keys in full. Throws Error(input) for a name that is longer than a path can be.
+// Returns the request with a file as its scenario, or with the text that answers a question in names
+// (habits::scenario_of_names()). Throws Error(input) as that and predict::scenario_path() do, and for a model's name
+// without a number of GPUs.
+Request found(Request of);
+// Returns the found request with its keys in full. Throws Error(input) as found() does, and for a name that is longer
+// than a path can be.
 Request checked(Request of);
 
 // A request that has been read. Movable.

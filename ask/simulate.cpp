@@ -1,5 +1,6 @@
 #include "ask/simulate.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
@@ -32,6 +33,36 @@ StepLimits limits_of(const Asked& asked, const sim::Platform& platform, const pr
           sweep::faster_changes(asked.scenario, platform, step.prediction.step_ms, read)};
 }
 
+Assumptions assumptions_of(const Asked& asked, const habits::Answer& made, const sim::Platform& platform,
+                           const sim::SimOptions& engine, double step_ms) {
+  Assumptions assumed{made, {}, step_ms, step_ms};
+  for (const habits::Reading& reading : made.readings) {
+    double ms = 0;
+    try {
+      const Scenario other = asked.with(reading.set);
+      ms = predict::QuickStep(other).step_s(platform, other.framework, engine) * 1e3;
+      assumed.least_ms = std::min(assumed.least_ms, ms);
+      assumed.most_ms = std::max(assumed.most_ms, ms);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::input) throw;
+    }
+    assumed.readings_ms.push_back(ms);
+  }
+  return assumed;
+}
+
+Json json_of(const Assumptions& assumed) {
+  Json json = habits::json_of(assumed.answer);
+  json["readings"] = Json::array();
+  for (std::size_t i = 0; i < assumed.readings_ms.size(); ++i)
+    json["readings"].push_back(
+        {{"reading", assumed.answer.readings[i].what},
+         {"step_ms", assumed.readings_ms[i] > 0 ? Json(assumed.readings_ms[i]) : Json(nullptr)}});
+  json["least_ms"] = assumed.least_ms;
+  json["most_ms"] = assumed.most_ms;
+  return json;
+}
+
 }  // namespace
 
 SimulateAnswer simulate(Asked& asked, const SimulateOptions& options) {
@@ -52,6 +83,8 @@ SimulateAnswer simulate(Asked& asked, const SimulateOptions& options) {
   Prediction& p = step.prediction;
   if (!asked.fusions.note.empty()) p.notes.push_back(asked.fusions.note);
   if (auto note = predict::unresolved_graphs(scenario, platform, engine, p.step_ms)) p.notes.push_back(*note);
+  if (const habits::Answer* made = habits::answer_of(asked.request.scenario))
+    answer.assumed = assumptions_of(asked, *made, platform, engine, p.step_ms);
   if (keys) answer.run = predict::predict_run(*keys, quick, p, platform, engine);
   if (options.modes) answer.modes = modes_of(quick, platform, engine, p.step_ms);
   if (options.limits) answer.limits = limits_of(asked, platform, step);
@@ -79,6 +112,7 @@ Json json_of(const SimulateAnswer& answer) {
     json["machines"] = predict::machines_sheet(limits->machines, step_ms).json();
     json["changes"] = sweep::changes_sheet(limits->changes, step_ms).json();
   }
+  json["assumed"] = answer.assumed ? json_of(*answer.assumed) : Json(nullptr);
   if (answer.run) json["run"] = predict::run_json(*answer.run);
   if (answer.fits_with) json["fits_with"] = predict::fitting_sheet(*answer.fits_with).json();
   return json;

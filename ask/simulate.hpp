@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ask/request.hpp"
+#include "habits/question.hpp"
 #include "model/overlap/left_out.hpp"
 #include "predict/fit_memory.hpp"
 #include "predict/knobs.hpp"
@@ -45,9 +46,17 @@ struct StepLimits {
   std::vector<sweep::SingleChange> changes;
 };
 
+// What a question in names left open, and the step of each other plausible reading.
+struct Assumptions {
+  habits::Answer answer;
+  std::vector<double> readings_ms;   // of answer.readings; 0 where a reading cannot be built
+  double least_ms = 0, most_ms = 0;  // of all readings, the step itself among them
+};
+
 struct SimulateAnswer {
-  predict::PredictedStep step;      // of it the prediction alone, where neither `timeline` nor `limits` is asked for
-  std::optional<predict::Run> run;  // where the scenario has a table [run]
+  predict::PredictedStep step;         // of it the prediction alone, where neither `timeline` nor `limits` is asked for
+  std::optional<Assumptions> assumed;  // of a question in names
+  std::optional<predict::Run> run;     // where the scenario has a table [run]
   std::optional<Modes> modes;
   std::optional<StepLimits> limits;
   std::optional<predict::FitSearch> fits_with;

@@ -9,9 +9,22 @@
 #include "report/layout_text.hpp"
 #include "report/prediction.hpp"
 #include "report/sheet.hpp"
+#include "report/units.hpp"
 
 namespace stretto::ask {
 namespace {
+
+std::string text_of(const Assumptions& assumed) {
+  std::string text = assumed.answer.summary() + "\n", readings;
+  for (std::size_t i = 0; i < assumed.readings_ms.size(); ++i)
+    if (assumed.readings_ms[i] > 0)
+      readings += fmt::format("{}{} {}", readings.empty() ? "" : ", ", assumed.answer.readings[i].what,
+                              time_text(assumed.readings_ms[i]));
+  if (!readings.empty())
+    text += fmt::format("other readings of what is assumed: {} to {} ({})\n", time_text(assumed.least_ms),
+                        time_text(assumed.most_ms), readings);
+  return text;
+}
 
 std::string text_of(const StepLimits& limits, double step_ms) {
   constexpr std::size_t kShown = 3;
@@ -97,6 +110,7 @@ std::string text_of(const SimulateAnswer& answer) {
       fmt::format("\n{} operations simulated in {:.4f} s; with building and verifying the schedule {:.4f} s\n",
                   p.operations, p.simulate_s, p.whole_s);
   for (const std::string& note : p.notes) text += "note: " + note + "\n";
+  if (answer.assumed) text += text_of(*answer.assumed);
   if (answer.modes)
     for (const Section& section : sections_of(*answer.modes, p.step_ms))
       text += "\n" + section.above + (section.above.empty() ? "" : "\n") + section.table.table.text();
@@ -108,6 +122,8 @@ std::string text_of(const SimulateAnswer& answer) {
     text += "\n--fit looks for changes with which it fits\n";
   return text;
 }
+
+std::string list_of(const SimulateAnswer& answer) { return answer.assumed ? answer.assumed->answer.list() : ""; }
 
 HtmlReport page_of(const SimulateAnswer& answer, const sim::Platform& platform) {
   const Prediction& p = answer.step.prediction;

@@ -8,6 +8,8 @@ namespace stretto::ask {
 
 // Returns what the command prints.
 std::string text_of(const SimulateAnswer& answer);
+// Returns every setting that a question in names left open, one "assumed: …" a line; "" for a scenario.
+std::string list_of(const SimulateAnswer& answer);
 // Returns the page of --html. The answer must have its timeline.
 HtmlReport page_of(const SimulateAnswer& answer, const sim::Platform& platform);
 

@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
+#include <sstream>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/read_file.hpp"
 #include "base/shell.hpp"
+#include "base/toml_text.hpp"
 #include "model/model_json.hpp"
 #include "predict/run.hpp"
 #include "sweep/names.hpp"
@@ -18,7 +19,7 @@ namespace {
 
 // Returns a scenario's file without its table [sweep], which says which points there are and not what they are.
 std::string contents_of(const std::string& path) {
-  std::ifstream file(path);
+  std::istringstream file(toml_text(path));
   std::string text, line;
   bool is_left_out = false;
   while (std::getline(file, line)) {

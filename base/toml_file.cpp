@@ -3,6 +3,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <mutex>
 #include <optional>
 
 #include "base/toml.hpp"
@@ -10,6 +12,16 @@
 
 namespace stretto {
 namespace {
+
+// Texts that no file holds, by name.
+struct KeptTexts {
+  std::mutex mutex = {};
+  std::map<std::string, std::string> texts = {};
+};
+KeptTexts& kept_texts() {
+  static KeptTexts kept;
+  return kept;
+}
 
 bool is_bare_key(std::string_view key) {
   return !key.empty() && key.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") ==
@@ -112,7 +124,18 @@ TomlTable parse_toml(std::string_view text, const std::string& name, const std::
   return with_overrides(parse_toml_nodes(text, name), name, overrides);
 }
 
+void keep_toml(const std::string& name, std::string text) {
+  KeptTexts& kept = kept_texts();
+  const std::lock_guard lock(kept.mutex);
+  kept.texts[name] = std::move(text);
+}
+
 std::string toml_text(const std::string& path) {
+  {
+    KeptTexts& kept = kept_texts();
+    const std::lock_guard lock(kept.mutex);
+    if (const auto found = kept.texts.find(path); found != kept.texts.end()) return found->second;
+  }
   std::error_code problem;
   if (std::filesystem::is_directory(path, problem)) throw input_error(path + ": expected a TOML file, got a directory");
   errno = 0;

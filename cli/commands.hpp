@@ -20,6 +20,7 @@ void add_profile(CLI::App& app);
 void add_compare(CLI::App& app);
 void add_calibrate(CLI::App& app);
 void add_show(CLI::App& app);
+void add_list(CLI::App& app);
 void add_export(CLI::App& app);
 void add_import(CLI::App& app);
 void add_validate(CLI::App& app);
@@ -31,6 +32,7 @@ void add_page(CLI::App& app);
 // ---- shared by commands ----
 
 struct CommonOptions : ask::Request {
+  bool takes_names = false;  // SCENARIO may be a model, with --gpus (add_question_options())
   Output json, trace, html;
   Files files;
 };
@@ -38,6 +40,9 @@ struct CommonOptions : ask::Request {
 Scenario scenario_of(const CommonOptions& options);
 // Add SCENARIO and --set; --platform, --json, --trace and --html where the command has a use for them.
 void add_scenario_options(CLI::App& command, CommonOptions& options);
+// Adds --gpus, --profile and --precision, with which SCENARIO is a model's name (habits/question.hpp); after
+// add_scenario_options().
+void add_question_options(CLI::App& command, CommonOptions& options);
 void add_platform_option(CLI::App& command, CommonOptions& options);
 void add_json_option(CLI::App& command, Files& files, Output& json);
 void add_trace_option(CLI::App& command, CommonOptions& options);

@@ -2,6 +2,7 @@
 #include <csignal>
 #include <utility>
 
+#include "base/error.hpp"
 #include "cli/commands.hpp"
 #include "model/scenario/overrides.hpp"
 #include "predict/inputs.hpp"
@@ -25,13 +26,42 @@ void add_scenario_options(CLI::App& command, CommonOptions& options) {
       .add_input(command, "SCENARIO", options.scenario,
                  "scenario file (docs/scenario.md), or the name of one that comes with Stretto")
       ->required()
-      ->transform([](const std::string& given) { return predict::scenario_path(given); });
+      ->transform(
+          [&options](const std::string& given) { return options.takes_names ? given : predict::scenario_path(given); });
   command.add_option("--set", options.set, "override a key: --set training.lr=3e-4 (repeatable)")
       ->transform([](const std::string& given) { return full_setting(given); })
       ->allow_extra_args(false);
 }
 
 Scenario scenario_of(const CommonOptions& options) { return ask::Asked(options).scenario; }
+
+void add_question_options(CLI::App& command, CommonOptions& options) {
+  options.takes_names = true;
+  command
+      .add_option_function<std::int64_t>(
+          "--gpus", [&options](const std::int64_t& gpus) { options.set.push_back("gpus=" + std::to_string(gpus)); },
+          "number of GPUs: SCENARIO is the name of a model (`stretto list models`)")
+      ->check(CLI::Range(1, 1 << 24));
+  command.add_option_function<std::string>(
+      "--profile", [&options](const std::string& profile) { options.set.push_back("profile=" + profile); },
+      "the framework (`stretto list profiles`); default: the scenario's, of a model that of its recipe");
+  command
+      .add_option_function<std::string>(
+          "--precision",
+          [&options](const std::string& precision) { options.set.push_back("low_precision=" + precision); },
+          "with --gpus, the precision of products; default: bf16")
+      ->check(CLI::IsMember({"bf16", "fp8_cs", "fp8_ds", "fp8_sc", "fp8_mx", "nvfp4"}));
+  command.get_option("SCENARIO")
+      ->description(
+          "scenario file (docs/scenario.md), the name of one that comes with Stretto, or with --gpus a model's name");
+  command.parse_complete_callback([&options, &command] {
+    if (command.count("SCENARIO") == 0) return;
+    if (command.count("--precision") > 0 && command.count("--gpus") == 0)
+      throw input_error(
+          "--precision: expected --gpus N and a model's name with it; of a scenario --set training.… says it");
+    static_cast<ask::Request&>(options) = ask::found(options);
+  });
+}
 
 void add_platform_option(CLI::App& command, CommonOptions& options) {
   options.files.add_input(

@@ -116,6 +116,7 @@ int run(int argc, char** argv) {
   stretto::cli::add_profile(app);
   stretto::cli::add_calibrate(app);
   stretto::cli::add_show(app);
+  stretto::cli::add_list(app);
   stretto::cli::add_export(app);
   stretto::cli::add_import(app);
   stretto::cli::add_validate(app);

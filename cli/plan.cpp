@@ -12,6 +12,8 @@
 #include "base/error.hpp"
 #include "base/shell.hpp"
 #include "cli/search_layouts.hpp"
+#include "habits/model_names.hpp"
+#include "habits/question.hpp"
 #include "model/scenario/overrides.hpp"
 #include "model/scenario/reader.hpp"
 #include "sweep/names.hpp"
@@ -20,20 +22,29 @@ namespace stretto::cli {
 namespace {
 
 struct PlanOptions : SweepOptions {
-  std::string model, profile;
+  std::string model, profile, precision;
+  const habits::ModelName* known = nullptr;  // the model's name; nullptr: it is a config.json
   std::int64_t gpus = 0, global_batch = 0, sequence = 0;
 };
 
 constexpr const char* kDenseProfile = "nemo-dgxc";  // where no other is named
 
+// Adds keys, one "key = value" a line, to a section.
+void add_keys(const std::string& keys, std::map<std::string, std::string>& section) {
+  for (std::size_t at = 0; at < keys.size();) {
+    const std::size_t end = keys.find('\n', at), equals = keys.find(" = ", at);
+    section[keys.substr(at, equals - at)] = keys.substr(equals + 3, end - equals - 3);
+    at = end + 1;
+  }
+}
+
 // Returns the scenario of `plan` with settings, "section.key=value" each; a later one replaces an earlier one.
-std::string planned_text(const PlanOptions& options, bool is_preset, const std::vector<std::string>& set,
-                         const std::string& platform) {
+std::string planned_text(const PlanOptions& options, const std::vector<std::string>& set, const std::string& platform) {
   std::map<std::string, std::map<std::string, std::string>> sections;  // [section][key] value in TOML
   std::string name = "plan";
   auto& model = sections["model"];
-  if (is_preset)
-    model["preset"] = options.model;
+  if (options.known != nullptr)
+    add_keys(habits::keys_of_model(*options.known), model);
   else
     model["hf_config"] = std::filesystem::absolute(options.model).string();
   if (options.sequence > 0) model["seq_length"] = std::to_string(options.sequence);
@@ -101,18 +112,57 @@ void require_searched(const std::vector<std::string>& set) {
   }
 }
 
-void plan_command(PlanOptions& options) {
-  const std::vector<std::string> presets = preset_names();
-  const bool is_preset = std::find(presets.begin(), presets.end(), options.model) != presets.end();
-  if (!is_preset && !std::filesystem::exists(options.model)) {
-    const std::string nearest = nearest_spelling(options.model, presets);
-    throw input_error("MODEL: expected a preset or a config.json of Hugging Face's, got " + in_quotes(options.model) +
-                      (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?"));
+// Returns the settings that the search does not vary, of the recipe for the model, and says so; sets the profile and
+// the batch that nobody named.
+std::vector<std::string> start_from_recipe(PlanOptions& options) {
+  std::vector<std::string> set;
+  if (options.known != nullptr) {
+    habits::Question question;
+    question.model = options.model;
+    question.gpus = options.gpus;
+    question.platform = options.platform;
+    question.profile = options.profile;
+    question.precision = options.precision;
+    question.seq_length = options.sequence;
+    const habits::Start start = habits::start_of_search(question);
+    if (options.global_batch == 0) {
+      options.global_batch = start.batch;
+      options.assumed += fmt::format("assumed: --global-batch {}, {}\n", start.batch,
+                                     start.profile.empty() ? "about 4 million tokens a step"
+                                                           : "as many sequences a GPU as in recipe " + start.recipe);
+    }
+    if (!start.profile.empty()) {
+      options.profile = start.profile;
+      std::string words;
+      for (const habits::Assumed& one : start.assumed) {
+        set.push_back(one.key + "=" + one.value);
+        words += (words.empty() ? "" : ", ") + one.key.substr(one.key.find('.') + 1) + " " + one.value;
+      }
+      options.assumed += fmt::format(
+          "assumed: profile {} and, as recipe {} of Megatron-Bridge has them: {}\nnot searched, --set says otherwise: "
+          "dispatcher of experts, pairs of passes, precision, CUDA graphs, recompute_modules\n\n",
+          start.profile, start.recipe, words.empty() ? "none" : words);
+    }
   }
+  if (options.global_batch == 0) throw input_error("--global-batch: expected the sequences of a step, got none");
+  if (options.profile.empty()) options.profile = kDenseProfile;
+  return set;
+}
+
+void plan_command(PlanOptions& options) {
+  if (!std::filesystem::exists(options.model)) options.known = habits::model_named(options.model);
+  if (options.known == nullptr && !std::filesystem::exists(options.model)) {
+    const std::string nearest = habits::nearest_model(options.model);
+    throw input_error(
+        "MODEL: expected a model that `stretto list models` names or a config.json of Hugging Face's, got " +
+        in_quotes(options.model) + (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?"));
+  }
+  const std::vector<std::string> of_recipe = start_from_recipe(options);
   // Before the sweep gives a layout, the scenario has as many replicas as divide GPUs and batch.
   std::vector<std::string> set = {
       fmt::format("parallel.data_parallel_size={}", std::gcd(options.gpus, options.global_batch)),
       fmt::format("training.global_batch_size={}", options.global_batch)};
+  set.insert(set.end(), of_recipe.begin(), of_recipe.end());
   require_no_contradiction(options);
   require_searched(options.set);
   ask::Swept swept;
@@ -120,19 +170,17 @@ void plan_command(PlanOptions& options) {
     std::vector<std::string> all = set;
     all.insert(all.end(), options.set.begin(), options.set.end());
     all.insert(all.end(), further.begin(), further.end());
-    return planned_text(options, is_preset, all, platform.empty() ? options.platform : platform);
+    return planned_text(options, all, platform.empty() ? options.platform : platform);
   };
   // Experts have a framework of their own, which cuts none of them.
-  const Transformer model =
-      parse_scenario(planned_text(options, is_preset, set, options.platform), "plan", options.set).model;
+  const Transformer model = parse_scenario(planned_text(options, set, options.platform), "plan", options.set).model;
   if (model.experts.any()) {
-    if (options.profile == kDenseProfile) options.profile = "megatron-bridge-moe";
+    if (options.profile == kDenseProfile && of_recipe.empty()) options.profile = "megatron-bridge-moe";
     set.insert(set.begin(), "parallel.expert_tensor_parallel_size=1");
   }
   swept.text = swept.text_of({}, "");
   // Keys of the user's are read as overrides, because errors name their place.
-  const ScenarioReader reader =
-      ScenarioReader::of_text(planned_text(options, is_preset, set, options.platform), "plan");
+  const ScenarioReader reader = ScenarioReader::of_text(planned_text(options, set, options.platform), "plan");
   swept.read = [&](const std::vector<std::string>& further, const std::string& platform) {
     std::vector<std::string> all = options.set;
     all.insert(all.end(), further.begin(), further.end());
@@ -157,17 +205,21 @@ void plan_command(PlanOptions& options) {
 void add_plan(CLI::App& app) {
   auto options = std::make_shared<PlanOptions>();
   options->platform = "h100-sxm";
-  options->profile = kDenseProfile;
   CLI::App* command = app.add_subcommand("plan", "the best layout of a model on so many GPUs");
-  command->add_option("MODEL", options->model, "a preset (`stretto show --presets`), or a config.json")->required();
+  command->add_option("MODEL", options->model, "a model (`stretto list models`), or a config.json")->required();
   command->add_option("--gpus", options->gpus, "number of GPUs")->required()->check(CLI::Range(1, 1 << 24));
-  command->add_option("--global-batch", options->global_batch, "sequences of a step")
-      ->required()
+  command
+      ->add_option("--global-batch", options->global_batch,
+                   "sequences of a step; default: as many a GPU as in the model's recipe")
       ->check(CLI::Range(1, 1 << 24));
   command->add_option("--seq-length", options->sequence, "tokens of a sequence; default: the model's")
       ->check(CLI::Range(1, 1 << 24));
-  command->add_option("--profile", options->profile,
-                      "the framework (scenarios/profiles); default: nemo-dgxc, with experts megatron-bridge-moe");
+  command->add_option(
+      "--profile", options->profile,
+      "the framework (`stretto list profiles`); default: that of the model's recipe, else nemo-dgxc, with "
+      "experts megatron-bridge-moe");
+  command->add_option("--precision", options->precision, "of the recipe to start from; default: bf16")
+      ->check(CLI::IsMember({"bf16", "fp8_cs", "fp8_ds", "fp8_sc", "fp8_mx", "nvfp4"}));
   command->add_option("--set", options->set, "override a key (repeatable)")
       ->transform([](const std::string& given) { return full_setting(given); })
       ->allow_extra_args(false);

@@ -15,7 +15,8 @@ struct SweepOptions : CommonOptions {
   bool resume = false, all = false, names_platform = false;
   std::int64_t best = 10;
   Output out, csv;
-  Output winner;  // the best as a scenario, of `plan` alone
+  Output winner;        // the best as a scenario, of `plan` alone
+  std::string assumed;  // lines on what nobody said, above the results
 };
 
 // Searches, prints the results and writes the files of the options. Throws Error(input) where no point can be built,

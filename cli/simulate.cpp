@@ -13,6 +13,7 @@ namespace {
 
 struct SimulateOptions : CommonOptions {
   ask::SimulateOptions asked;
+  bool lists_assumed = false;
 };
 
 void simulate_command(const SimulateOptions& options) {
@@ -21,7 +22,7 @@ void simulate_command(const SimulateOptions& options) {
   keep_within_free_memory();
   const Patience patience(asked.scenario);
   const ask::SimulateAnswer answer = ask::simulate(asked, options.asked);
-  std::cout << text_of(answer);
+  std::cout << text_of(answer) << (options.lists_assumed ? list_of(answer) : "");
   write_json(options.json, json_of(answer));
   const predict::PredictedStep& step = answer.step;
   if (!options.trace.empty())
@@ -38,6 +39,7 @@ void add_simulate(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("simulate", "predict the step: time, MFU, memory, exposed communication, what limits it");
   add_scenario_options(*command, *options);
+  add_question_options(*command, *options);
   add_platform_option(*command, *options);
   add_json_option(*command, options->files, options->json);
   add_trace_option(*command, *options);
@@ -49,6 +51,8 @@ void add_simulate(CLI::App& app) {
   command->add_flag("--limits", asked.limits,
                     "also, on published GPUs: how the step changes with each number of the platform, on better "
                     "machines, and by single changes of the scenario");
+  command->add_flag("--assumed", options->lists_assumed,
+                    "also, of a model's name: every setting that was assumed, why, and where it is written");
   command->add_flag("--fit", asked.fit, "also: changes with which the step fits into memory, and the steps they give");
   command->add_option(
       "--backbone-GBps", asked.backbone_GBps,

@@ -92,7 +92,7 @@ void search_layouts(const SweepOptions& options, ask::Swept swept) {
   calls.stop = interrupted;
   const ask::SweepAnswer answer = ask::sweep(space, calls);
   line.clear();
-  std::cout << text_of(answer, space, !options.out.empty());
+  std::cout << options.assumed << text_of(answer, space, !options.out.empty());
   if (!options.json.empty()) write_json(options.json, json_of(answer));
   if (!options.csv.empty()) write_text(options.csv, sweep::csv_of(space.space(), answer.result));
   if (!options.html.empty()) write_text(options.html, render_html(page_of(answer, space)));
@@ -125,6 +125,7 @@ void add_sweep(CLI::App& app) {
   auto options = std::make_shared<SweepOptions>();
   CLI::App* command = app.add_subcommand("sweep", "search layouts and settings: the best, and what limits them");
   add_scenario_options(*command, *options);
+  add_question_options(*command, *options);
   add_platform_option(*command, *options);
   add_search_options(*command, *options);
   command->callback([options] {

@@ -18,6 +18,14 @@ std::string platform_path(const std::string& given) {
 
 }  // namespace
 
+bool is_scenario_name(const std::string& given) {
+  for (const char* folder : {"modes", ".", "models"}) {
+    const std::vector<std::string> names = data_names(folder);
+    if (std::find(names.begin(), names.end(), given) != names.end()) return true;
+  }
+  return false;
+}
+
 std::string scenario_path(const std::string& given) {
   std::error_code problem;
   // An existing path of that name, or one that cannot be looked up, is a file that read_scenario() opens or refuses.

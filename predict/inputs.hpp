@@ -30,6 +30,8 @@ class ScenarioInput {
   ScenarioReader reader_;
   std::unique_ptr<Paths> paths_;
 };
+// Returns whether a scenario of that name comes with Stretto.
+bool is_scenario_name(const std::string& given);
 // Returns the file from which a scenario is read.
 std::string scenario_path(const std::string& given);
 

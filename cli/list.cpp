@@ -1,0 +1,101 @@
+#include <fmt/format.h>
+
+#include <iostream>
+#include <memory>
+
+#include "base/data_folder.hpp"
+#include "base/error.hpp"
+#include "base/printable.hpp"
+#include "base/toml.hpp"
+#include "base/toml_text.hpp"
+#include "cli/commands.hpp"
+#include "habits/model_names.hpp"
+#include "model/interchange/perf_recipes.hpp"
+#include "model/scenario.hpp"
+#include "report/table.hpp"
+
+namespace stretto::cli {
+namespace {
+
+// Returns the first sentence of the comment with which a file begins.
+std::string first_sentence(const std::string& path) {
+  const std::string text = toml_text(path);
+  std::string sentence;
+  for (std::size_t at = 0; at < text.size() && text[at] == '#';) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    sentence += text.substr(at + 1, end - at - 1);
+    at = end + 1;
+  }
+  const std::size_t end = sentence.find(". ");
+  sentence = sentence.substr(0, end);
+  sentence.erase(0, sentence.find_first_not_of(' '));
+  while (sentence.ends_with('.')) sentence.pop_back();
+  return sentence;
+}
+
+void list_models() {
+  Table table({"model", "parameters", "layers", "width", "experts", "recipe"});
+  for (const habits::ModelName& model : habits::model_names()) {
+    const Transformer sizes = parse_scenario("[model]\n" + habits::keys_of_model(model), model.name).model;
+    double parameters_of = 0;
+    for (const Parameter& parameter : parameters(sizes)) parameters_of += double(parameter.elements());
+    table.add_row({model.name, fmt::format("{:.3g} billion", parameters_of * 1e-9), fmt::format("{}", sizes.num_layers),
+                   fmt::format("{}", sizes.hidden_size),
+                   sizes.experts.any()
+                       ? fmt::format("{}, {} a token", sizes.experts.num_moe_experts, sizes.experts.moe_router_topk)
+                       : "",
+                   model.recipe});
+  }
+  std::cout << table.text();
+}
+
+void list_files(const std::string& kind) {
+  Table table({kind.substr(0, kind.size() - 1), "what it is"});
+  for (const std::string& name : data_names(kind)) {
+    const std::string path = data_file(kind, name);
+    std::string what = first_sentence(path);
+    if (kind == "platforms") {
+      TomlTable root = read_toml(path);
+      what = value_or<std::string>(root, "device", what);
+    }
+    table.add_row({name, printable(what)});
+  }
+  std::cout << table.text();
+}
+
+void list_recipes() {
+  Table table({"recipe", "GPUs", "batch", "layout"});
+  for (const PerfRecipe& recipe : perf_recipes()) {
+    const nlohmann::json settings = settings_of(recipe).settings;
+    const nlohmann::json& model = settings["model"];
+    const auto size = [&](const char* name, const char* key) {
+      const auto found = model.find(key);
+      return found != model.end() && found->is_number_integer() && *found > 1
+                 ? fmt::format("{} {} ", name, found->get<std::int64_t>())
+                 : std::string();
+    };
+    table.add_row({recipe.name, fmt::format("{}", recipe.gpus), settings["train"]["global_batch_size"].dump(),
+                   size("tp", "tensor_model_parallel_size") + size("pp", "pipeline_model_parallel_size") +
+                       size("vp", "virtual_pipeline_model_parallel_size") + size("cp", "context_parallel_size") +
+                       size("ep", "expert_model_parallel_size") + "mbs " +
+                       settings["train"]["micro_batch_size"].dump()});
+  }
+  std::cout << table.text();
+}
+
+}  // namespace
+
+void add_list(CLI::App& app) {
+  auto what = std::make_shared<std::string>();
+  CLI::App* command = app.add_subcommand("list", "the models, platforms, profiles and recipes that have names");
+  command->add_option("WHAT", *what, "models, platforms, profiles or recipes")
+      ->required()
+      ->check(CLI::IsMember({"models", "platforms", "profiles", "recipes"}));
+  command->callback([what] {
+    if (*what == "models") return list_models();
+    if (*what == "recipes") return list_recipes();
+    list_files(*what);
+  });
+}
+
+}  // namespace stretto::cli
