@@ -146,7 +146,9 @@ class Role {
       }
       if (const auto found = cast.find(id); found != cast.end() && bytes > 0) {
         bytes -= found->second * bytes_of(storage.dtype);
-        use_.sources["parameters"] = {"published", "codes alone, Megatron-LM: --reuse-grad-buf-for-mxfp8-param-ag"};
+        use_.sources["parameters"] = {"published",
+                                      "codes alone: of a frozen base, which is cast once, or with Megatron-LM's "
+                                      "--reuse-grad-buf-for-mxfp8-param-ag"};
       }
       if (memory_.casts_to_gather && role_of_[id] == TensorRole::parameter_shard) {
         bytes = 0;

@@ -25,7 +25,7 @@ std::vector<TensorRole> roles_of_storages(const Schedule& schedule);
 // above that; the role's name is empty. `program` is the rank's, and borrowed. `limit_bytes`: the most that the
 // allocator may hold. `plan` belongs to the rank's role; `memory.is_known` must be true. The rank gets `most_rows`
 // times the rows of experts that it gets when all experts have equally many. `weights_are_codes`: weights that are
-// multiplied as codes have no copy in bf16, because they are gathered into the buffer of gradients
+// multiplied as codes have no copy in bf16: they are of a frozen base, or gathered into the buffer of gradients
 // (reuse_grad_buf_for_mxfp8_param_ag). `role_of`: as roles_of_storages() returns it.
 MemoryUse role_memory(const Schedule& schedule, const RolePlan& plan, const BoundProgram& program,
                       const FrameworkMemory& memory, std::int64_t limit_bytes, double most_rows, bool weights_are_codes,

@@ -6,6 +6,7 @@
 
 #include "model/build_schedule.hpp"
 #include "predict/predict_step.hpp"
+#include "sim/cost/cost_schedule.hpp"
 
 using namespace stretto;
 using namespace stretto::predict;
@@ -128,4 +129,33 @@ TEST_CASE("weights that are gathered into the buffer of gradients are codes alon
   const std::int64_t less = 2 * 4 * 12 * 2048 * 2048 / 8;
   CHECK(without.allocated() - use.allocated() == less);
   CHECK(without.parameters - use.parameters == less);
+}
+
+TEST_CASE("a frozen base in low precision is cast once, and kept as codes alone", "[memory][lowp]") {
+  const std::vector<std::string> codes = {"platform=h100-sxm", "parallel.tensor_model_parallel_size=1",
+                                          "parallel.sequence_parallel=false", "training.precision=bf16",
+                                          "training.frozen_base=true"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), codes.begin(), codes.end());
+    return more;
+  };
+  const std::string text = scenario_text("nemo-dgxc-lora", 4);
+  const std::vector<std::string> fp8 = with({"training.fp8_format=hybrid", "training.fp8_recipe=tensorwise"});
+  // Products of a layer have 12 h^2 weights.
+  const std::int64_t of_layers = 4 * 12 * std::int64_t{2048} * 2048;
+  const MemoryUse in_bf16 = memory(text, with({})).roles.front(), in_fp8 = memory(text, fp8).roles.front();
+  // On H100 codes have a transposed copy, so that both take as many bytes; weights in bf16 next to codes would take
+  // twice.
+  CHECK(in_fp8.parameters - in_bf16.parameters < of_layers / 100);
+  // Kernels that make codes of weights take no time.
+  const Scenario scenario = parse_scenario(text, "casts", fp8);
+  const Schedule schedule = build_schedule(scenario);
+  const sim::Costs costs = sim::cost_schedule(schedule, sim::read_platform(scenario.platform), scenario.cluster, 1,
+                                              scenario.framework, scenario.training);
+  int free = 0, taking_time = 0;
+  for (std::size_t o = 0; o < schedule.operations.size(); ++o)
+    if (std::holds_alternative<Quantise>(schedule.operations[o].work))
+      ++(costs.compute[o].alone == 1 ? free : taking_time);
+  CHECK(free == 4);  // of qkv, proj, fc1 and fc2
+  CHECK(taking_time > 0);
 }

@@ -128,7 +128,7 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
     std::string name = std::move(use.role);
     use = role_memory(schedule, plan.roles[role], bound ? *bound : *known, by_framework, limit_bytes,
                       sim::most_rows(schedule, training.expert_loads),
-                      training.low_precision.reuse_grad_buf_for_mxfp8_param_ag, roles);
+                      training.low_precision.reuse_grad_buf_for_mxfp8_param_ag || training.frozen_base, roles);
     use.role = std::move(name);
   });
   return memory;

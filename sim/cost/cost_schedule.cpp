@@ -333,6 +333,17 @@ Operation with_most_rows(Operation operation, double most) {
   return operation;
 }
 
+// Returns whether an operation makes codes of a parameter. Frameworks cast a frozen base once, when they load it, and
+// keep the codes (TransformerEngine's fp8_model_init; bitsandbytes' and torchao's frozen weights), so that a step has
+// no such kernel.
+bool is_cast_of_parameter(const Schedule& schedule, const Operation& operation) {
+  if (!std::holds_alternative<Quantise>(operation.work) && !std::holds_alternative<Amax>(operation.work)) return false;
+  return std::any_of(operation.accesses.begin(), operation.accesses.end(), [&](const Access& access) {
+    const Tensor& tensor = schedule.tensors[access.view.tensor];
+    return schedule.storages[tensor.places.front().storage].kind == BufferKind::parameter;
+  });
+}
+
 Costs cost_on_accelerator(const Schedule& schedule, const Accelerator& accelerator, const Framework& framework,
                           const Training& training) {
   Costs costs;
@@ -354,9 +365,11 @@ Costs cost_on_accelerator(const Schedule& schedule, const Accelerator& accelerat
   for (const Operation& equal : schedule.operations) {
     const Operation& operation = most == 1 ? equal : with_most_rows(equal, most);
     const bool communicates = is_communication(operation.work);
+    const bool is_cast_before = training.frozen_base && is_cast_of_parameter(schedule, operation);
     const Picoseconds alone =
-        communicates
-            ? 0
+        communicates ? 0
+        : is_cast_before
+            ? 1
             : std::max<Picoseconds>(1, from_us(kernel_us(accelerator, framework, schedule, operation, choices)));
     costs.compute.push_back(communicates ? Demand{} : Demand{alone, 1, class_of(operation.work)});
     if (!communicates) {
