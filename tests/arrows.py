@@ -45,6 +45,7 @@ ROOMS = {
     "exec/host": "base model/ exec/comm exec/executor exec/host/ exec/launch exec/run_options",
     "exec/serial": "base model/schedule exec/comm exec/host/",
     "exec/state": "base model/ exec/data exec/documents exec/executor exec/host/memory exec/launch",
+    "exec/kernel_types": "base model/",
     "exec/cuda": "base model/ exec/code_groups exec/codes exec/comm exec/executor exec/expert_errors exec/host/memory exec/kernel_types exec/launch exec/operand exec/run_options",
     "exec": "base model/ exec/",
     "report": "base model/",
