@@ -137,6 +137,8 @@ Filled habits_of(const Run& given) {
   Run run = given;
   Filled filled;
   if (!run.release.empty()) run.profile = profile_of_release(run.profile, run.release);
+  if (run.profile != given.profile)
+    filled.said.push_back("profile " + run.profile + ", as release " + run.release + " runs");
   std::set<std::string> decided = run.stated;
   for (const Habit& habit : table().habits) {
     if (!holds(habit, run)) continue;

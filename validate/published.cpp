@@ -13,6 +13,7 @@
 #include "base/data_folder.hpp"
 #include "base/values_of.hpp"
 #include "habits/habits.hpp"
+#include "habits/model_names.hpp"
 #include "model/scenario/keys.hpp"
 #include "sim/accelerator/numbers.hpp"
 #include "validate/published_layout.hpp"
@@ -422,6 +423,32 @@ class Reader {
                                         {&run_.heads, sizes->second.heads}})
         if (*size == 0) *size = known;
     }
+    take_sizes_by_name();
+  }
+
+  // Fills in sizes that the row leaves out and its model's name says (scenarios/model_names.toml). Words after the
+  // name, as "BF16", say nothing of sizes.
+  void take_sizes_by_name() {
+    if (run_.layers > 0 && run_.hidden > 0 && run_.heads > 0) return;
+    std::string name = step_.model;
+    const habits::ModelName* named = habits::model_named(name);
+    for (std::size_t blank; named == nullptr && (blank = name.rfind(' ')) != std::string::npos;) {
+      name.resize(blank);
+      named = habits::model_named(name);
+    }
+    if (named == nullptr) return;
+    const Transformer model = parse_scenario("[model]\n" + habits::keys_of_model(*named), step_.id).model;
+    if (run_.hidden > 0 && run_.hidden != model.hidden_size) return;
+    run_.sizes_by_name = true;
+    if (run_.layers == 0) run_.layers = model.num_layers;
+    run_.hidden = model.hidden_size;
+    if (run_.heads == 0) {
+      run_.heads = model.num_attention_heads;
+      if (run_.kv_heads == 0 && !model.latent.any()) run_.kv_heads = model.kv_heads();
+    }
+    if (run_.vocab == 0) run_.vocab = model.vocab_size;
+    // With a hidden size a preset's width of the MLP does not count.
+    if (!has_column("ffn_hidden_size")) run_.model.keys += fmt::format("ffn_hidden_size = {}\n", model.ffn_hidden_size);
   }
 
   bool has_column(const std::string& key) const {

@@ -335,6 +335,25 @@ TEST_CASE("the interval of a row that leaves routing or dispatcher open covers e
   CHECK(validation.steps[2].published.scenario_text.find("hybridep") != std::string::npos);
 }
 
+TEST_CASE("a model's name says the sizes that a row leaves out, and a release its profile", "[compare][habits]") {
+  const TempDir dir;
+  const std::string text =
+      "id,source,gpu,gpus,model,layers,hidden,heads,kv_heads,ffn,vocab,seq_len,gbs,mbs,tp,pp,vp_chunks,cp,ep,dp,"
+      "precision,recompute,framework,step_time_s,caveat,task,cluster\n"
+      "a,x,H100,64,Llama-3.1-70B BF16,,,,,,,8192,128,1,4,4,5,2,,2,bf16,,NeMo 24.07,5.0,,pretrain,a\n"
+      "b,x,H100,8,Llama2-70B,,,,,,,8192,8,1,4,1,,2,,1,bf16,,NeMo 25.02,3.0,GovReport,lora,b\n";
+  const std::vector<PublishedStep> steps = read_published(dir.write("steps.csv", text));
+  REQUIRE(steps.size() == 2);
+  const Scenario named = parse_scenario(steps[0].scenario_text, "s");
+  CHECK(named.model.num_layers == 80);
+  CHECK(named.model.ffn_hidden_size == 28672);
+  CHECK(named.model.kv_heads() == 8);
+  CHECK(steps[0].profile == "nemo-dgxc-flash2");
+  const Scenario tuned = parse_scenario(steps[1].scenario_text, "s");
+  CHECK(tuned.model.seq_length == 8192);  // one document of GovReport
+  CHECK(steps[1].scenario_text.find("cp_comm_type = \"a2a\"") != std::string::npos);
+}
+
 TEST_CASE("every word that ships has a meaning, and every profile and platform that it means is there", "[compare]") {
   const PublishedWords words = read_published_words(data_path("published.toml"));
   const auto is_there = [](const char* kind, const std::string& name) {
