@@ -214,6 +214,7 @@ class Docs(ProgramTest):
         "low-precision.md": (4, "limits, definitions and examples of what a number means"),
         "measurements.md": (293, "records of measurements, each with its date and machine"),
         "mfu.md": (7, "limits, definitions and examples of what a number means"),
+        "page.md": (1, "limits, definitions and examples of what a number means"),
         "parallelism.md": (3, "limits, definitions and examples of what a number means"),
         "platform.md": (31, "constants of platforms with their sources; rules of calibrate"),
         "profiles.md": (1, "limits, definitions and examples of what a number means"),
