@@ -12,6 +12,7 @@
 #include "habits/first_layout.hpp"
 #include "habits/model_names.hpp"
 #include "habits/recipes.hpp"
+#include "model/framework_profile.hpp"
 #include "model/scenario.hpp"
 
 namespace stretto::habits {
@@ -50,11 +51,11 @@ class Asked {
   Answer run() {
     made_.name = fmt::format("{} on {} GPUs", model_.name, q_.gpus);
     made_.platform = platform_;
-    made_.profile = q_.profile;
+    made_.profile = released_profile(q_.profile);
     if (q_.platform.empty())
       made_.assumed.push_back({"platform", "\"h100-sxm\"", "no --platform is given", "the default"});
     const std::optional<Recipe> recipe = find_recipe();
-    if (recipe && (q_.profile.empty() || runs_recipes(q_.profile)))
+    if (recipe && (q_.profile.empty() || runs_recipes(released_profile(q_.profile))))
       take_recipe(*recipe);
     else
       take_smallest();
@@ -78,7 +79,7 @@ class Asked {
     const Transformer model = parse_scenario("[model]\n" + keys_of_model(model_), model_.name).model;
     const std::int64_t tokens = q_.seq_length > 0 ? q_.seq_length : model.seq_length;
     start.batch = std::max<std::int64_t>(1, kTokensOfStep / tokens / q_.gpus) * q_.gpus;
-    if (!recipe || !(q_.profile.empty() || runs_recipes(q_.profile))) return start;
+    if (!recipe || !(q_.profile.empty() || runs_recipes(released_profile(q_.profile)))) return start;
     const double of_gpus =
         double(recipe->number("training.global_batch_size", 1)) * double(q_.gpus) / double(recipe->gpus);
     start.batch = std::max<std::int64_t>(1, std::llround(of_gpus));
