@@ -46,7 +46,7 @@ struct StepLimits {
   std::vector<sweep::SingleChange> changes;
 };
 
-// What a question in names left open, and the step of each other plausible reading.
+// The settings that a question in names left open, and the step of each other plausible reading.
 struct Assumptions {
   habits::Answer answer;
   std::vector<double> readings_ms;   // of answer.readings; 0 where a reading cannot be built

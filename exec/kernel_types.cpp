@@ -40,7 +40,10 @@ template <Converts W>
 Mix gpu_mix(const W&) {
   return Mix::any;
 }
-Mix gpu_mix(const Elementwise& work) { return work.fn == ElementwiseFn::column_sum ? Mix::with_sums : Mix::one; }
+Mix gpu_mix(const Elementwise& work) {
+  const bool has_sums = work.fn == ElementwiseFn::column_sum || work.fn == ElementwiseFn::accumulate;
+  return has_sums ? Mix::with_sums : Mix::one;
+}
 
 // The table for the host, which widens bf16 to f32 before it computes (exec/host/kernels/bf16.cpp).
 template <class W>

@@ -223,6 +223,7 @@ class Docs(ProgramTest):
         "sweep.md": (3, "limits, definitions and examples of what a number means"),
         "validate.md": (198, "what was predicted before anything was changed, which no command can print again; sources"),
         "walk-what-if.md": (2, "limits, definitions and examples of what a number means"),
+        "walk-compare.md": (2, "limits, definitions and examples of what a number means"),
         "README.md": (1, "limits, definitions and examples of what a number means"),
     }
 

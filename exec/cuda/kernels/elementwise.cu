@@ -27,6 +27,28 @@ struct SwigluBackward {  // dy, gate, up → dgate, dup
   }
 };
 
+// Adds x to sums of another type: parts of gradients that were reduced in bf16 to sums in f32.
+template <class From, class T>
+__global__ void add_to_sums_kernel(std::int64_t rows, std::int64_t cols, Rows<const From> x, Rows<T> sums) {
+  const std::int64_t col = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (col >= cols) return;
+  for (std::int64_t row = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y; row < rows;
+       row += std::int64_t{gridDim.y} * blockDim.y)
+    sums.row(row)[col] = rounded<T>(widened(sums.row(row)[col]) + widened(x.row(row)[col]));
+}
+
+void add_to_sums(const Elementwise& e, std::span<const exec::Operand> o, const Stream& stream) {
+  const Tiling t = tile(e.rows, e.cols);
+  with_device_type(o[0].dtype, [&](auto from) {
+    with_device_type(o[1].dtype, [&](auto to) {
+      using From = decltype(from);
+      using T = decltype(to);
+      launch(stream, t.grid, t.block, add_to_sums_kernel<From, T>, e.rows, e.cols, rows_of<const From>(o[0]),
+             rows_of<T>(o[1]));
+    });
+  });
+}
+
 template <class T>
 void run(const Elementwise& e, std::span<const exec::Operand> o, const Stream& stream) {
   const auto in = [&](std::size_t i) { return rows_of<const T>(o[i]); };
@@ -61,6 +83,8 @@ void run(const Elementwise& e, std::span<const exec::Operand> o, const Stream& s
 
 void run_kernel(const Elementwise& work, std::span<const exec::Operand> operands, const Stream& stream) {
   if (work.fn == ElementwiseFn::column_sum) return run_column_sum(work, operands, stream);
+  if (work.fn == ElementwiseFn::accumulate && operands[0].dtype != operands[1].dtype)
+    return add_to_sums(work, operands, stream);
   with_device_type(operands[0].dtype, [&](auto type) { run<decltype(type)>(work, operands, stream); });
 }
 

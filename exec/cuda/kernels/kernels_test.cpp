@@ -55,6 +55,14 @@ void compare(const Elementwise&) {
   for (const ElementwiseFn fn : values_of<ElementwiseFn>())
     for (const auto& [rows, cols] : {std::pair{5, 7}, std::pair{1, 1}, std::pair{13, 64}, std::pair{150, 272}})
       check(Elementwise{fn, rows, cols}, 5e-6);
+  // Parts in bf16 are added to a sum in f32.
+  const Elementwise work{ElementwiseFn::accumulate, 5, 7};
+  std::vector<Buffer> before = buffers_of(work, Dtype::bf16, 0, {false});
+  before[1] = buffers_of(work, Dtype::f32, 0, {false})[1];
+  std::vector<Buffer> device = before, host = before;
+  host::run_work(work, bound(host));
+  OnDevice(device).run(work);
+  check_same(device, host, before, 2e-6);
 }
 
 template <class Norm>
