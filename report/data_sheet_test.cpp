@@ -20,8 +20,7 @@ TEST_CASE("peaks by the name of a device", "[report]") {
 
 TEST_CASE("published platforms have the peaks of the data sheets", "[report]") {
   using namespace stretto;
-  for (const char* name : {"a100-80gb", "h100-hbm2e-500w", "h100-sxm", "h200-sxm", "b200-sxm", "gb200-nvl72",
-                           "b300-sxm", "gb300-nvl72"}) {
+  for (const std::string& name : data_names("platforms")) {
     const sim::Platform platform = sim::read_platform(data_file("platforms", name));
     INFO(platform.device);
     CHECK(data_sheet_TFLOPs(platform.device, Dtype::bf16) == platform.accelerator->peak_TFLOPs.value);

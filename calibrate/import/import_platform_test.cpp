@@ -190,8 +190,7 @@ TEST_CASE("tables of another GPU than that of the data sheet are refused", "[imp
   CHECK(
       sim::contradiction(*gpu.accelerator) ==
       "collective_table: expected at most 0.1 GB/s by nvlink.GBps, got 0.179 with all_gather of 1024 bytes on 8 GPUs");
-  for (const char* name :
-       {"a100-80gb", "h100-sxm", "h100-hbm2e-500w", "h200-sxm", "b200-sxm", "gb200-nvl72", "b300-sxm", "gb300-nvl72"})
+  for (const std::string& name : data_names("platforms"))
     CHECK(sim::contradiction(*sim::read_platform(data_file("platforms", name)).accelerator).empty());
 }
 
