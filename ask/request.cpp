@@ -36,7 +36,6 @@ Request found(Request of) {
       !predict::is_scenario_name(of.scenario))
     throw input_error(
         fmt::format("{}: expected --gpus N with the name of a model, or a scenario file, got none", of.scenario));
-  of.scenario = predict::scenario_path(of.scenario);
   return of;
 }
 

@@ -20,9 +20,8 @@ struct Request {
   std::string platform = {};          // a file or a name; "": the scenario's, else the calibrated one
 };
 
-// Returns the request with a file as its scenario, or with the text that answers a question in names
-// (habits::scenario_of_names()). Throws Error(input) as that and predict::scenario_path() do, and for a model's name
-// without a number of GPUs.
+// Returns the request; of a question in names, with the name of the scenario that answers it
+// (habits::scenario_of_names()). Throws Error(input) as that does, and for a model's name without a number of GPUs.
 Request found(Request of);
 // Returns the found request with its keys in full. Throws Error(input) as found() does, and for a name that is longer
 // than a path can be.

@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "cli/commands.hpp"
+#include "habits/question.hpp"
 #include "model/scenario/overrides.hpp"
 #include "predict/inputs.hpp"
 
@@ -60,6 +61,7 @@ void add_question_options(CLI::App& command, CommonOptions& options) {
       throw input_error(
           "--precision: expected --gpus N and a model's name with it; of a scenario --set training.… says it");
     static_cast<ask::Request&>(options) = ask::found(options);
+    if (habits::answer_of(options.scenario) == nullptr) options.scenario = predict::scenario_path(options.scenario);
   });
 }
 

@@ -17,7 +17,7 @@
 namespace stretto::cli {
 namespace {
 
-// Returns the first sentence of the comment with which a file begins.
+// Returns the first sentence of the comment with which a file begins, or as many of its words as a line has room for.
 std::string first_sentence(const std::string& path) {
   const std::string text = toml_text(path);
   std::string sentence;
@@ -30,7 +30,11 @@ std::string first_sentence(const std::string& path) {
   sentence = sentence.substr(0, end);
   sentence.erase(0, sentence.find_first_not_of(' '));
   while (sentence.ends_with('.')) sentence.pop_back();
-  return sentence;
+  constexpr std::size_t kRoom = 100;
+  if (sentence.size() <= kRoom) return sentence;
+  sentence.resize(sentence.rfind(' ', kRoom));
+  while (sentence.ends_with(',') || sentence.ends_with(':')) sentence.pop_back();
+  return sentence + " …";
 }
 
 void list_models() {

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/budget.hpp"
+#include "base/charconv.hpp"
 #include "base/error.hpp"
 #include "base/toml.hpp"
 #include "model/interchange/benchmark_command.hpp"
@@ -564,7 +565,7 @@ Json value_of_word(const std::string& word) {
   std::int64_t whole = 0;
   if (const auto [stop, error] = std::from_chars(begin, end, whole); error == std::errc{} && stop == end) return whole;
   double real = 0;
-  if (const auto [stop, error] = std::from_chars(begin, end, real); error == std::errc{} && stop == end) return real;
+  if (const auto [stop, error] = from_chars(begin, end, real); error == std::errc{} && stop == end) return real;
   return word;
 }
 

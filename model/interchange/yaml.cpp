@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/budget.hpp"
+#include "base/charconv.hpp"
 #include "base/error.hpp"
 #include "base/toml.hpp"
 
@@ -67,7 +68,7 @@ Json scalar_of(std::string_view written) {
   std::int64_t whole = 0;
   if (const auto [stop, error] = std::from_chars(begin, end, whole); error == std::errc{} && stop == end) return whole;
   double real = 0;
-  if (const auto [stop, error] = std::from_chars(begin, end, real);
+  if (const auto [stop, error] = from_chars(begin, end, real);
       error == std::errc{} && stop == end && std::isfinite(real))
     return real;
   return text;

@@ -161,6 +161,8 @@ def compare(predictor, given, shown_every):
 def check_signs(predictor):
     """An answer of many steps gives signs on its way: the page stops a predictor that is silent for 20 s."""
     answer = json.loads(predictor.ask("limits", {"scenario": "llama3-8b", "platform": "", "set": {}}, seconds=120))
+    if "simulate" not in answer:
+        return [f"no answer: {answer}"]
     tried = len(answer["simulate"]["machines"]) + len(answer["simulate"]["changes"])
     return [] if tried > 5 and predictor.signs >= tried else [f"{predictor.signs} signs of an answer with {tried} other steps"]
 
