@@ -252,6 +252,7 @@ void check(std::uint64_t seed, Found& found, bool in_codes) {
   predict::PredictedStep step;
   try {
     of = what_if(seed, in_codes);
+    INFO("seed " << seed << "\n" << of.text);
     step = predict::predict_step(of.scenario, of.platform);
   } catch (const Error& error) {
     CAPTURE(seed, of.text, error.what());

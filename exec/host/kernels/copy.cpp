@@ -61,7 +61,7 @@ void run_kernel(const Fill& work, std::span<const Operand> operands) {
 void run_kernel([[maybe_unused]] const Cast& work, std::span<const Operand> operands) {
   assert(operands.size() == 2 && elements_of(operands[0]) == work.elements);
   assert(elements_of(operands[1]) == work.elements);
-  // Codes of equal types are copied; a mode may cut a gather of them (tp_comm_overlap).
+  // Codes of equal types are copied: parts of a gather of codes.
   if (is_code(operands[0].dtype) && operands[0].dtype == operands[1].dtype)
     return cast<std::uint8_t, std::uint8_t>(operands[0], operands[1]);
   with_float_type(operands[0].dtype, [&](auto from) {
