@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <functional>
 #include <numeric>
+#include <set>
 #include <string>
 
 #include "base/error.hpp"
@@ -23,9 +24,30 @@ constexpr double kLayer_operations = 30;  // forward and backward of one micro-b
 constexpr double kLayer_storages = 14;    // for one micro-batch
 constexpr double kLayer_parameters = 12;
 
+// Returns whether groups of experts and of dense layers cut the ranks at places of which one is no multiple of another,
+// as with tp 2 and ep 3. Then no ranks are folded (period_of() in model/schedule/folding.cpp).
+bool experts_cut_across(const Scenario& scenario) {
+  const Parallel& parallel = scenario.parallel;
+  if (!scenario.model.experts.any() || !parallel.experts_apart()) return false;
+  std::set<std::int64_t> strides;
+  std::int64_t stride = 1;
+  for (const Coord axis : axes_in_order(parallel)) {
+    strides.insert(stride);
+    stride *= parallel.size_of(axis);
+  }
+  stride = 1;
+  for (const auto& [axis, size] : axes_of_experts(parallel)) {
+    strides.insert(stride);
+    stride *= size;
+  }
+  for (auto next = strides.begin(), one = next++; next != strides.end(); one = next++)
+    if (*next % *one != 0) return true;
+  return false;
+}
+
 // Returns the number of a stage's ranks that are kept, as fold_ranks() of the schedule keeps them
-// (model/schedule/folding.cpp): whole devices along every axis, and all ranks where devices are not alike or stages
-// share a device.
+// (model/schedule/folding.cpp): whole devices along every axis, and all ranks where devices are not equal, stages share
+// a device, or experts cut across.
 double ranks_of_stage(const Scenario& scenario) {
   const Parallel& parallel = scenario.parallel;
   const std::int64_t ranks = parallel.ranks(), stages = parallel.pipeline_model_parallel_size;
@@ -45,7 +67,7 @@ double ranks_of_stage(const Scenario& scenario) {
     left /= std::gcd(left, size);
   }
   const bool stages_are_apart = is_alone || stages == 1 || axes.back() == Coord::pp;
-  return double(left == 1 && stages_are_apart ? kept : ranks / stages);
+  return double(left == 1 && stages_are_apart && !experts_cut_across(scenario) ? kept : ranks / stages);
 }
 
 // Returns how many slots a layer's activations have, averaged over the stages.
@@ -163,15 +185,17 @@ StepSize step_size_of(const Scenario& scenario) {
   // Bytes of the clocks of other ranks: a number for each lane of those ranks, at every rendezvous of two steps, in a
   // vector that doubles as it grows. Measured as the resident memory of simulate on 510 to 2,046 ranks with pp 2, and
   // on 1,364 with tp 4: a row for each collective of several kept ranks, 1.75 rows for each end of a message, times
-  // 1.9.
+  // 1.9. Where experts cut across, a quarter of the rows of messages: simulate took 6.9 GB on 1,536 ranks with pp 4, tp
+  // 2 and ep 3, and 1.6 GB on 384 with pp 1.
   constexpr double kRowsOfEnd = 1.75, kGrowth = 1.9;
   const double lanes = 2 + (tp > 1 ? 1 : 0) + (parallel.num_distributed_optimizer_instances > 1 ? 1 : 0) +
                        (units_of_layer(scenario) > 0 ? 1 : 0) +
                        (stages > 1 ? (overlap.overlap_p2p_comm ? (weights_apart ? 8 : 4) : 1) : 0);
   const double collectives = tp > 1 && kept >= tp ? micro_batches * layers * 6 * kept / tp : 0;
   const double reductions = kept > 1 ? 4 * buckets * std::max(1.0, kept / double(parallel.replicas())) : 0;
+  const double sends = experts_cut_across(scenario) ? 1 : 4;
   const double knowledge =
-      (4 * kRowsOfEnd * messages * kept + 2 * collectives + reductions) * kGrowth * size.ranks * lanes * 4;
+      (sends * kRowsOfEnd * messages * kept + 2 * collectives + reductions) * kGrowth * size.ranks * lanes * 4;
   size.bytes =
       size.operations * kOperation_bytes + calls * kCall_bytes + storages * (kStorage_bytes + 8 * stages) + knowledge;
   return size;
@@ -194,6 +218,11 @@ void require_size(const Scenario& scenario, std::int64_t free_bytes) {
     return step_size_of(other).bytes;
   };
   const Parallel& parallel = scenario.parallel;
+  if (experts_cut_across(scenario))
+    throw failure("[parallel] expert_model_parallel_size",
+                  "a size with which the groups of experts are multiples or divisors of those of dense layers, so that "
+                  "equal ranks are simulated once",
+                  parallel.expert_model_parallel_size);
   // The ranks per device are the cause when one rank a device would need at most a quarter of the free memory.
   if (ranks_of_stage(scenario) > 1 && 4 * bytes_of([](Scenario& s) { s.cluster.ranks_per_device = 1; }) <= free)
     throw failure("[cluster] ranks_per_device", "1, which makes all ranks of a stage alike",

@@ -45,7 +45,12 @@ TEST_CASE("the size of a step is told from the scenario within a factor of two")
         "[parallel]\ndata_parallel_size = 16\npipeline_model_parallel_size = 2\norder = \"tp-cp-ep-pp-dp\"\n"
         "[cluster]\nranks_per_device = 2",
         "[parallel]\ndata_parallel_size = 15\npipeline_model_parallel_size = 2\n[cluster]\nranks_per_device = 2",
-        "[parallel]\ndata_parallel_size = 6\ntensor_model_parallel_size = 4\n[cluster]\nranks_per_device = 3"}) {
+        "[parallel]\ndata_parallel_size = 6\ntensor_model_parallel_size = 4\n[cluster]\nranks_per_device = 3",
+        // Nor are ranks that groups of experts and of dense layers cut at places of which none is a multiple of the
+        // other.
+        "num_moe_experts = 3\nmoe_ffn_hidden_size = 8\nadd_bias_linear = false\n[parallel]\ndata_parallel_size = 12\n"
+        "tensor_model_parallel_size = 2\nsequence_parallel = true\nexpert_model_parallel_size = 3\n"
+        "expert_tensor_parallel_size = 1\n[cluster]\nranks_per_device = 1\n[training]\nglobal_batch_size = 48"}) {
     const Scenario scenario = sized_scenario(rest);
     const Schedule schedule = build_schedule(scenario);
     const std::vector<BoundProgram> programs = bind_representatives(schedule, fold_ranks(schedule));
