@@ -41,7 +41,8 @@ double loss_weight(const TokenSource& source, const Sampling& sampling, std::int
 
 Scenario with_measured_documents(Scenario scenario) {
   Training& training = scenario.training;
-  if (!training.reset_attention_mask || training.mean_document_tokens > 0 || training.data.empty()) return scenario;
+  if (!training.reset_attention_mask || training.mean_document_tokens > 0 ||
+      training.packed_sequences.any() || training.data.empty()) return scenario;
   constexpr std::int64_t kMost = 1 << 20;
   std::vector<std::byte> scratch;
   std::int64_t read = 0, ends = 0;
@@ -56,7 +57,10 @@ Scenario with_measured_documents(Scenario scenario) {
   } catch (const Error&) {
     return scenario;
   }
-  if (ends > 0) training.mean_document_tokens = double(read) / double(ends);
+  if (ends == 0) return scenario;
+  training.mean_document_tokens = double(read) / double(ends);
+  training.packed_sequences =
+      packed_sequences(training.document_lengths, training.mean_document_tokens, scenario.model.seq_length);
   return scenario;
 }
 

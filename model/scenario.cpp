@@ -25,8 +25,9 @@ namespace {
 
 constexpr std::int64_t kMostCtas = 64;  // channels of one NCCL communicator at most (MAXCHANNELS of NCCL 2.28)
 
-// The load of the fullest expert over the mean that balancing leaves: by a bias of each expert's score, and by an auxiliary
-// loss (MaxVio of arXiv 2408.15664, table 2, 3 billion parameters and 64 experts, over a validation set: 0.04 and 0.52).
+// The load of the fullest expert over the mean that balancing leaves: by a bias of each expert's score, and by an
+// auxiliary loss (MaxVio of arXiv 2408.15664, table 2, 3 billion parameters and 64 experts, over a validation set: 0.04
+// and 0.52).
 constexpr double kFullestWithBias = 1.04, kFullestWithLoss = 1.52;
 // Returns the exponent with which the largest of many loads of density x^-exponent is so many times their mean: below 0
 // loads crowd at the largest, and it is (2 - exponent) / (1 - exponent) times the mean.
@@ -230,6 +231,9 @@ class NamedFiles {
   const FrameworkProfile& profile(const std::string& name) {
     return read(profiles_, name, [&] { return read_framework_profile(resolved_data("profiles", name, folder_)); });
   }
+  const Documents& documents(const std::string& name, const std::function<Documents()>& read_them) {
+    return read(documents_, name, read_them);
+  }
   // A platform's path and what its head says.
   using PlatformHead = std::pair<std::string, PlatformDefaults>;
   const PlatformHead& platform(const std::string& name) {
@@ -252,6 +256,7 @@ class NamedFiles {
   std::mutex mutex_;
   std::map<std::string, FrameworkProfile> profiles_;
   std::map<std::string, PlatformHead> platforms_;
+  std::map<std::string, Documents> documents_;
 };
 
 namespace {
@@ -315,6 +320,10 @@ Scenario scenario_of(TomlTable file_root, const std::string& file, NamedFiles& f
     else if (experts.moe_aux_loss_coeff > 0)
       loads.exponent = exponent_of_fullest(kFullestWithLoss);
   }
+  read_documents(section_of(root, "training"), folder, scenario,
+                 [&](const std::string& name, const std::function<Documents()>& read) -> const Documents& {
+                   return files.documents(name, read);
+                 });
   check_pipeline(parallel, scenario);
   for (const char* section : {"parallel", "overlap", "training"})
     for (const std::string& key : root.section(section).default_keys()) scenario.by_profile.push_back(key);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "model/document_lengths.hpp"
 #include "model/expert_loads.hpp"
 #include "model/framework.hpp"
 #include "model/layout.hpp"
@@ -139,13 +140,16 @@ struct Training {
   bool eod_mask_loss = false;         // the loss leaves out what is predicted from eod_token
   std::int64_t eod_token = -1;
   bool divides_documents() const { return reset_attention_mask || reset_position_ids || eod_mask_loss; }
-  double mean_document_tokens = 0;         // in predictions; 0: measured from the data, or unknown
-  bool frozen_base = false;                // no parameter is trained: the passes of LoRA without its adapters
-  bool gelu_fusion = false;                // GELU as the epilogue of the GEMM before it, forward and backward
-  bool bias_gradient_fusion = false;       // bias gradients as the epilogue of the same layer's weight gradient
-  bool gelu_bias_gradient_fusion = false;  // with GELU's gradient as that epilogue: fc1's bias gradient too
-  bool residual_fusion = false;            // residual additions as the epilogue of the preceding GEMM
-  bool norm_gradient_fusion = false;       // a norm's dgrad and wgrad as one operation
+  double mean_document_tokens = 0;          // in predictions; 0: measured from the data or a file, or unknown
+  DocumentLengths document_lengths;         // in predictions
+  PackedSequences packed_sequences;         // what follows from both; without any() where attention crosses documents
+  std::int64_t global_batch_documents = 0;  // 0: global_batch_size is given; otherwise it follows from this
+  bool frozen_base = false;                 // no parameter is trained: the passes of LoRA without its adapters
+  bool gelu_fusion = false;                 // GELU as the epilogue of the GEMM before it, forward and backward
+  bool bias_gradient_fusion = false;        // bias gradients as the epilogue of the same layer's weight gradient
+  bool gelu_bias_gradient_fusion = false;   // with GELU's gradient as that epilogue: fc1's bias gradient too
+  bool residual_fusion = false;             // residual additions as the epilogue of the preceding GEMM
+  bool norm_gradient_fusion = false;        // a norm's dgrad and wgrad as one operation
   std::int64_t train_iters = 100;
   double lr = 1e-3, min_lr = 1e-4;
   std::int64_t lr_warmup_iters = 10;
@@ -178,7 +182,7 @@ struct Training {
   // In predictions: attention's products are of codes of 8 bits; and in products of experts in MXFP8 the activation
   // and the casts of what it writes are parts of these products (TransformerEngine's fused grouped MLP).
   bool fp8_dot_product_attention = false, use_transformer_engine_op_fuser = false;
-  double timeout_s = 60;     // no progress on a rank for this long is an error on all ranks
+  double timeout_s = 60;  // no progress on a rank for this long is an error on all ranks
 };
 
 // Rows of the table of `stretto compare`.
@@ -209,6 +213,10 @@ struct Scenario {
   std::int64_t num_microbatches() const {
     return training.global_batch_size / (training.micro_batch_size * parallel.data_parallel_size);
   }
+  // Mean length of geometric documents that have as many pairs of tokens as a sequence has on average, or on the
+  // replica that has most; 0 where attention crosses documents or nothing is known of them.
+  double document_tokens_on_average() const;
+  double document_tokens_of_slowest() const;
 };
 
 // Reads and checks a scenario. `overrides` are "section.key=value" with TOML values (strings may be bare), applied

@@ -57,6 +57,28 @@ std::int64_t userbuffer_bytes(const Schedule& schedule, const FrameworkMemory& f
          bytes_of(schedule.storages[tensor.places.front().storage].dtype);
 }
 
+// Returns the note on the sequences of documents and on the slowest replica; "" without documents.
+std::string documents_note(const Scenario& scenario) {
+  const Training& training = scenario.training;
+  const PackedSequences& packed = training.packed_sequences;
+  if (!packed.any()) return "";
+  const std::int64_t replicas = scenario.parallel.data_parallel_size;
+  std::string note = fmt::format("documents {}: {:.3g} in a sequence of {} tokens",
+                                 name_of(training.document_lengths.kind), packed.documents, scenario.model.seq_length);
+  if (packed.filled < 1) note += fmt::format(", {:.1f} % of it padding", 100 * (1 - packed.filled));
+  if (training.global_batch_documents > 0)
+    note += fmt::format("; global batch of {} sequences for {} documents", training.global_batch_size,
+                        training.global_batch_documents);
+  const double most =
+      slowest_replica(packed, replicas, std::max<std::int64_t>(1, training.global_batch_size / replicas));
+  if (most > 1)
+    note += fmt::format(
+        "; attention of the slowest of {} replicas has {:.2f} times the mean's pairs of tokens, and the "
+        "others wait for it",
+        replicas, most);
+  return note;
+}
+
 }  // namespace
 
 PeakRate peak_of(const sim::Platform& platform, const Cluster& cluster, const Schedule& schedule,
@@ -185,6 +207,7 @@ Prediction prediction_of(const Scenario& scenario, const sim::Platform& platform
         fmt::format("moe_expert_loads {}: the rank with most rows of experts gets {:.2f} times the mean, and "
                     "its group waits for it; times and memory are of this rank",
                     name_of(scenario.training.expert_loads.kind), most));
+  if (std::string note = documents_note(scenario); !note.empty()) p.notes.push_back(std::move(note));
   if (!p.throughput.doubt.empty()) p.notes.push_back(p.throughput.doubt);
   if (is_zero_bubble(scenario.parallel.pipeline_schedule) && !scenario.overlap.overlap_p2p_comm)
     p.notes.push_back(std::string("pipeline_schedule \"") + name_of(scenario.parallel.pipeline_schedule) +

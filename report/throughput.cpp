@@ -16,7 +16,7 @@ PeakRate data_sheet_peak(std::string_view device, std::int64_t devices, Dtype ty
 
 Throughput throughput_of(const Scenario& scenario, double step_ms, std::int64_t devices, const PeakRate& peak) {
   const Training& training = scenario.training;
-  const double document_tokens = training.reset_attention_mask ? training.mean_document_tokens : 0;
+  const double document_tokens = scenario.document_tokens_on_average();
   const Flops flops =
       training_flops_per_sequence(scenario.model, training.frozen_base, training.attention_backend, document_tokens);
   const double executed =

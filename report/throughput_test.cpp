@@ -82,5 +82,6 @@ mean_document_tokens = 100
   // A step that is faster than a true peak within documents too has a wrong yardstick.
   CHECK(throughput_of(scenario, 50, 4, peak).doubt.starts_with("MFU within documents is left out: "));
   scenario.training.mean_document_tokens = 0;
+  scenario.training.packed_sequences = {};
   CHECK_FALSE(throughput_of(scenario, 2000, 4, peak).mfu_within_documents);
 }

@@ -45,6 +45,7 @@ std::vector<std::string> keys_not_drawn() {
       "training.data", "training.data_weights", "training.validation_data", "training.eval_interval",
       "training.eval_iters", "training.save_retain_interval", "training.grad_norm_skip_threshold", "training.load",
       "training.checkpoint_dir", "training.checkpoint_interval", "training.timeout_s", "training.moe_expert_loads_file",
+      "training.document_lengths_file", "training.global_batch_documents",
       // Sums depend on how buckets are cut, as NCCL's do.
       "training.round_partial_sums",
       // Acts only in predictions on published GPUs.

@@ -131,6 +131,8 @@ TEST_CASE("every key that says how a step is computed is in the table", "[megatr
                                            "training.frozen_base",
                                            "training.eod_token",
                                            "training.mean_document_tokens",
+                                           "training.document_lengths",
+                                           "training.document_packing",
                                            "training.cudnn_attention_dropout"};
   const std::vector<std::string> keys = testing::scenario_keys(), others = testing::keys_not_drawn();
   for (const std::string& key : keys) {

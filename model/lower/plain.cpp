@@ -104,7 +104,7 @@ BlockShape shape_of(const Scenario& scenario, const Groups& groups, const std::v
   shape.recompute = scenario.training.recompute;
   shape.attention_backend = scenario.training.attention_backend;
   shape.masks_documents = scenario.training.reset_attention_mask;
-  shape.document_tokens = scenario.training.mean_document_tokens;
+  shape.document_tokens = scenario.document_tokens_of_slowest();
   shape.resets_positions = scenario.training.reset_position_ids;
   shape.masks_ends = scenario.training.eod_mask_loss;
   shape.frozen_base = scenario.training.frozen_base;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -68,6 +69,17 @@ void check_layout(const TomlTable& table, const Transformer& model, const Parall
 Overlap read_overlap(TomlTable table, const Parallel& parallel);
 // `by_default` has the defaults that the platform decides.
 Training read_training(TomlTable table, const Parallel& parallel, const Transformer& model, const Training& by_default);
+// Documents of a scenario: their lengths, and the sequences that hold them.
+struct Documents {
+  DocumentLengths lengths;
+  PackedSequences packed;
+};
+// Reads the files of documents that the training names, relative to `folder`, and sets the batch that
+// global_batch_documents asks for; `training` is [training]. `known` keeps what was read and drawn, by a text that
+// names it.
+void read_documents(
+    const TomlTable& table, const std::filesystem::path& folder, Scenario& scenario,
+    const std::function<const Documents&(const std::string&, const std::function<Documents()>&)>& known);
 // Checks a pipeline's requirements on the micro-batches; training must have been read.
 void check_pipeline(const TomlTable& table, const Scenario& scenario);
 

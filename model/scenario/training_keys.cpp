@@ -369,6 +369,49 @@ std::vector<ScenarioKey> training_keys() {
        .acts = [](const Scenario& s) { return s.training.reset_attention_mask; },
        .record = Record::none,
        .drawn = {0.0, 5.0}},
+      {.name = "document_lengths",
+       .field = [](S s) -> Field { return WordField::of(s.training.document_lengths.kind); },
+       .range = "acts in predictions with `reset_attention_mask`",
+       .meaning = "lengths of documents: any token ends a document with the same probability; all have the mean; those "
+                  "of a file. The replica with most pairs of tokens of one document finishes last, and the step waits "
+                  "for it ([data.md](data.md))",
+       .megatron = {},
+       .says_how = false,
+       .acts = [](const Scenario& s) { return s.training.reset_attention_mask; },
+       .record = Record::none,
+       .drawn = {"geometric", "equal"}},
+      {.name = "document_lengths_file",
+       .field = [](S s) -> Field { return &s.training.document_lengths.file; },
+       .type = "path",
+       .by_default = "none",
+       .range = "with `\"measured\"`",
+       .meaning = "a text file with the tokens of one document a line",
+       .megatron = {},
+       .says_how = false,
+       .record = Record::none},
+      {.name = "document_packing",
+       .field = [](S s) -> Field { return WordField::of(s.training.document_lengths.packing); },
+       .range = "acts in predictions with `reset_attention_mask`",
+       .meaning =
+           "documents follow one another and a sequence's end cuts them, or whole documents are packed first fit, "
+           "with padding at the end (NeMo's `first_fit_shuffle`)",
+       .megatron = {},
+       .says_how = false,
+       .acts = [](const Scenario& s) { return s.training.reset_attention_mask; },
+       .record = Record::none,
+       .drawn = {"chunk", "first_fit"}},
+      {.name = "global_batch_documents",
+       .field = [](S s) -> Field { return &s.training.global_batch_documents; },
+       .bounds = {.min = 0, .max = 1e12},
+       .unit = "documents",
+       .by_default = "none",
+       .range = "with documents of known lengths; replaces `global_batch_size`",
+       .meaning = "documents of one step, for frameworks that count a batch before packing: the nearest number of "
+                  "sequences that all replicas share. 0: none",
+       .megatron = {},
+       .says_how = false,
+       .acts = [](const Scenario& s) { return s.training.reset_attention_mask; },
+       .record = Record::none},
       {.name = "load",
        .field = [](S s) -> Field { return &s.training.load; },
        .type = "path",
@@ -429,7 +472,8 @@ std::vector<ScenarioKey> training_keys() {
        .field = [](S s) -> Field { return WordField::of(s.training.expert_loads.kind); },
        .range = "acts in predictions with `expert_model_parallel_size` above 1",
        .meaning = "tokens of each expert: equally many; as many as come with routing at random, as in Megatron-LM's "
-                  "benchmarks (`moe_router_force_load_balancing`); as the model's router leaves them; those of a file. All ranks that "
+                  "benchmarks (`moe_router_force_load_balancing`); as the model's router leaves them; those of a file. "
+                  "All ranks that "
                   "share experts wait for the one that has most rows, and memory is for this rank",
        .megatron = {},
        .says_how = false,
@@ -440,7 +484,8 @@ std::vector<ScenarioKey> training_keys() {
        .bounds = {.min = 0, .max = 4},
        .range = "acts with `\"natural\"`",
        .meaning = "of the power law, for a router that is not balanced; given, for one that balances by a bias "
-                  "(`moe_router_enable_expert_bias`) or a loss (`moe_aux_loss_coeff`), too: loads have the density x^-exponent from 1 token to 0.8 of all tokens "
+                  "(`moe_router_enable_expert_bias`) or a loss (`moe_aux_loss_coeff`), too: loads have the density "
+                  "x^-exponent from 1 token to 0.8 of all tokens "
                   "(ai-dynamo/aiconfigurator, which has 1.01 for served models; the default is fitted to one training)",
        .megatron = {},
        .says_how = false,
