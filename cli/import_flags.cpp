@@ -53,7 +53,7 @@ std::optional<std::string> further_file(const std::string& folder, const std::st
 std::string format_of(const std::string& file) {
   const std::string extension = std::filesystem::path(file).extension().string();
   if (extension == ".toml") return "torchtitan";
-  if (extension == ".yaml" || extension == ".yml") return "yaml";
+  if (extension == ".yaml" || extension == ".yml" || extension == ".json") return "yaml";
   if (extension == ".py") return "bridge";
   return "megatron";
 }

@@ -98,7 +98,7 @@ void add_overrides(const Words& words, std::size_t begin, std::vector<std::strin
 // Returns where the program's own flags begin: after "x.py" or "-m module", except torchrun's module.
 std::size_t program_in(const Words& words, std::string& program) {
   for (std::size_t i = 0; i < words.size(); ++i) {
-    const bool is_module = words[i] == "-m" && i + 1 < words.size();
+    const bool is_module = (words[i] == "-m" || words[i] == "--module") && i + 1 < words.size();
     const std::string word = shell::without_unknown(is_module ? words[i + 1] : words[i]);
     if (is_module ? word == "torch.distributed.run" || word == "torch.distributed.launch" ||
                         word == "accelerate.commands.launch"

@@ -27,12 +27,13 @@ void join_details(Settings& settings) {
   for (Judged& one : settings.approximated) {
     const std::string name = one.what.substr(0, one.what.find_first_of(": ="));
     std::vector<std::string> details;
-    std::erase_if(settings.ignored, [&](const std::string& other) {
-      const bool is_detail = other.size() > name.size() && other.starts_with(name) &&
-                             (other[name.size()] == '_' || other[name.size()] == '-');
-      if (is_detail) details.push_back(other);
-      return is_detail;
-    });
+    for (std::vector<std::string>* list : {&settings.ignored, &settings.unknown})
+      std::erase_if(*list, [&](const std::string& other) {
+        const bool is_detail = other.size() > name.size() && other.starts_with(name) &&
+                               (other[name.size()] == '_' || other[name.size()] == '-');
+        if (is_detail) details.push_back(other);
+        return is_detail;
+      });
     if (!details.empty()) one.effect += "; " + listed(details) + " belongs to it";
   }
 }
@@ -93,11 +94,14 @@ void require_sizes(const Settings& settings, const std::map<std::string, std::st
   throw input_error(settings.name + ": " +
                     (is_vocabulary ? "expected " + settings.vocabulary_key +
                                          ", or a tokenizer whose vocabulary is known; give " + missing[0]
-                                   : "expected the sizes of a model; give " + listed(missing)));
+                                   : "expected the sizes of a model; give " + listed(missing)) +
+                    (settings.file_says.empty() ? "" : "; " + settings.file_says));
 }
 
-void find_vocabulary(Settings& settings) {
-  if (settings.values.contains("model.vocab_size") || settings.values.contains("model.preset")) return;
+void find_vocabulary(Settings& settings, const std::map<std::string, std::string>& overrides) {
+  if (settings.values.contains("model.vocab_size") || settings.values.contains("model.preset") ||
+      overrides.contains("model.vocab_size"))
+    return;
   std::size_t at = 0;
   const std::string& hints = settings.vocabulary_hints;
   while (at < hints.size()) {
@@ -401,6 +405,27 @@ std::map<std::string, std::string> places_of(const Settings& settings,
   return places;
 }
 
+// Takes the settings whose keys --set gives out of what the notes say of them, and says which ones they are.
+void yield_to_overrides(Settings& settings, const ImportOptions& options,
+                        const std::map<std::string, std::string>& overrides) {
+  for (const auto& [key, setting] : settings.origins) {
+    if (!overrides.contains(key)) continue;
+    const std::string& what = setting.what;
+    const bool gives_more = std::any_of(settings.origins.begin(), settings.origins.end(), [&](const auto& other) {
+      return other.second.what == what && !overrides.contains(other.first);
+    });
+    if (gives_more) continue;
+    std::erase(settings.taken, what);
+    std::erase_if(settings.approximated, [&](const Judged& one) {
+      return one.what == what || one.what.starts_with(what + " ") || one.what.starts_with(what + ":");
+    });
+    settings.notes.push_back(fmt::format("{} is not taken: --set {} says otherwise", setting.place(), key));
+  }
+  for (const auto& [key, note] : settings.assumptions)
+    if (!overrides.contains(key) && !(key == "parallel.data_parallel_size" && options.gpus > 0))
+      settings.notes.push_back(note);
+}
+
 Translation scenario_of(Settings settings, const ImportOptions& options) {
   std::map<std::string, std::string> overrides = texts_of(options.overrides);
   refuse(settings, options);
@@ -417,13 +442,14 @@ Translation scenario_of(Settings settings, const ImportOptions& options) {
     });
   approximate_experts(settings, overrides);
   approximate_latent_attention(settings);
-  find_vocabulary(settings);
+  find_vocabulary(settings, overrides);
   // "--set section.key=" takes a key away.
   std::erase_if(overrides, [&](const auto& one) {
     if (one.second == "\"\"") settings.values.erase(one.first);
     return one.second == "\"\"";
   });
   require_sizes(settings, overrides);
+  yield_to_overrides(settings, options, overrides);
   find_ranks(settings, options, overrides);
   fit_batch(settings, options, overrides);
   settle(settings, overrides);
@@ -435,6 +461,7 @@ Translation scenario_of(Settings settings, const ImportOptions& options) {
   join_details(settings);
   if (!settings.taken.empty()) result.notes.push_back("taken: " + listed(settings.taken));
   if (!settings.ignored.empty()) result.notes.push_back("without effect on a step's time: " + listed(settings.ignored));
+  if (!settings.unknown.empty()) result.notes.push_back("not known here, and left out: " + listed(settings.unknown));
   for (const Judged& one : settings.approximated)
     result.notes.push_back("not modelled: " + one.place() + ": " + one.effect);
   result.notes.insert(result.notes.end(), settings.notes.begin(), settings.notes.end());

@@ -45,14 +45,18 @@ struct Settings {
   std::string profile;
   std::string platform;  // by its name; "": the settings say none
   std::vector<std::string> taken, ignored;
+  std::vector<std::string> unknown;  // keys that no table here has, which are left out
   std::vector<Judged> approximated;
   std::map<std::string, Judged> refused;                    // [what is not modelled: "experts", "fp8"]
   std::map<std::string, std::string> unset;                 // keys → the variable in their value that no command sets
   std::map<std::string, std::vector<std::string>> choices;  // as shell::Run has them
   std::vector<std::string> notes;
+  // Notes on a value that a reader assumed, by its key: they are left out where --set or --gpus gives the value.
+  std::vector<std::pair<std::string, std::string>> assumptions;
   // Number of GPUs that the settings start, where they say one.
   std::optional<std::int64_t> ranks;
   std::string ranks_from;        // "torchrun's --nproc_per_node and --nnodes"
+  std::string file_says;         // what the file's name says of a model whose sizes nothing else gives
   std::string vocabulary_hints;  // names of tokenizer, model and file, the best first, one a line
   std::string vocabulary_key;    // the program's name for it: "--vocab-size"
 

@@ -11,6 +11,7 @@
 #include "base/toml.hpp"
 #include "model/interchange/benchmark_command.hpp"
 #include "model/interchange/command_line.hpp"
+#include "model/interchange/formats.hpp"
 #include "model/interchange/launcher_command.hpp"
 #include "model/interchange/megatron.hpp"
 #include "model/interchange/megatron_flags.hpp"
@@ -372,7 +373,8 @@ class Import {
       settings_.ranks = line_.processes.value_or(1) * line_.nodes.value_or(1);
       settings_.ranks_from = line_.nodes ? "processes of a node and nodes" : "--nproc-per-node";
       if (line_.processes && !line_.nodes && settings_.ranks)
-        settings_.notes.push_back("one node is assumed: nothing says how many there are");
+        settings_.assumptions.emplace_back("parallel.data_parallel_size",
+                                           "one node is assumed: nothing says how many there are");
     }
   }
 
@@ -571,6 +573,7 @@ Json value_of_word(const std::string& word) {
 
 Translation from_megatron(std::string_view text, const std::string& name, const ImportOptions& options) {
   const CommandLine line = command_line_of(text, name, options);
+  refuse_program(line, name);
   if (is_benchmark_command(line)) return from_benchmark_command(line, name, options);
   if (is_launcher_command(line)) return from_launcher_command(line, name, options);
   if (is_titan_command(line)) return from_titan_command(line, name, options);

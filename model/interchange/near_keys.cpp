@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "model/interchange/megatron.hpp"
+#include "model/interchange/megatron_flags.hpp"
 #include "model/interchange/recipe_settings.hpp"
 
 namespace stretto {
@@ -52,7 +53,115 @@ const std::vector<Near>& near_keys() {
   return keys;
 }
 
+// Sections that say nothing of a step, and keys of NeMo's trainer and model and of Megatron-Bridge that act on files,
+// logs, checks, evaluation or the course of training, and are no flag of Megatron-LM's.
+constexpr const char* kIdleSections[] = {"exp_manager",
+                                         "run",
+                                         "hydra",
+                                         "logger",
+                                         "checkpoint",
+                                         "profiling",
+                                         "ft",
+                                         "straggler",
+                                         "nvrx_straggler",
+                                         "rng",
+                                         "rerun_state_machine",
+                                         "validation",
+                                         "tensor_inspect",
+                                         "inprocess_restart",
+                                         "dataset",
+                                         "model.data",
+                                         "data",
+                                         "scheduler",
+                                         "model.optim.sched",
+                                         "model.nsys_profile",
+                                         "log",
+                                         "resume",
+                                         "env_vars",
+                                         "model.gc_interval",
+                                         "dist",
+                                         "trainer.logger",
+                                         "trainer.callbacks",
+                                         "tokenizer",
+                                         "model.memory_profile",
+                                         "model.seq_len_callback"};
+constexpr const char* kIdleKeys[] = {"name",
+                                     "restore_from_path",
+                                     "accelerator",
+                                     "enable_checkpointing",
+                                     "max_epochs",
+                                     "max_time",
+                                     "log_every_n_steps",
+                                     "val_check_interval",
+                                     "limit_val_batches",
+                                     "limit_test_batches",
+                                     "limit_train_batches",
+                                     "accumulate_grad_batches",
+                                     "gradient_clip_algorithm",
+                                     "benchmark",
+                                     "enable_model_summary",
+                                     "use_distributed_sampler",
+                                     "replace_sampler_ddp",
+                                     "resume_from_checkpoint",
+                                     "num_sanity_val_steps",
+                                     "check_val_every_n_epoch",
+                                     "enable_progress_bar",
+                                     "rampup_batch_size",
+                                     "train_samples",
+                                     "native_amp_init_scale",
+                                     "native_amp_growth_interval",
+                                     "hysteresis",
+                                     "fp16_lm_cross_entropy",
+                                     "gc_interval",
+                                     "precision_plugin",
+                                     "use_cpu_initialization",
+                                     "perform_initialization",
+                                     "eval_iters",
+                                     "eval_interval",
+                                     "skip_train",
+                                     "exit_signal_handler",
+                                     "exit_interval",
+                                     "exit_duration_in_mins",
+                                     "manual_gc",
+                                     "manual_gc_interval",
+                                     "manual_gc_eval",
+                                     "check_weight_hash_across_dp_replicas_interval",
+                                     "check_for_nan_in_grad",
+                                     "check_for_nan_in_loss_and_grad",
+                                     "lr_decay_samples",
+                                     "lr_warmup_samples",
+                                     "lr_warmup_fraction",
+                                     "start_weight_decay",
+                                     "end_weight_decay",
+                                     "weight_decay_incr_style",
+                                     "onnx_safe",
+                                     "convert_to_hf",
+                                     "pre_process",
+                                     "post_process",
+                                     "persist_layer_norm",
+                                     "do_layer_norm_weight_decay",
+                                     "init_method_std",
+                                     "use_scaled_init_method",
+                                     "apply_query_key_layer_scaling",
+                                     "masked_softmax_fusion",
+                                     "sync_batch_comm",
+                                     "resume_if_exists",
+                                     "results_dir",
+                                     "time_limit",
+                                     "dependency",
+                                     "model_type"};
+
 }  // namespace
+
+bool is_idle_key(const std::string& key, const std::string& path) {
+  for (const std::string section : kIdleSections)
+    if (path.starts_with(section + ".")) return true;
+  if (std::find(std::begin(kIdleKeys), std::end(kIdleKeys), key) != std::end(kIdleKeys)) return true;
+  std::string flag = "--" + key;
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  const FlagRule* rule = rule_of(flag);
+  return rule != nullptr && rule->verdict == FlagVerdict::without_effect;
+}
 
 void RecipeSettings::near(const std::string& path, const Json& value, const std::string& effect) {
   std::string what = path;

@@ -8,6 +8,7 @@
 #include "base/toml.hpp"
 #include "model/interchange/bridge_recipes.hpp"
 #include "model/interchange/command_line.hpp"
+#include "model/interchange/formats.hpp"
 #include "model/interchange/megatron.hpp"
 #include "model/interchange/megatron_flags.hpp"
 #include "model/interchange/model_shapes.hpp"
@@ -204,7 +205,7 @@ class Recipe {
       put(row, path, value);
       return recipe_.settings.taken.push_back(path);
     }
-    recipe_.settings.ignored.push_back(path);
+    (is_idle_key(key, path) ? recipe_.settings.ignored : recipe_.settings.unknown).push_back(path);
   }
 
   void put(const MegatronRow& row, const std::string& path, const Json& value) {
@@ -235,13 +236,27 @@ class Recipe {
         settings.values.contains("model.num_layers") && settings.values.contains("model.hidden_size");
     settings.vocabulary_hints += recipe_name() + "\n" + stem() + "\n";
     const bool is_recipe = recipe_.facts.is_recipe;
-    if (!has_sizes && settings.refused.empty())
-      if ((add_shape_by_name(recipe_name(), settings) || add_shape_by_name(checkpoint_name(), settings) ||
-           add_shape_by_name(stem(), settings)) &&
-          !is_recipe)
-        settings.notes.push_back(
-            "the sizes of the model are those that its name says; the recipe or checkpoint that has them is not here");
+    const bool is_named = recipe_name() != stem() || is_recipe;
+    if (!has_sizes && settings.refused.empty()) {
+      if ((is_named && add_shape_by_name(recipe_name(), settings)) || add_shape_by_name(checkpoint_name(), settings)) {
+        if (!is_recipe)
+          settings.notes.push_back(
+              "the sizes of the model are those that its name says; the recipe or checkpoint that has them is not "
+              "here");
+      } else if (Settings named = settings; !is_recipe && add_shape_by_name(stem(), named)) {
+        settings.file_says = "the sizes of the model that the file's name says are " + sizes_of(named);
+      }
+    }
     complete_recipe(recipe_, root_, has_sizes || is_recipe || recipe_.facts.is_nemo);
+  }
+
+  // Returns the sizes as options of the command: a file's name may be anything, so a person confirms what it says.
+  static std::string sizes_of(const Settings& settings) {
+    std::string text;
+    for (const MegatronRow& row : megatron_rows())
+      if (const Json* value = settings.find(row.key); value != nullptr && row.key.starts_with("model."))
+        text += " --set " + row.key + "=" + (value->is_string() ? value->get<std::string>() : value->dump());
+    return text.empty() ? text : text.substr(1);
   }
 
   const ImportOptions& options_;
@@ -269,14 +284,19 @@ Json overlaps_of_products(const Json& table) {
 }
 
 Translation from_recipe(std::string_view text, const std::string& name, const ImportOptions& options) {
-  Yaml yaml = parse_yaml(text, name);
-  if (!yaml.root.is_object()) throw input_error(name + ": expected \"key: value\" lines of YAML, got none");
-  if (yaml.root.contains("MODEL_ARGS") && yaml.root["MODEL_ARGS"].is_object())
+  Yaml yaml;
+  try {
+    yaml = parse_yaml(text, name);
+  } catch (const Error&) {
+    refuse_unparsed(text, name);
+    throw;
+  }
+  if (yaml.root.is_object() && yaml.root.contains("MODEL_ARGS") && yaml.root["MODEL_ARGS"].is_object())
     return from_megatron_flags(command_line_of_test(yaml, name, options.environment), name, options);
+  if (kind_of_document(yaml.root) == DocumentKind::other) refuse_unparsed(text, name);
+  require_document(yaml.root, name);
   // A file that has only overlap settings describes no model.
-  bool is_overlap = true;
-  for (const auto& [key, value] : yaml.root.items()) is_overlap = is_overlap && !value.is_structured();
-  if (is_overlap && !yaml.root.contains("num_layers")) return from_bridge(text, name);
+  if (kind_of_document(yaml.root) == DocumentKind::overlap) return from_bridge(text, name);
   return from_yaml(std::move(yaml), name, options, "");
 }
 

@@ -33,13 +33,15 @@ void finish_layout(RecipeSettings& recipe, bool is_whole) {
   if (recipe.settings.whole("parallel.pipeline_model_parallel_size", 1) <= 1 &&
       recipe.settings.whole(virtual_stages, 1) > 1) {
     values.erase(virtual_stages);
-    recipe.settings.notes.emplace_back("the recipe's virtual stages fall away: there is one pipeline stage");
+    recipe.settings.assumptions.emplace_back(virtual_stages,
+                                             "the recipe's virtual stages fall away: there is one pipeline stage");
   }
   const bool is_interleaved = recipe.settings.whole(virtual_stages, 1) > 1;
   const char* gathers_beside_step = "overlap.overlap_param_gather_with_optimizer_step";
   if (!is_interleaved && recipe.settings.is(gathers_beside_step, true)) {
     values.erase(gathers_beside_step);
-    recipe.settings.notes.emplace_back(
+    recipe.settings.assumptions.emplace_back(
+        gathers_beside_step,
         "the recipe's overlap_param_gather_with_optimizer_step falls away: it acts with virtual stages alone");
   }
   if (recipe.facts.is_fsdp) {
@@ -85,7 +87,8 @@ void finish_layout(RecipeSettings& recipe, bool is_whole) {
       recipe.settings.is("parallel.sequence_parallel", true) && recipe.settings.is("overlap.tp_comm_overlap", false)) {
     values["overlap.tp_comm_overlap"] = true;
     values["overlap.tp_comm_overlap_ag"] = values["overlap.tp_comm_overlap_rs"] = false;
-    recipe.settings.notes.emplace_back(
+    recipe.settings.assumptions.emplace_back(
+        "overlap.tp_comm_overlap",
         "tp_comm_overlap is false: TransformerEngine gathers and scatters beside products of the backward pass all the "
         "same");
   }
@@ -96,7 +99,8 @@ void finish_layout(RecipeSettings& recipe, bool is_whole) {
   // The launcher sets the variable (nemo_launcher/core/stages.py:580).
   if ((tp > 1 || cp > 1) && !recipe.facts.is_fsdp && recipe.facts.is_nemo) {
     values.emplace("cluster.cuda_device_max_connections", 1);
-    recipe.settings.notes.push_back("CUDA_DEVICE_MAX_CONNECTIONS is 1, as NeMo's launcher sets it");
+    recipe.settings.assumptions.emplace_back("cluster.cuda_device_max_connections",
+                                             "CUDA_DEVICE_MAX_CONNECTIONS is 1, as NeMo's launcher sets it");
   }
 }
 
@@ -140,7 +144,7 @@ void finish_model(RecipeSettings& recipe, const Json& root) {
   // the data.
   if (const Json* length = data_length(recipe.facts, root);
       length != nullptr && length->get<std::int64_t>() > 0 && *length < recipe.settings.whole("model.seq_length", 0)) {
-    recipe.settings.notes.push_back("seq_length is that of model.data, " + length->dump());
+    recipe.settings.assumptions.emplace_back("model.seq_length", "seq_length is that of model.data, " + length->dump());
     values["model.seq_length"] = *length;
   }
   const std::int64_t length = recipe.settings.whole("model.seq_length", 0);

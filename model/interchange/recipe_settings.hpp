@@ -49,6 +49,9 @@ void take_recipe_tokenizer(RecipeSettings& recipe, const nlohmann::json& tokeniz
 // near_keys.cpp: returns whether it is a key that is not modelled and has little effect, and notes that unless it has
 // none.
 bool is_near_key(RecipeSettings& recipe, const std::string& key, const std::string& path, const nlohmann::json& value);
+// Returns whether a key that no table of settings has acts on files, logs, checks or the course of training alone: by
+// its section or name, or as Megatron-LM's flag of that name.
+bool is_idle_key(const std::string& key, const std::string& path);
 inline constexpr const char* kDefaultProducts =
     "each product's method is the default; [overlap] tp_comm_overlap_cfg says the same";
 

@@ -188,10 +188,11 @@ TEST_CASE("experts and encoders in recipes are taken or refused by their names a
                                       "num_moe_experts: 8\n  expert_model_parallel_size: 2\n"
                                       "  expert_tensor_parallel_size: 1\n  moe_token_dispatcher_type: alltoall");
   CHECK(taken(shared).parallel.expert_model_parallel_size == 2);
-  CHECK_THAT(recipe_refusal("model:\n  num_layers: 2\n  fp8_multi_head_attention: True\n"),
+  CHECK_THAT(recipe_refusal("model:\n  num_attention_heads: 2\n  fp8_multi_head_attention: True\n"),
              Contains("attention in fp8 is not modelled yet"));
-  CHECK_THAT(recipe_refusal("model:\n  encoder:\n    hidden_size: 2\n  decoder:\n    hidden_size: 2\n"),
-             Contains("encoders are not modelled yet"));
+  CHECK_THAT(
+      recipe_refusal("model:\n  micro_batch_size: 1\n  encoder:\n    hidden_size: 2\n  decoder:\n    hidden_size: 2\n"),
+      Contains("encoders are not modelled yet"));
 }
 
 TEST_CASE("Megatron-Bridge's YAML is taken, with its CommOverlapConfig's defaults", "[recipe]") {
@@ -227,7 +228,7 @@ comm_overlap: {tp_comm_overlap: true, bucket_size: null}
   // The recipe's vocabulary is that of its NullTokenizer.
   CHECK(pretrain.model.vocab_size == 32000);
   CHECK(pretrain.overlap.overlap_param_gather);
-  CHECK_THAT(recipe_refusal("model:\n  seq_length: 8\n"), Contains("expected the sizes of a model"));
+  CHECK_THAT(recipe_refusal("model:\n  num_attention_heads: 8\n"), Contains("expected the sizes of a model"));
   // A configuration of Megatron-LM's functional tests.
   const Scenario test = taken(
       "ENV_VARS:\n  CUDA_DEVICE_MAX_CONNECTIONS: 1\nMODEL_ARGS:\n  --num-layers: 4\n  --hidden-size: 64\n  "
@@ -488,7 +489,8 @@ TEST_CASE("NeMo's types of gradients, buckets and FSDP, adapters and checkpoints
   CHECK(lora.model.num_layers == 40);
   CHECK(lora.training.frozen_base);
   CHECK(lora.framework.name == "nemo-dgxc-lora");
-  CHECK_THAT(recipe_refusal("trainer: {devices: 8}\nmodel:\n  hidden_size: 64\n  retro: {retro_num_neighbors: 2}\n"),
+  CHECK_THAT(recipe_refusal("trainer: {devices: 8}\nmodel:\n  hidden_size: 64\n  micro_batch_size: 1\n  "
+                            "global_batch_size: 8\n  num_attention_heads: 8\n  retro: {retro_num_neighbors: 2}\n"),
              Contains("retrieval is not modelled yet"));
 }
 

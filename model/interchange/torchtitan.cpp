@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/toml.hpp"
+#include "model/interchange/formats.hpp"
 #include "model/interchange/model_shapes.hpp"
 
 namespace stretto {
@@ -45,6 +46,9 @@ std::optional<std::int64_t> gpus_in_comment(std::string_view text) {
   return number > 0 ? std::optional(number) : std::nullopt;
 }
 
+// Sections of job_config.py that hardly another program has.
+constexpr const char* kTitanSections[] = {"job", "training", "parallelism", "activation_checkpoint", "experimental"};
+
 constexpr std::int64_t kGpusOfLauncher = 8;  // NGPU of run_train.sh
 
 class Config {
@@ -54,8 +58,9 @@ class Config {
         text_(text),
         name_(name),
         started_(overrides.ranks),
-        nodes_(parse_toml_nodes(text, name)),
+        nodes_(parsed(text, name)),
         root_(json_of(nodes_)) {
+    require_titan();
     for (const auto& [section, key, value] : overrides.values)
       if (!root_.contains(section) || root_[section].is_object()) root_[section][key] = value;
     settings_.name = name;
@@ -76,11 +81,55 @@ class Config {
       for (const auto& [key, value] : table.items())
         if (const std::string path = section + "." + key;
             std::find(settings_.taken.begin(), settings_.taken.end(), path) == settings_.taken.end())
-          settings_.ignored.push_back(path);
+          (is_idle(section, key) ? settings_.ignored : settings_.unknown).push_back(path);
     return std::move(settings_);
   }
 
  private:
+  static TomlNode parsed(std::string_view text, const std::string& name) {
+    try {
+      return parse_toml_nodes(text, name);
+    } catch (const Error&) {
+      refuse_unparsed(text, name);
+      throw;
+    }
+  }
+  // Throws unless the file is a JobConfig: [model] with a flavor, or with a name and a section of a job.
+  void require_titan() const {
+    const bool has_model = root_.contains("model") && root_["model"].is_object();
+    const bool has_job = std::any_of(std::begin(kTitanSections), std::end(kTitanSections),
+                                     [&](const char* section) { return root_.contains(section); });
+    if (has_model && (root_["model"].contains("flavor") || (root_["model"].contains("name") && has_job))) return;
+    refuse_document(root_, name_, "a configuration of torchtitan ([model] name and flavor, [training], [parallelism])");
+  }
+
+  // Returns whether a key says nothing of a step: files, logs, checks, data, the course of training (job_config.py of
+  // 0.1 to 0.2.2).
+  static bool is_idle(const std::string& section, const std::string& key) {
+    constexpr const char* kSections[] = {"job",        "profiling",         "metrics",      "checkpoint",     "comm",
+                                         "validation", "memory_estimation", "lr_scheduler", "dump_folder",    "debug",
+                                         "ft",         "fault_tolerance",   "logging",      "hf_transformers"};
+    constexpr const char* kKeys[] = {"tokenizer_path",
+                                     "hf_assets_path",
+                                     "print_after_conversion",
+                                     "dataset",
+                                     "dataset_path",
+                                     "gc_freq",
+                                     "gc_debug",
+                                     "deterministic",
+                                     "implementation",
+                                     "early_step_in_backward",
+                                     "beta1",
+                                     "beta2",
+                                     "eps",
+                                     "norm_type",
+                                     "custom_args_module",
+                                     "custom_import",
+                                     "data_parallel_type"};
+    return std::find(std::begin(kSections), std::end(kSections), section) != std::end(kSections) ||
+           std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
+  }
+
   // Returns a key of the first section that has it; null where none has.
   Json look(std::initializer_list<const char*> sections, const char* key) {
     for (const char* section : sections)
@@ -297,13 +346,15 @@ class Config {
     } else if (const auto gpus = gpus_in_comment(text_)) {
       settings_.ranks = *gpus;
       settings_.ranks_from = "the comment \"preset for … GPUs\"";
-      settings_.notes.push_back("there are " + std::to_string(*gpus) +
-                                " GPUs, as the file's comment says; --gpus N says otherwise");
+      settings_.assumptions.emplace_back(
+          "parallel.data_parallel_size",
+          "there are " + std::to_string(*gpus) + " GPUs, as the file's comment says; --gpus N says otherwise");
     } else {
       settings_.ranks = std::max(kGpusOfLauncher, of_model * replicas);
       settings_.ranks_from = "run_train.sh's NGPU";
-      settings_.notes.push_back("there are " + std::to_string(*settings_.ranks) +
-                                " GPUs, as run_train.sh's NGPU is 8; --gpus N says otherwise");
+      settings_.assumptions.emplace_back("parallel.data_parallel_size",
+                                         "there are " + std::to_string(*settings_.ranks) +
+                                             " GPUs, as run_train.sh's NGPU is 8; --gpus N says otherwise");
     }
     const bool is_sharded = shards != 1 || cp > 1;
     values["parallel.data_parallel_sharding_strategy"] = is_sharded ? "optim_grads_params" : "no_shard";

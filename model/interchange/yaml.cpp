@@ -82,7 +82,12 @@ class Parser {
   }
 
   Yaml run() {
-    if (!lines_.empty()) result_.root = block(lines_[0].indent, "", 0);
+    if (!lines_.empty() && lines_[0].text[0] == '{') {  // all of it is a flow mapping, as JSON is
+      ++at_;
+      result_.root = value_of(lines_[0].text, 0, lines_[0]);
+    } else if (!lines_.empty()) {
+      result_.root = block(lines_[0].indent, "", 0);
+    }
     if (at_ < lines_.size()) throw wrong(lines_[at_], "expected the indentation of what stands above");
     return std::move(result_);
   }

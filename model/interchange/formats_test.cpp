@@ -1,0 +1,108 @@
+#include "model/interchange/formats.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "model/interchange/megatron.hpp"
+#include "model/interchange/recipe.hpp"
+#include "model/interchange/torchtitan.hpp"
+#include "tests/message_of.hpp"
+
+using namespace stretto;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::string yaml_refusal(const std::string& text, const std::string& name = "llama3_8b.yaml") {
+  return testing::message_of([&] { from_recipe(text, name); });
+}
+std::string toml_refusal(const std::string& text) {
+  return testing::message_of([&] { from_torchtitan(text, "c.toml", {}); });
+}
+std::string command_refusal(const std::string& text) {
+  return testing::message_of([&] { from_megatron(text, "run.sh"); });
+}
+
+const std::string kSizes =
+    " --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32 "
+    "--vocab-size 256 --micro-batch-size 1 --global-batch-size 8";
+
+}  // namespace
+
+TEST_CASE("documents of other programs are refused by their format's name, whatever the file's name says", "[import]") {
+  const std::pair<const char*, const char*> documents[] = {
+      {"vLLM", "workload:\n  model: {phase: inference}\nexecutor:\n  framework: {name: vllm}\n"},
+      {"vLLM", "modelSpec:\n- name: a\n  vllmConfig: {maxModelLen: 4096, tensorParallelSize: 2}\n"},
+      {"llm-foundry", "max_seq_len: 4096\nglobal_train_batch_size: 8\nmodel: {name: hf_causal_lm}\n"},
+      {"AutoModel", "step_scheduler: {global_batch_size: 8, local_batch_size: 4}\nmodel: {x: 1}\n"},
+      {"Primus",
+       "modules:\n  pre_trainer:\n    framework: torchtitan\n    overrides: {training: {local_batch_size: 5}}\n"},
+      {"nanotron", "model:\n  model_config: {hidden_size: 64}\nparallelism: {dp: 2, tp: 2}\n"},
+      {"GPT-NeoX", "{\n  \"pipe_parallel_size\": 1,\n  \"num_layers\": 2, \"hidden_size\": 64,\n}\n"},
+      {"axolotl", "base_model: a/b\nsequence_len: 8\nmicro_batch_size: 1\n"},
+      {"LLaMA-Factory", "model_name_or_path: a/b\nstage: sft\nfinetuning_type: full\ncutoff_len: 8\n"},
+      {"verl", "actor_rollout_ref:\n  actor: {megatron: {tensor_model_parallel_size: 2}}\ntrainer: {nnodes: 1}\n"},
+      {"NeMo-RL", "policy:\n  megatron_cfg: {tensor_model_parallel_size: 2, num_layers_in_first_pipeline_stage: 2}\n"},
+      {"MaxText", "base_config: base.yml\nper_device_batch_size: 4\nici_fsdp_parallelism: 16\n"},
+      {"DeepSpeed", "{\"train_micro_batch_size_per_gpu\": 4, \"zero_optimization\": {\"stage\": 3}}\n"},
+      {"Kubernetes", "apiVersion: v1\nkind: Service\nmetadata: {name: llama}\n"},
+      {"Helm", "metadata:\n  name: {{ .Values.name }}\n"},
+      {"config.json", "{\"model_type\": \"llama\", \"hidden_size\": 64, \"num_attention_heads\": 4}\n"},
+      {"speech",
+       "trainer: {devices: 8}\nmodel:\n  perception: {x: 1}\n  micro_batch_size: 1\n  global_batch_size: 8\n"},
+      {"recurrent", "trainer: {devices: 8}\nmodel: {hyena: {order: 2}, num_layers: 2}\n"},
+      {"known program", "model: {size: 8}\noptimizer: {lr: 0.1}\n"},
+  };
+  for (const auto& [format, text] : documents) CHECK_THAT(yaml_refusal(text), Contains(format));
+  CHECK_THAT(toml_refusal("[build-system]\nrequires = []\n[project]\nname = \"llama3\"\n"), Contains("pyproject.toml"));
+  CHECK_THAT(toml_refusal("[package]\nname = \"a\"\nedition = \"2021\"\n"), Contains("Cargo.toml"));
+  CHECK_THAT(toml_refusal("[package]\nname = \"a\"\nedition = \"2021\"\n[dependencies]\nx = 1979-05-27\n"),
+             Contains("Cargo.toml"));
+  CHECK_THAT(toml_refusal("[model]\npreset = \"llama3-8b\"\n"), Contains("a scenario of Stretto"));
+  CHECK_THAT(toml_refusal("[model]\nname = \"a/b\"\n[data]\nseq_len = 8\n"),
+             Contains("expected a configuration of torchtitan"));
+}
+
+TEST_CASE("a model that only the file's name says is asked for", "[import]") {
+  const std::string nemo =
+      "trainer: {devices: 8, num_nodes: 1}\nmodel:\n  tensor_model_parallel_size: 2\n  micro_batch_size: 1\n"
+      "  global_batch_size: 8\n  seq_length: 4096\n";
+  const std::string message = yaml_refusal(nemo);
+  CHECK_THAT(message, Contains("expected the sizes of a model"));
+  CHECK_THAT(message, Contains("the file's name says are --set model.num_layers=32 --set model.hidden_size=4096"));
+}
+
+TEST_CASE("an unknown key is left out, and not without effect", "[import]") {
+  ImportOptions options;
+  options.overrides = {"parallel.tensor_model_parallel_size=4"};
+  const Translation made = from_recipe(
+      "trainer: {devices: 8, num_nodes: 1, log_every_n_steps: 5}\nmodel:\n  tensor_model_parallel_size: 2\n"
+      "  micro_batch_size: 1\n  global_batch_size: 8\n  seq_length: 32\n  num_layers: 2\n  hidden_size: 64\n"
+      "  num_attention_heads: 4\n  vocab_size: 256\n  warp_drive: 9\n",
+      "r.yaml", options);
+  const auto has = [&](const std::string& part) {
+    for (const std::string& note : made.notes)
+      if (note.find(part) != std::string::npos) return true;
+    return false;
+  };
+  CHECK(has("not known here, and left out: model.warp_drive"));
+  CHECK(has("without effect on a step's time: trainer.log_every_n_steps"));
+  CHECK(has(
+      "tensor_model_parallel_size (line 3) is not taken: --set parallel.tensor_model_parallel_size says otherwise"));
+}
+
+TEST_CASE("tools, servers, trainers of rewards and models with other towers are refused by name", "[import]") {
+  const std::pair<const char*, std::string> commands[] = {
+      {"a tool that trains nothing", "torchrun tools/retro/preprocess_data.py" + kSizes},
+      {"a tool that trains nothing",
+       "python tools/checkpoint/convert.py --model-type GPT --loader a --saver b" + kSizes},
+      {"a server of models", "python -m vllm.entrypoints.openai.api_server --model a --max-model-len 8"},
+      {"verl", "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=a trainer.nnodes=1"},
+      {"verl", "python3 -m trainer.main_x actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2"},
+      {"slime", "python3 train.py --actor-num-nodes 1 --rollout-batch-size 8" + kSizes},
+      {"OpenRLHF", "deepspeed --module openrlhf.cli.train_ppo_ray --pretrain a"},
+      {"other towers", "torchrun pretrain_qwen3_omni.py --patch-size 16" + kSizes},
+      {"other towers", "torchrun pretrain_x.py --mrope-section 24 20 20" + kSizes},
+  };
+  for (const auto& [kind, text] : commands) CHECK_THAT(command_refusal(text), Contains(kind));
+  CHECK_NOTHROW(from_megatron("torchrun --nproc_per_node 8 /home/serverteam/clip/pretrain_gpt.py" + kSizes, "run.sh"));
+}
