@@ -14,6 +14,7 @@
 #include "base/values_of.hpp"
 #include "habits/habits.hpp"
 #include "habits/model_names.hpp"
+#include "model/framework_profile.hpp"
 #include "model/scenario/keys.hpp"
 #include "sim/accelerator/numbers.hpp"
 #include "validate/published_layout.hpp"
@@ -63,6 +64,9 @@ enum Column : std::size_t {
   kDelayWgrad,
   kSharedOverlap,
   kCudaGraph,
+  kDocumentTokens,
+  kAttention,
+  kRelease,
   kColumns
 };
 constexpr std::array<const char*, kColumns> kNames = {"id",
@@ -100,7 +104,10 @@ constexpr std::array<const char*, kColumns> kNames = {"id",
                                                       "routing",
                                                       "ov_delay_wgrad",
                                                       "ov_shared_expert",
-                                                      "cuda_graph"};
+                                                      "cuda_graph",
+                                                      "document_tokens",
+                                                      "attention",
+                                                      "release"};
 
 // Plausible measured steps, in seconds, and networks of a node, in Gb/s.
 constexpr double kShortest = 1e-6, kLongest = 1e7;
@@ -181,13 +188,19 @@ class Reader {
     run_.ep = count(kEp);
     run_.dp = count(kDp);
     run_.moe_layers = count(kMoeLayers);
+    run_.document_tokens = count(kDocumentTokens);
     for (const auto& [column, key] : keys_)
-      if (const std::string_view cell = row_.text(column); !words_.is_nothing(cell))
+      if (const std::string_view cell = row_.text(column); !words_.is_nothing(cell) && !is_none(cell, *key))
         state(key->section, key->name, value_of_cell(column, *key));
     step_.node_Gbps = rate_of_nodes();
     read_memory();
   }
 
+  // Returns whether a cell says that there is nothing to count.
+  static bool is_none(std::string_view cell, const ScenarioKey& key) {
+    const std::string word = lower(std::string(cell));
+    return stretto::value_of(key, {}).is_number() && (word == "none" || word == "no");
+  }
   // Adds what the row itself says of a key.
   void state(const std::string& section, const std::string& key, const std::string& value) {
     run_.columns[section] += fmt::format("{} = {}\n", key, value);
@@ -198,7 +211,8 @@ class Reader {
   std::string value_of_cell(std::size_t column, const ScenarioKey& key) const {
     const KeyValue by_default = stretto::value_of(key, {});
     const std::string cell(row_.text(column));
-    if (by_default.is_number_integer()) return fmt::format("{}", count_in(column));
+    if (by_default.is_number_integer())
+      return fmt::format("{}", key.bounds.min <= 0 && cell == "0" ? 0 : count_in(column));
     if (by_default.is_number()) return fmt::format("{}", row_.number(column));
     if (!by_default.is_boolean()) return sim::toml_string(cell);
     const std::string word = lower(cell);
@@ -243,7 +257,7 @@ class Reader {
   void understand() {
     run_.id = step_.id;
     run_.model_name = step_.model;
-    run_.task = step_.task = meant(kTask, words_.tasks, "pretrain");
+    run_.task = step_.task = read_task();
     find_platform();
     find_profile();
     read_notes();
@@ -252,6 +266,7 @@ class Reader {
     if (precision_.empty()) step_.assumptions.push_back("16-bit precision");
     run_.hybrid_shard = techniques_.contains("hybrid_shard") && run_.framework.shards;
     find_model();
+    read_attention();
     if (std::string why = complete_layout(run_, step_.assumptions); !why.empty()) throw NotModelled{std::move(why)};
     read_recomputation();
     take_habits();
@@ -333,8 +348,15 @@ class Reader {
   std::set<std::string> all_of(Column column, const std::vector<PublishedWords::Word>& entries) const {
     Words left(text(column));
     std::set<std::string> means = taken(left, entries);
-    if (left.has_more()) throw row_.error(at_[column], expected_of(entries));
+    finish_words(left, column, entries);
     return means;
+  }
+  // Throws where more is left than words that say nothing, and numbers in a cell where they may follow.
+  void finish_words(Words& left, Column column, const std::vector<PublishedWords::Word>& entries) const {
+    if (const auto plain = words_.plain.find(kNames[column]); plain != words_.plain.end()) left.take_all(plain->second);
+    const bool has_numbers = column == kTask || column == kAttention;
+    for (const std::string& piece : left.rest())
+      if (!has_numbers || !is_label(piece)) throw row_.error(at_[column], expected_of(entries));
   }
   static std::string expected_of(const std::vector<PublishedWords::Word>& entries) {
     std::string text;
@@ -342,11 +364,35 @@ class Reader {
       if (!entry.words.empty()) text += (text.empty() ? "one of " : ", ") + entry.words.back();
     return text + " (scenarios/published.toml has all words)";
   }
-  // Returns the only meaning of such a cell.
-  std::string meant(Column column, const std::vector<PublishedWords::Word>& entries, const char* by_default) const {
-    const std::set<std::string> means = all_of(column, entries);
-    if (means.size() > 1) throw row_.error(at_[column], "one " + std::string(kNames[column]));
-    return means.empty() ? by_default : *means.begin();
+  // A task may say the routing and the length of its sequences too ("pretrain natural", "sft 128k").
+  std::string read_task() {
+    Words left(text(kTask));
+    const std::set<std::string> means = taken(left, words_.tasks);
+    for (const char* routing : {"natural", "forced"})
+      if (left.take({routing})) techniques_[routing] = text(kTask);
+    finish_words(left, kTask, words_.tasks);
+    if (means.size() > 1) throw row_.error(at_[kTask], "one " + std::string(kNames[kTask]));
+    return means.empty() ? "pretrain" : *means.begin();
+  }
+
+  // The kernel of attention, which a profile may have a variant for.
+  void read_attention() {
+    const std::set<std::string> means = all_of(kAttention, words_.attentions);
+    if (means.size() > 1) throw row_.error(at_[kAttention], "one kernel of attention");
+    if (means.empty()) return;
+    const std::string& kernel = *means.begin();
+    if (kernel == "unfused") return state("training", "attention_backend", "\"unfused\"");
+    const auto kernel_of = [&](const std::string& profile) {
+      return read_framework_profile(data_file("profiles", profile)).framework.attention_kernel;
+    };
+    if (kernel_of(run_.profile) == kernel) return;
+    const std::string other = run_.profile + "-" + kernel;
+    const std::vector<std::string> profiles = data_names("profiles");
+    if (std::find(profiles.begin(), profiles.end(), other) == profiles.end())
+      throw NotModelled{
+          fmt::format("attention by {} with profile {} (\"{}\")", kernel, run_.profile, text(kAttention))};
+    run_.profile = other;
+    states_attention_ = true;
   }
 
   // Products may be in a low precision and the rest in 16 bits; a row may say both, or the first among its notes.
@@ -388,11 +434,15 @@ class Reader {
   void find_model() {
     for (const PublishedWords::Model& entry : words_.models)
       // A name alone may not say the sizes of experts; columns do.
-      if (Words(step_.model).take(entry.words) && (entry.refused.empty() || !has_column("num_moe_experts"))) {
+      if (Words(step_.model).take(entry.words) &&
+          (entry.refused.empty() || entry.always || !has_column("num_moe_experts"))) {
         run_.model = entry;
         break;
       }
-    if (run_.model.words.empty()) throw NotModelled{fmt::format("model: \"{}\" is not known", step_.model)};
+    if (!run_.model.style.empty()) {
+      if (!has_all_sizes()) throw NotModelled{fmt::format("model: \"{}\" is not known", step_.model)};
+      step_.assumptions.push_back(run_.model.style);
+    }
     if (!run_.model.refused.empty()) throw NotModelled{fmt::format("{} (\"{}\")", run_.model.refused, step_.model)};
     Words name(step_.model);
     name.take_all(run_.model.words);
@@ -404,7 +454,7 @@ class Reader {
       if (precision != precision_ && !(precision == "fp8" && precision_.starts_with("fp8")))
         throw NotModelled{fmt::format("model says {}, and precision {}", precision, precision_)};
     }
-    finish(name, kNames[kModel], true);
+    if (run_.model.style.empty()) finish(name, kNames[kModel], true);
     run_.has_experts = has_column("num_moe_experts") || run_.model.experts;
     if (run_.ep > 1 && !run_.has_experts) throw NotModelled{"experts without their number and sizes"};
     if (run_.has_experts && !run_.framework.of_experts.empty()) run_.profile = run_.framework.of_experts;
@@ -426,10 +476,18 @@ class Reader {
     take_sizes_by_name();
   }
 
+  // Returns whether the columns alone say the sizes of a model.
+  bool has_all_sizes() const {
+    const bool has_experts =
+        has_column("num_moe_experts") && has_column("moe_router_topk") && has_column("moe_ffn_hidden_size");
+    return run_.layers > 0 && run_.hidden > 0 && run_.heads > 0 && (has_experts || has_column("ffn_hidden_size"));
+  }
+
   // Fills in sizes that the row leaves out and its model's name says (scenarios/model_names.toml). Words after the
   // name, as "BF16", say nothing of sizes.
   void take_sizes_by_name() {
-    if (run_.layers > 0 && run_.hidden > 0 && run_.heads > 0) return;
+    const bool has_ffn = has_column("ffn_hidden_size") || run_.model.experts || has_column("num_moe_experts");
+    if (run_.layers > 0 && run_.hidden > 0 && run_.heads > 0 && has_ffn) return;
     std::string name = step_.model;
     const habits::ModelName* named = habits::model_named(name);
     for (std::size_t blank; named == nullptr && (blank = name.rfind(' ')) != std::string::npos;) {
@@ -439,6 +497,13 @@ class Reader {
     if (named == nullptr) return;
     const Transformer model = parse_scenario("[model]\n" + habits::keys_of_model(*named), step_.id).model;
     if (run_.hidden > 0 && run_.hidden != model.hidden_size) return;
+    if (run_.layers > 0 && run_.hidden > 0 && run_.heads > 0) {
+      run_.model.keys += fmt::format("ffn_hidden_size = {}\n", model.ffn_hidden_size);
+      step_.assumptions.push_back("the width of " + named->name + "'s MLP");
+      if (run_.kv_heads == 0 && run_.heads == model.num_attention_heads && !model.latent.any())
+        run_.kv_heads = model.kv_heads();
+      return;
+    }
     run_.sizes_by_name = true;
     if (run_.layers == 0) run_.layers = model.num_layers;
     run_.hidden = model.hidden_size;
@@ -493,7 +558,10 @@ class Reader {
     const auto has = [&](const char* name) { return techniques_.contains(name); };
     if (has("deepep") || has("hybridep"))
       run_.dispatcher = has("deepep") ? "deepep" : "hybridep";
-    else if (!has("alltoall") && run_.ep > 1)
+    else if (has("flex"))
+      run_.dispatcher = run_.framework.flex.empty() ? throw NotModelled{"a flex dispatcher without its library"}
+                                                    : run_.framework.flex;
+    else if (!has("alltoall") && !has("allgather_dispatcher") && run_.ep > 1)
       step_.assumptions.push_back("the all-to-all dispatcher"), says_dispatcher_ = false;
     if (has("ep_overlap")) state("overlap", "overlap_moe_expert_parallel_comm", "true");
     if (has("delay_wgrad")) state("overlap", "delay_wgrad_compute", "true");
@@ -535,12 +603,36 @@ class Reader {
       }
   }
 
+  // The words of the cell; of "full block 4" the method and its number of layers become keys.
+  std::set<std::string> words_of_recomputation() {
+    Words left(text(kRecompute));
+    std::set<std::string> means = taken(left, words_.recomputations);
+    const bool is_uniform = means.erase("uniform") > 0, is_block = means.erase("block") > 0;
+    if (const auto plain = words_.plain.find(kNames[kRecompute]); plain != words_.plain.end())
+      left.take_all(plain->second);
+    const std::vector<std::string> rest = left.rest();
+    if (!is_uniform && !is_block) {
+      if (!rest.empty()) throw row_.error(at_[kRecompute], expected_of(words_.recomputations));
+      return means;
+    }
+    std::int64_t layers = 1;
+    const char* const end = rest.empty() ? nullptr : rest.front().data() + rest.front().size();
+    if (rest.size() > 1 || (is_uniform && is_block) ||
+        (end != nullptr && (std::from_chars(rest.front().data(), end, layers).ptr != end || layers < 1)))
+      throw row_.error(at_[kRecompute], "uniform or block, and a number of layers");
+    means.insert("full");
+    run_.columns["training"] +=
+        fmt::format("recompute_method = \"{}\"\nrecompute_num_layers = {}\n", is_block ? "block" : "uniform", layers);
+    return means;
+  }
+
   void read_recomputation() {
-    std::set<std::string> means = all_of(kRecompute, words_.recomputations);
+    std::set<std::string> means = words_of_recomputation();
     run_.sequence_parallel = means.erase("sequence_parallel") > 0;
     if (means.erase("by_framework") > 0) means.insert(run_.framework.selective_op ? "op" : "selective");
     for (const auto module : values_of<Recompute::Module>())
       if (means.erase(name_of(module)) > 0) run_.recompute_modules.emplace_back(name_of(module));
+    if (!run_.recompute_modules.empty()) means.erase("selective");
     if (!run_.recompute_modules.empty() && means.empty()) run_.recompute = "selective";
     if (means.size() + (run_.recompute_modules.empty() ? 0 : 1) > 1)
       throw row_.error(at_[kRecompute], "one kind of recomputation");
@@ -574,7 +666,7 @@ class Reader {
     take_words();
     const habits::Filled filled = habits::habits_of(known_run());
     if (!filled.refused.empty()) throw NotModelled{filled.refused};
-    run_.profile = filled.profile;
+    if (!states_attention_) run_.profile = filled.profile;
     precision_ = filled.precision;
     if (run_.document_tokens == 0) run_.document_tokens = filled.document_tokens;
     without_recipe_ = run_;
@@ -612,7 +704,7 @@ class Reader {
     run.precision = precision_;
     run.task = run_.task;
     run.source = lower(step_.source + " " + step_.framework + " " + step_.cluster + " " + text(kCaveat));
-    for (const std::string& cell : {step_.framework, step_.source})
+    for (const std::string& cell : {text(kRelease), step_.framework, step_.source})
       if (run.release.empty()) run.release = habits::release_of(cell);
     run.gpus = run_.gpus;
     run.tp = run_.tp;
@@ -629,7 +721,8 @@ class Reader {
     bool says_ways = false;
     for (const Column column : {kDispatcher, kExpertOverlap, kDelayWgrad, kSharedOverlap, kCudaGraph})
       says_ways = says_ways || (at_[column] != kColumns && !row_.text(at_[column]).empty());
-    for (const char* technique : {"deepep", "hybridep", "alltoall", "ep_overlap", "delay_wgrad"})
+    for (const char* technique :
+         {"deepep", "hybridep", "flex", "alltoall", "allgather_dispatcher", "ep_overlap", "delay_wgrad"})
       says_ways = says_ways || techniques_.contains(technique);
     run.says_ways = says_ways || (run_.has_experts && run_.ep <= 1);
     return run;
@@ -658,7 +751,7 @@ class Reader {
     used_.insert({"eager", "vanilla_tp", "fp8", "interleaved", "fp8_attention"});
     if (run_.framework.shards) used_.insert("hybrid_shard");
     if (run_.has_experts)
-      used_.insert({"deepep", "hybridep", "alltoall", "ep_overlap", "delay_wgrad", "shared_overlap", "natural",
+      used_.insert({"deepep", "hybridep", "flex", "alltoall", "ep_overlap", "delay_wgrad", "shared_overlap", "natural",
                     "forced", "fused_experts"});
     for (const auto& [technique, cell] : techniques_)
       if (!used_.contains(technique))
@@ -687,6 +780,7 @@ class Reader {
   std::string precision_;
   PublishedRun without_recipe_;  // the run without settings of the recipe that the row does not name
   bool has_recipe_ = false;
+  bool states_attention_ = false;                      // the row names its kernel, and the profile has it
   bool says_routing_ = true, says_dispatcher_ = true;  // false: the row leaves open what matters
 };
 

@@ -21,10 +21,15 @@ std::int64_t at_least_1(std::int64_t count) { return std::max<std::int64_t>(1, c
 class Writer {
  public:
   Writer(const PublishedRun& run, std::vector<std::string>& assumptions) : r_(run), assumptions_(assumptions) {
-    // Samples for fine-tuning are documents, packed to seq_len, that do not attend to each other. In the scenario each is
-    // a sequence of its own.
+    // Samples for fine-tuning are documents, packed to seq_len, that do not attend to each other. In the scenario each
+    // is a sequence of its own.
     const std::int64_t tokens = run.document_tokens;
-    if (tokens <= 0 || tokens >= run.seq_len || run.seq_len % tokens != 0) return;
+    if (tokens <= 0 || tokens >= run.seq_len) return;
+    if (run.seq_len % tokens != 0 || run.task == "pretrain") {
+      apart_ = tokens;
+      assume(fmt::format("documents of {} tokens", tokens));
+      return;
+    }
     documents_ = run.seq_len / tokens;
     assume(fmt::format("packed documents of {} tokens", tokens));
   }
@@ -68,7 +73,14 @@ class Writer {
     set("hidden_size", r_.hidden);
     set("num_attention_heads", r_.heads);
     set("seq_length", r_.seq_len / documents_);
-    if (r_.kv_heads > 0 && r_.kv_heads != r_.heads) set("num_query_groups", r_.kv_heads);
+    // Frameworks repeat heads of keys and values where there are fewer than ranks (Megatron-LM's
+    // num_query_groups < tensor_model_parallel_size).
+    if (r_.kv_heads > 0 && r_.tp > r_.kv_heads && r_.tp % r_.kv_heads == 0 && r_.heads % r_.tp == 0) {
+      set("num_query_groups", r_.tp);
+      assume(fmt::format("the {} heads of keys and values repeated on {} ranks", r_.kv_heads, r_.tp));
+    } else if (r_.kv_heads > 0 && r_.kv_heads != r_.heads) {
+      set("num_query_groups", r_.kv_heads);
+    }
     if (r_.kv_heads == 0 && !r_.model.is_multi_head) assume("as many heads of keys and values as of queries");
     if (r_.sizes_by_name) assume("sizes of " + r_.model_name + " as its repository has them");
     if (r_.vocab == 0 && r_.framework.cuts_vocabulary) {
@@ -151,6 +163,9 @@ class Writer {
     const std::string& what = r_.recompute;
     if (what.empty() && !stated_.contains("recompute_granularity")) assume("no recomputation");
     if (what == "full") write("recompute_granularity = \"full\"\n");
+    if (apart_ > 0)
+      write(fmt::format("reset_attention_mask = true\nmean_document_tokens = {}\ndocument_lengths = \"equal\"\n",
+                        apart_));
     if (what == "selective") write("recompute_granularity = \"selective\"\n");
     if (!r_.recompute_modules.empty())
       write(fmt::format("recompute_modules = [\"{}\"]\n", fmt::join(r_.recompute_modules, "\", \"")));
@@ -163,7 +178,8 @@ class Writer {
 
   const PublishedRun& r_;
   std::vector<std::string>& assumptions_;
-  std::int64_t documents_ = 1;    // documents of a sequence
+  std::int64_t documents_ = 1;    // documents of a sequence that become sequences
+  std::int64_t apart_ = 0;        // tokens of documents that stay in one sequence; 0: none
   std::set<std::string> stated_;  // keys of the section, as columns, habits and the model's name have them
   std::string out_;
 };

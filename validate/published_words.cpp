@@ -60,6 +60,8 @@ PublishedWords::Model model_of(TomlTable& table) {
           text(table, "said"),
           value_or<std::int64_t>(table, "vocab_size", 0, {.min = 0}),
           value_or<bool>(table, "experts", false),
+          value_or<bool>(table, "always", false),
+          text(table, "style"),
           value_or<bool>(table, "multi_head", false)};
 }
 
@@ -103,6 +105,19 @@ std::string folded(std::string_view text) {
   return result;
 }
 
+namespace {
+
+// Returns whether letters i − 1 and i of a cell belong to different words: not both letters or both digits, or a
+// capital after a small letter.
+bool begins_word(std::string_view cell, std::size_t i) {
+  if (i == 0 || i >= cell.size()) return true;
+  const auto before = static_cast<unsigned char>(cell[i - 1]), at = static_cast<unsigned char>(cell[i]);
+  if (std::isalpha(before) != 0 && std::isalpha(at) != 0) return std::islower(before) != 0 && std::isupper(at) != 0;
+  return !(std::isdigit(before) != 0 && std::isdigit(at) != 0);
+}
+
+}  // namespace
+
 Words::Words(std::string_view cell) : cell_(cell) {
   for (std::size_t i = 0; i < cell.size(); ++i) {
     const std::string letter = folded(cell.substr(i, 1));
@@ -112,9 +127,24 @@ Words::Words(std::string_view cell) : cell_(cell) {
   }
 }
 
+std::size_t Words::find(const std::string& word) const {
+  constexpr std::size_t kShort = 4;  // letters of a word that other words often contain
+  for (std::size_t at = left_.find(word); at != std::string::npos; at = left_.find(word, at + 1)) {
+    if (word.empty()) return at;
+    const std::size_t last = at + word.size() - 1, end = at_[last] + 1;
+    bool is_one = true;  // the word is within one word of the cell
+    for (std::size_t i = at + 1; i <= last; ++i)
+      is_one = is_one && !begins_word(cell_, at_[i]) && at_[i] == at_[i - 1] + 1;
+    const bool begins = begins_word(cell_, at_[at]);
+    if (begins && (word.size() > kShort || begins_word(cell_, end))) return at;
+    if (is_one && word.size() > kShort) return at;
+  }
+  return std::string::npos;
+}
+
 bool Words::take(const Strings& words) {
   for (const std::string& word : words) {
-    const std::size_t at = left_.find(word);
+    const std::size_t at = find(word);
     if (at == std::string::npos) continue;
     if (word.empty()) return true;
     left_.replace(at, word.size(), " ");  // the text around it does not become a word
@@ -192,6 +222,7 @@ PublishedWords read_published_words(const std::string& path) {
   words.precisions = entries_of(root, "precision", word_of);
   words.recomputations = entries_of(root, "recompute", word_of);
   words.tasks = entries_of(root, "task", word_of);
+  words.attentions = entries_of(root, "attention", word_of);
   words.techniques = entries_of(root, "technique", word_of);
   words.caveats = entries_of(root, "caveat", word_of);
   words.models = entries_of(root, "model", model_of);

@@ -27,6 +27,10 @@ class Words {
   const std::string& cell() const { return cell_; }
 
  private:
+  // Returns where a folded word is in left_, or npos. A word that spans several words of the cell begins with one of
+  // them ("mcore" is not in "Megatron-LM core"), and a short one is a word of the cell.
+  std::size_t find(const std::string& word) const;
+
   std::string cell_;
   std::string left_;             // folded; a blank where a word was removed
   std::vector<std::size_t> at_;  // [letter of left_], its place in cell_
@@ -60,6 +64,8 @@ struct PublishedWords {
     std::string refused, keys, said;
     std::int64_t vocab_size = 0;
     bool experts = false;        // `keys` name a model with experts
+    bool always = false;         // refused, although columns say the sizes of its experts
+    std::string style;           // of a name that is not known: what is assumed of it
     bool is_multi_head = false;  // heads of keys and values are as many as of queries unless the row says otherwise
   };
   struct Sizes {
@@ -78,7 +84,7 @@ struct PublishedWords {
   std::vector<std::string> nothing;
   std::vector<Framework> frameworks;
   std::vector<Gpu> gpus;
-  std::vector<Word> precisions, recomputations, tasks, techniques, caveats;
+  std::vector<Word> precisions, recomputations, tasks, attentions, techniques, caveats;
   std::vector<Model> models;
   std::map<std::string, Sizes> sizes;  // [folded name of the model]
   std::vector<Habit> habits;
