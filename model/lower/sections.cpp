@@ -233,7 +233,7 @@ void Sections::add_output_gradients() {
   const auto kept = [&](const std::string& name, TensorId activation) {
     return of_layer(w_.kept_gradient(name, activation));
   };
-  d.d_qkv = kept("d_qkv", qkv().tensor);
+  d.d_qkv = kept("d_qkv", model_.has_head_norms() ? kept_.projected : kept_.qkv);
   if (has_dense_mlps())
     d.d_fc1 = of_layer(w_.kept_gradient(
         "d_fc1", kept_.fc1, layers_with([](const LayerSpec& layer) { return layer.mlp == MlpKind::dense; })));
