@@ -15,7 +15,10 @@ ROOMS = {
     "model/experts": "base",
     "model/transformer": "base model/experts",
     "model": "base model/transformer model/schedule",
-    "model/lower": "base model model/transformer model/schedule",
+    "model/graph": "base model model/transformer model/schedule",
+    "model/layers": "model/graph model/transformer model/schedule",
+    "model/passes": "model/graph model model/schedule",
+    "model/lower": "base model model/transformer model/schedule model/graph model/layers model/passes",
     "model/overlap": "base model model/transformer model/schedule model/lower",
     "model/scenario.cpp": "base model model/overlap",  # reading a scenario refuses knobs whose gates are closed
     "model/interchange": "base model model/transformer",

@@ -1,0 +1,68 @@
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/graph/layout.hpp"
+
+namespace stretto {
+
+// Writes forward graphs. Layers use it, and it knows the model and its data, but no ranks.
+class Builder {
+ public:
+  Builder(LayerGraphs& graphs, const Transformer& model, const TokenData& data)
+      : graphs_(graphs), model_(model), data_(data) {}
+
+  const Transformer& model() const { return model_; }
+  const TokenData& data() const { return data_; }
+  std::int64_t tokens() const { return data_.micro_batch_size * model_.seq_length; }
+
+  // Nodes that follow belong to the module; a new section begins with the first node after begin_section().
+  void set_module(Module module) { module_ = module; }
+  void begin_section() { ++section_; }
+  // Nodes that follow are of a branch (Node::branch); 0: of none.
+  void set_branch(std::uint8_t branch) { branch_ = branch; }
+
+  // Names of a value, its gradient, and its role. "" for a gradient that nothing has.
+  struct Named {
+    std::string name, gradient;
+    TensorRole role = TensorRole::none;
+  };
+  // Adds a value [tokens, cols].
+  Slice activation(const Named& named, std::int64_t cols, Dim dim = Dim::none);
+  Slice add(Value value) { return graphs_.whole(graphs_.add(std::move(value))); }
+  // Returns the array from outside of the layer; one value for each.
+  Slice given(Given which, std::int64_t cols = 1);
+  Slice stream(Given which) { return given(which, model_.hidden_size); }
+  // Returns a parameter of each layer, or with `is_layered` false of the whole model.
+  Slice parameter(const std::string& name, Extent rows, Extent cols, bool is_layered = true);
+
+  // Appends a node of the forward pass.
+  Node& add(const std::string& base, const std::string& what, Work work, std::vector<Operand> operands);
+
+  // y = norm(x), of each of `heads` heads; keeps statistics. Weights are `name`.weight and `name`.bias.
+  void norm(const std::string& name, const Slice& x, const Slice& y, std::int64_t heads = 1, bool is_layered = true);
+  // The value between a norm of the whole row and the products that read it.
+  Slice hidden(const std::string& name, TensorRole role);
+  // y = x · weightᵀ (+ bias). The weight is cut as x and y are.
+  void linear(const std::string& name, const Slice& x, const Slice& y, bool has_bias);
+  void linear(const std::string& name, const Slice& weight, const Slice& x, const Slice& y, bool has_bias);
+  // y = activation(x) of an MLP, whose width is that of y.
+  void activation(const Slice& x, const Slice& y);
+  // out = x + dropout(b)
+  void residual(const std::string& name, const Slice& x, const Slice& b, const Slice& out, DropoutSite site);
+  Dropout hidden_dropout(DropoutSite site, bool has_residual) const;
+  // The result of a section before it is added to the residual stream.
+  Slice branch_result();
+  // Columns of x, one part after the other.
+  static std::vector<Slice> split(const Slice& x, const std::vector<std::int64_t>& widths);
+
+ private:
+  LayerGraphs& graphs_;
+  const Transformer& model_;
+  const TokenData& data_;
+  Module module_ = Module::none;
+  std::uint8_t section_ = 0, branch_ = 0;
+};
+
+}  // namespace stretto

@@ -1,0 +1,140 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/schedule/schedule.hpp"
+
+namespace stretto {
+
+// The graph of one kind of layer for one micro-batch: values, and nodes that compute them. model/layers writes the
+// forward nodes, in sizes of the whole model and with no word of ranks, codes, recomputation or buffers. model/passes
+// derives all else. model/lower places the values in memory and writes the nodes as operations. docs/schedule.md has an
+// example.
+
+// A dimension that ranks may cut.
+enum class Dim : std::uint8_t { none, tokens, heads, ffn, vocab };
+struct Extent {
+  Dim dim = Dim::none;
+  std::int64_t size = 1;  // of the whole model; of `tokens`: those of a micro-batch on all ranks that share a sequence
+};
+
+enum class ValueKind : std::uint8_t {
+  activation,  // in the type of the step
+  statistics,  // in the accumulation type
+  integers,    // i32
+  parameter,   // and gradients of parameters
+  given,       // an array that exists outside of the layer (Given)
+};
+
+// Arrays that a layer gets from outside.
+enum class Given : std::uint8_t {
+  none,
+  input,            // residual stream before the layer
+  between,          // and between its sections
+  output,           // and after it
+  stream_gradient,  // gradient of the residual stream, one buffer for a layer's input, middle and output
+  tokens,
+  targets,
+  dropout_key,
+  documents,
+  loss,
+  loss_weight,
+};
+
+using ValueId = std::uint32_t;
+
+struct Value {
+  std::string name;      // of its tensor; workspaces of one name are one tensor
+  std::string gradient;  // name of its gradient
+  Extent rows, cols;
+  ValueKind kind = ValueKind::activation;
+  Given given = Given::none;
+  TensorRole role = TensorRole::none;
+  TensorRole gradient_role = TensorRole::none;
+  bool is_whole = false;     // every rank has all rows, although other values of tokens are cut
+  bool is_gradient = false;  // of an activation or a parameter
+  bool is_gathered = false;  // a collective has put it together: nobody keeps it, later readers gather again
+  bool is_layered = true;    // a parameter of each layer
+  std::optional<ValueId> gradient_of = {};
+  bool is_kept = false;   // a backward pass reads it after the layer's own forward pass or backward pass has ended
+  bool is_again = false;  // a backward pass computes it again
+};
+
+// Columns [first, first + cols) and rows [first_row, first_row + rows) of a value, in the model's sizes; rows 0: all.
+// `offset`: the elements of this rank's array that lie before its part, where the place of the rank decides.
+struct Slice {
+  ValueId value = 0;
+  std::int64_t first = 0, cols = 0;
+  std::int64_t first_row = 0, rows = 0;
+  Expr offset = 0;
+  bool operator==(const Slice&) const = default;
+  // Returns these columns of another value.
+  Slice of(ValueId other) const { return {other, first, cols, first_row, rows, offset}; }
+};
+
+struct Operand {
+  AccessMode mode = AccessMode::read;
+  Slice slice;
+  bool reads() const { return mode != AccessMode::write; }
+  bool writes() const { return mode != AccessMode::read; }
+};
+inline Operand reads(Slice slice) { return {AccessMode::read, std::move(slice)}; }
+inline Operand writes(Slice slice) { return {AccessMode::write, std::move(slice)}; }
+inline Operand adds(Slice slice) { return {AccessMode::accumulate, std::move(slice)}; }
+
+// A movement of activations between ranks. `enter` and `leave` are f and g of Megatron-LM (arXiv 1909.08053, figure 3),
+// or with sequence parallelism g and its conjugate (arXiv 2205.05198, figure 5); their gradients are `sum` and
+// `gather`.
+enum class Move : std::uint8_t { none, enter, leave, sum, gather };
+
+using NodeId = std::uint32_t;
+
+struct Node {
+  Work work;                      // of the whole model; fit() makes it that of a rank
+  std::vector<Operand> operands;  // as model/schedule/work.hpp lists them; none: no operation in this direction
+  std::string base, what;         // "fc1" and "fprop", or a derived pass's "dgrad"
+  Phase phase = Phase::forward;
+  Module module = Module::none;
+  Recomputed recomputed = Recomputed::none;
+  Move move = Move::none;
+  Slice from, to;  // of a Move, also where there is no operation in this direction
+  NodeId id = 0;
+  NodeId of = 0;                        // the forward node that this is a gradient of
+  std::uint8_t section = 0;             // of the layer, from its input on
+  std::uint8_t branch = 0;              // nodes of different branches do not depend on each other; 0: of none
+  bool is_linear = false;               // a product with a weight
+  bool is_core = false;                 // attention between its products
+  bool adds_to_stream = false;          // the addition at the end of a section
+  bool is_deferrable = false;           // a weight gradient that may come after the backward pass
+  std::optional<Slice> late_bias = {};  // bias of this product, which the addition after the sum over ranks adds
+  std::string suffix = {};              // of the name, where kinds of layers have different operations
+
+  const Slice& result() const { return operands.back().slice; }
+  bool is_recomputed() const { return recomputed != Recomputed::none; }
+  bool writes_value(ValueId value) const;
+  bool reads_value(ValueId value) const;
+};
+
+// Name of the node's operation: "fc1.dgrad", "attention.fprop.recompute".
+std::string name_of(const Node& node);
+
+// The graphs of one kind of layer; they share one table of values.
+struct LayerGraphs {
+  std::vector<Value> values;
+  std::vector<Node> forward, backward;
+  std::vector<Node> weights;  // weight gradients that come after the backward pass
+  std::vector<Node> again;    // operations of the forward pass that are a block of their own before the backward pass
+  NodeId next = 0;
+
+  ValueId add(Value value) {
+    values.push_back(std::move(value));
+    return static_cast<ValueId>(values.size() - 1);
+  }
+  Slice whole(ValueId value) const { return {value, 0, values[value].cols.size}; }
+  Value& of(const Slice& slice) { return values[slice.value]; }
+  const Value& of(const Slice& slice) const { return values[slice.value]; }
+};
+
+}  // namespace stretto

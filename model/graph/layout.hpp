@@ -1,0 +1,59 @@
+#pragma once
+#include "model/graph/graph.hpp"
+#include "model/recompute.hpp"
+#include "model/transformer.hpp"
+
+namespace stretto {
+
+// The properties of the data that layers read.
+struct TokenData {
+  std::int64_t micro_batch_size = 1;
+  bool masks_documents = false;   // attention does not cross documents,
+  double document_tokens = 0;     // whose mean length this is; 0: unknown
+  bool resets_positions = false;  // positions count from the beginning of a document
+  bool masks_ends = false;        // the last token of a document has no target
+};
+
+// Operations that kernels do at once (docs/scenarios.md, the *_fusion keys).
+struct Fusions {
+  bool gelu = false, bias_gradient = false, gelu_bias_gradient = false, residual = false, norm_gradient = false;
+};
+
+// The cuts of one rank, and the choices that passes follow.
+struct Layout {
+  const Transformer& model;
+  TokenData data = {};
+  std::int64_t tp = 1;
+  Expr tp_place = {};
+  bool sequence_parallel = false;
+  SequenceParts parts = {};  // the tokens of each sequence that the rank has
+  std::int64_t tokens = 0;   // of a micro-batch, on a rank that has all rows
+  double loss_scale = 1;     // 1 / tokens of the global batch
+  bool trains = true;        // parameters have gradients
+  bool is_unfused = false;   // attention is separate operations
+  Fusions fusions = {};
+  Recompute recompute = {};
+  bool weights_apart = false;
+
+  bool cuts(Dim dim) const { return tp > 1 && dim != Dim::none && dim != Dim::tokens; }
+  std::int64_t ways(Dim dim) const { return cuts(dim) ? tp : 1; }
+  // Returns whether a rank has a part of the tokens of this value (Korthikanti et al., arXiv 2205.05198).
+  bool cuts_tokens_of(const Value& value) const {
+    return sequence_parallel && value.rows.dim == Dim::tokens && !value.is_whole && !cuts(value.cols.dim);
+  }
+  // This rank's sizes.
+  std::int64_t rows_of(const Value& value) const {
+    if (value.rows.dim == Dim::tokens) return cuts_tokens_of(value) ? tokens / tp : tokens;
+    return value.rows.size / ways(value.rows.dim);
+  }
+  std::int64_t cols_of(const Value& value) const { return value.cols.size / ways(value.cols.dim); }
+  std::int64_t rows_of(const LayerGraphs& graphs, const Slice& slice) const {
+    const Value& value = graphs.of(slice);
+    return slice.rows > 0 ? slice.rows / ways(value.rows.dim) : rows_of(value);
+  }
+  std::int64_t cols_of(const LayerGraphs& graphs, const Slice& slice) const {
+    return slice.cols / ways(graphs.of(slice).cols.dim);
+  }
+};
+
+}  // namespace stretto

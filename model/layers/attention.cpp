@@ -1,0 +1,66 @@
+#include "model/layers/layers.hpp"
+
+namespace stretto::layers {
+namespace {
+
+// Norms of q and k come after the product and before rotary positions (Megatron-LM, Qwen3 in Hugging Face).
+Slice normalise_heads(Builder& g, const Slice& projected) {
+  const Transformer& m = g.model();
+  const std::vector<std::int64_t> widths = {m.q_size(), m.kv_heads() * m.head_dim(), m.kv_heads() * m.head_dim()};
+  const Slice qkv = g.activation({"qkv.out", "d_qkv.normalised", TensorRole::qkv}, m.qkv_size(), Dim::heads);
+  const std::vector<Slice> x = Builder::split(projected, widths), y = Builder::split(qkv, widths);
+  g.set_branch(1);
+  g.norm("q_norm", x[0], y[0], m.num_attention_heads);
+  g.set_branch(2);
+  g.norm("k_norm", x[1], y[1], m.kv_heads());
+  g.set_branch(3);
+  g.add("v", "fprop", Cast{}, {reads(x[2]), writes(y[2])});
+  g.set_branch(0);
+  return qkv;
+}
+
+void turn(Builder& g, const Slice& qkv) {
+  const Transformer& m = g.model();
+  Rope work{Pass::forward, 0, m.num_attention_heads, m.kv_heads(), m.seq_length, m.head_dim(), m.rotary_base};
+  work.scaling = m.rope_scaling;
+  work.by_document = g.data().resets_positions;
+  std::vector<Operand> operands = {adds(qkv)};
+  if (work.by_document) operands.push_back(reads(g.given(Given::documents)));
+  g.add("rope", "fprop", work, std::move(operands));
+}
+
+}  // namespace
+
+void attention(Builder& g, const Slice& x, const Slice& out) {
+  const Transformer& m = g.model();
+  const TokenData& data = g.data();
+  g.set_module(Module::attention_norm);
+  const Slice h = g.hidden("ln_1", TensorRole::attention_norm_out);
+  g.norm("ln_1", x, h);
+  g.set_module(Module::attention);
+  Slice qkv = m.has_head_norms() ? g.activation({"qkv.projected", "d_qkv"}, m.qkv_size(), Dim::heads)
+                                 : g.activation({"qkv.out", "d_qkv", TensorRole::qkv}, m.qkv_size(), Dim::heads);
+  g.linear("qkv", h, qkv, m.add_bias_linear);
+  if (m.has_head_norms()) qkv = normalise_heads(g, qkv);
+  if (m.position_embedding_type == PositionEmbedding::rope) turn(g, qkv);
+  const Slice o =
+      g.activation({"attention.out", "d_attention", TensorRole::attention_out}, m.attention_size(), Dim::heads);
+  const Slice lse = g.add({.name = "attention.lse",
+                           .gradient = {},
+                           .rows = {Dim::heads, data.micro_batch_size * m.num_attention_heads},
+                           .cols = {Dim::none, m.seq_length},
+                           .kind = ValueKind::statistics});
+  Attention core{Pass::forward, data.micro_batch_size, m.num_attention_heads, m.kv_heads(), m.seq_length, m.head_dim(),
+                 true,          m.attention_dropout};
+  core.by_document = data.masks_documents;
+  core.document_tokens = data.document_tokens;
+  std::vector<Operand> operands = {reads(qkv), writes(o), writes(lse)};
+  if (m.attention_dropout > 0) operands.push_back(reads(g.given(Given::dropout_key)));
+  if (data.masks_documents) operands.push_back(reads(g.given(Given::documents)));
+  g.add("attention", "fprop", core, std::move(operands)).is_core = true;
+  const Slice b = g.branch_result();
+  g.linear("proj", o, b, m.add_bias_linear);
+  g.residual("residual_1", x, b, out, DropoutSite::residual_1);
+}
+
+}  // namespace stretto::layers

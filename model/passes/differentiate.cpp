@@ -1,0 +1,257 @@
+#include <algorithm>
+#include <variant>
+
+#include "model/passes/passes.hpp"
+#include "model/passes/tape.hpp"
+
+namespace stretto::passes {
+namespace {
+
+// Works that no forward graph has before it is differentiated.
+template <class W>
+concept WithoutAdjoint = std::is_same_v<W, MoveBias> || std::is_same_v<W, Fill> || std::is_same_v<W, ScaledCast> ||
+    std::is_same_v<W, LocalReduce> || std::is_same_v<W, SumSquares> || std::is_same_v<W, AdamW> ||
+    std::is_same_v<W, JoinQkv> || std::is_same_v<W, MeanCounts> || OfLowPrecision<W>;
+// Works of families that are not derived yet (derives() in model/lower/derived.hpp).
+template <class W>
+concept NotDerived = std::is_same_v<W, AttentionMerge> || std::is_same_v<W, SplitHeads> || std::is_same_v<W, PackKv> ||
+    std::is_same_v<W, LatentHeads> || std::is_same_v<W, PointToPoint> ||
+    (OfExperts<W> && !std::is_same_v<W, MoveBias> && !std::is_same_v<W, MeanCounts>);
+
+// The adjoint of each work: the nodes that add to the gradients of what it reads. A work without a function here does
+// not compile.
+struct Adjoint {
+  const Node& node;
+  Tape& tape;
+
+  const Slice& operand(std::size_t i) const { return node.operands[i].slice; }
+
+  // dx = dy · W, and dW += dyᵀ · x, db += Σ dy.
+  void operator()(const Gemm&) const {
+    const Slice &x = operand(0), &w = operand(1), dy = tape.gradient(node.result());
+    tape.emit(node, "dgrad", Phase::dgrad, Gemm{}, {reads(dy), reads(w), tape.into(x)});
+    Gemm product;
+    product.trans_a = true;
+    tape.emit(node, "wgrad", Phase::wgrad, product, {reads(dy), reads(x), tape.into_parameter(w)}).is_deferrable = true;
+    const bool has_bias = std::get<Gemm>(node.work).bias;
+    if (!has_bias && !node.late_bias) return;
+    const Slice bias = has_bias ? operand(2) : *node.late_bias;
+    tape.emit(node, "bgrad", Phase::wgrad, Elementwise{ElementwiseFn::column_sum},
+              {reads(has_bias ? dy : tape.of_late_bias.at(bias.value)), tape.into_parameter(bias)})
+        .is_deferrable = true;
+  }
+
+  template <class Norm>
+  void norm(Norm work) const {
+    const std::size_t weights = node.operands.size() - 3;
+    const Slice &x = operand(0), &stats = operand(weights + 2), dy = tape.gradient(operand(weights + 1));
+    const std::vector<Operand> in = {reads(dy), reads(x), reads(stats)};
+    std::vector<Operand> operands = in;
+    for (std::size_t i = 1; i <= weights; ++i) operands.push_back(tape.into_parameter(operand(i)));
+    work.pass = Pass::wgrad;
+    tape.emit(node, "wgrad", Phase::wgrad, work, std::move(operands));
+    operands = in;
+    operands.push_back(reads(operand(1)));
+    operands.push_back(tape.into(x));
+    work.pass = Pass::dgrad;
+    tape.emit(node, "dgrad", Phase::dgrad, work, std::move(operands));
+  }
+  void operator()(const LayerNorm& work) const { norm(work); }
+  void operator()(const RmsNorm& work) const { norm(work); }
+
+  void operator()(Attention work) const {
+    const Slice &qkv = operand(0), &out = operand(1), &lse = operand(2);
+    std::vector<Operand> operands = {reads(qkv), reads(out), reads(lse), reads(tape.gradient(out)), tape.into(qkv)};
+    operands.insert(operands.end(), node.operands.begin() + 3, node.operands.end());
+    work.pass = Pass::dgrad;
+    tape.emit(node, "dgrad", Phase::dgrad, work, std::move(operands));
+  }
+
+  // Unfused attention: scores = q · kᵀ, out = P · v. q, k and v are columns of one operand.
+  void operator()(const AttentionProduct& work) const {
+    const std::int64_t q = work.heads * work.head_dim, kv = work.kv_heads * work.head_dim;
+    const auto emit = [&](const char* what, AttentionFactor factor, std::vector<Operand> operands) {
+      AttentionProduct product = work;
+      product.product = factor;
+      tape.emit(node, std::string(what) + ".dgrad", Phase::dgrad, product, std::move(operands));
+    };
+    const auto columns = [](const Slice& qkv, std::int64_t first, std::int64_t cols) {
+      return Slice{qkv.value, qkv.first + first, cols};
+    };
+    if (work.product == AttentionFactor::context) {
+      const Slice &p = operand(0), &qkv = operand(1), dout = tape.gradient(operand(2));
+      emit("dv", AttentionFactor::dv, {reads(p), reads(dout), tape.into(columns(qkv, q + kv, kv))});
+      emit("dp", AttentionFactor::dp, {reads(dout), reads(qkv), tape.into(p)});
+      return;
+    }
+    const Slice &qkv = operand(0), ds = tape.gradient(operand(1));
+    emit("dq", AttentionFactor::dq, {reads(ds), reads(qkv), tape.into(columns(qkv, 0, q))});
+    emit("dk", AttentionFactor::dk, {reads(ds), reads(qkv), tape.into(columns(qkv, q, kv))});
+  }
+
+  // In place: the gradient of the probabilities becomes that of the scores.
+  void operator()(Softmax work) const {
+    const Slice &scores = operand(0), &p = operand(1), g = tape.gradient(p);
+    tape.set_gradient(scores.value, g.value);
+    work.pass = Pass::dgrad;
+    work.by_document = false;
+    work.heads = 1;
+    tape.emit(node, "dgrad", Phase::dgrad, work, {reads(p), adds(g)});
+  }
+
+  // In place: positions turn the gradient back.
+  void operator()(Rope work) const {
+    std::vector<Operand> operands = node.operands;
+    operands[0] = adds(tape.gradient(operand(0)));
+    work.pass = Pass::dgrad;
+    tape.emit(node, "dgrad", Phase::dgrad, work, std::move(operands));
+  }
+
+  void operator()(const Elementwise& work) const {
+    const Slice &result = node.result(), &first = operand(0);
+    switch (work.fn) {
+      case ElementwiseFn::gelu:
+      case ElementwiseFn::swiglu: {
+        const bool is_gated = work.fn == ElementwiseFn::swiglu;
+        std::vector<Operand> operands = {reads(tape.gradient(result)), reads(first)};
+        if (is_gated) operands.push_back(reads(operand(1)));
+        operands.push_back(tape.into({first.value, first.first, first.cols * (is_gated ? 2 : 1)}));
+        tape.emit(node, "dgrad", Phase::dgrad,
+                  Elementwise{is_gated ? ElementwiseFn::swiglu_backward : ElementwiseFn::gelu_backward},
+                  std::move(operands));
+        return;
+      }
+      case ElementwiseFn::add:
+      case ElementwiseFn::bias_add:
+        return addition(result);
+      case ElementwiseFn::accumulate:
+      case ElementwiseFn::gelu_backward:
+      case ElementwiseFn::swiglu_backward:
+      case ElementwiseFn::column_sum:
+        return;
+    }
+  }
+  // The gradient of c = a + b is that of a, which is accumulated in place, and without dropout that of b.
+  void addition(const Slice& c) const {
+    const Slice dc = tape.gradient(c);
+    tape.set_gradient(operand(0).value, dc.value);
+    tape.note_written(dc);
+    const auto* dropout = std::get_if<Dropout>(&node.work);
+    if (dropout == nullptr) tape.set_gradient(operand(1).value, dc.value);
+    if (dropout != nullptr ? dropout->bias : std::get<Elementwise>(node.work).fn == ElementwiseFn::bias_add)
+      tape.of_late_bias[operand(2).value] = tape.gradient(operand(1));
+  }
+
+  void operator()(Dropout work) const {
+    const bool is_of_attention = work.site == DropoutSite::attention;
+    const std::size_t b = work.residual ? 1 : 0, key = b + (work.bias ? 2 : 1);
+    const Slice& c = operand(key + 1);
+    if (work.residual) addition(c);
+    std::vector<Operand> operands = {reads(tape.gradient(c)), reads(operand(is_of_attention ? key + 2 : key)),
+                                     tape.into(operand(b))};
+    work.pass = Pass::dgrad;
+    work.residual = work.bias = false;
+    tape.emit(node, "dgrad", Phase::dgrad, work, std::move(operands));
+  }
+
+  void operator()(const Cast&) const {
+    tape.emit(node, "dgrad", Phase::dgrad, Cast{}, {reads(tape.gradient(operand(1))), tape.into(operand(0))});
+  }
+
+  void operator()(Embedding work) const {
+    const std::size_t tables = work.positions ? 2 : 1;
+    std::vector<Operand> operands = {node.operands[0], reads(tape.gradient(operand(1 + tables)))};
+    for (std::size_t i = 1; i <= tables; ++i) operands.push_back(tape.into_parameter(operand(i)));
+    operands.insert(operands.end(), node.operands.begin() + static_cast<std::ptrdiff_t>(tables) + 2,
+                    node.operands.end());
+    work.pass = Pass::wgrad;
+    tape.emit(node, "wgrad", Phase::wgrad, work, std::move(operands));
+  }
+
+  // Forward leaves the gradient in the logits.
+  void operator()(const CrossEntropy&) const { tape.set_gradient(operand(0).value, operand(0).value); }
+  void operator()(const VocabStats&) const {}
+
+  void operator()(const Collective&) const {
+    switch (node.move) {
+      case Move::leave:
+        return gather_gradient();
+      case Move::enter:
+        return sum_gradient();
+      case Move::none:
+      case Move::sum:
+      case Move::gather:
+        return;
+    }
+  }
+  // The gradient of a term is that of the sum; a rank may have only its rows of it.
+  void gather_gradient() const {
+    if (node.from == node.to) return;
+    const Slice dy = tape.gradient(node.to);
+    Value all = tape.graphs().of(dy);
+    all.name = "gathered";
+    all.role = TensorRole::none;
+    all.kind = ValueKind::activation;
+    all.given = Given::none;
+    all.is_whole = all.is_gathered = true;
+    all.gradient_of = node.from.value;
+    const Slice whole = tape.graphs().whole(tape.graphs().add(std::move(all)));
+    tape.set_gradient(node.from.value, whole.value);
+    // A lookup has a gradient only for its table.
+    const auto producer = std::find_if(tape.graphs().forward.begin(), tape.graphs().forward.end(), [&](const Node& n) {
+      return n.id != node.id && n.writes_value(node.from.value);
+    });
+    const bool is_of_weights = std::holds_alternative<Embedding>(producer->work);
+    Node& gather = tape.emit(node, is_of_weights ? "all_gather_wgrad" : "all_gather_dgrad",
+                             is_of_weights ? Phase::wgrad : Phase::dgrad,
+                             Collective{.kind = CollectiveKind::all_gather}, {reads(dy), writes(whole)});
+    gather.move = Move::gather;
+  }
+  // The sum comes right after the last of its terms: weight gradients do not hold it up.
+  void sum_gradient() const {
+    const Slice terms = tape.gradient(node.to);
+    Node sum = tape.node(node, "dgrad.all_reduce", Phase::dgrad, Collective{.kind = CollectiveKind::all_reduce},
+                         {adds(terms)});
+    if (node.from != node.to) {
+      sum.what = "dgrad.reduce_scatter";
+      sum.work = Collective{.kind = CollectiveKind::reduce_scatter};
+      sum.operands = {reads(terms), tape.into(node.from)};
+    }
+    sum.move = Move::sum;
+    tape.insert_after_writer(terms.value, std::move(sum));
+  }
+
+  template <WithoutAdjoint W>
+  void operator()(const W&) const {}
+  template <NotDerived W>
+  void operator()(const W&) const {}
+};
+
+// The reverse of the forward order, but branches one after the other, each in reverse.
+std::vector<std::size_t> backward_order(const std::vector<Node>& forward) {
+  std::vector<std::size_t> order;
+  for (std::size_t end = forward.size(); end > 0;) {
+    std::size_t begin = end - 1;
+    if (forward[begin].branch > 0)
+      while (begin > 0 && forward[begin - 1].branch > 0) --begin;
+    std::vector<std::size_t> group;
+    for (std::size_t i = end; i-- > begin;) group.push_back(i);
+    std::stable_sort(group.begin(), group.end(),
+                     [&](std::size_t a, std::size_t b) { return forward[a].branch < forward[b].branch; });
+    order.insert(order.end(), group.begin(), group.end());
+    end = begin;
+  }
+  return order;
+}
+
+}  // namespace
+
+void differentiate(LayerGraphs& graphs, const Layout& layout) {
+  Tape tape(graphs, layout);
+  for (const std::size_t i : backward_order(graphs.forward)) {
+    const Node node = graphs.forward[i];
+    std::visit(Adjoint{node, tape}, node.work);
+  }
+}
+
+}  // namespace stretto::passes

@@ -1,0 +1,210 @@
+#include <algorithm>
+#include <functional>
+#include <iterator>
+
+#include "model/passes/passes.hpp"
+
+namespace stretto::passes {
+namespace {
+
+using Nodes = std::vector<Node>;
+using Test = std::function<bool(const Node&)>;
+
+bool is_in(const std::vector<ValueId>& values, ValueId value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+std::vector<ValueId> written_by(const Nodes& nodes) {
+  std::vector<ValueId> values;
+  for (const Node& node : nodes)
+    for (const Operand& operand : node.operands)
+      if (operand.writes()) values.push_back(operand.slice.value);
+  return values;
+}
+
+// Returns the values that the backward pass and weight gradients read, but for those that they gather themselves.
+std::vector<ValueId> read_backward(const LayerGraphs& graphs) {
+  std::vector<ValueId> values;
+  for (const Nodes* nodes : {&graphs.backward, &graphs.weights})
+    for (const Node& node : *nodes)
+      for (const Operand& operand : node.operands)
+        if (operand.reads() && !graphs.of(operand.slice).is_gathered) values.push_back(operand.slice.value);
+  return values;
+}
+
+bool writes_output(const LayerGraphs& graphs, const Node& node) {
+  return std::any_of(node.operands.begin(), node.operands.end(),
+                     [&](const Operand& o) { return o.writes() && graphs.of(o.slice).given == Given::output; });
+}
+
+// A part of a layer that `selective` repeats before the first backward node of its section.
+struct Part {
+  Recompute::Module module;
+  Recomputed function;
+  Test is_in;
+  bool keeps_result;  // a checkpointed function's result is kept, because others have saved it (arXiv 2205.05198, 34
+                      // sbh)
+  bool is_pruned;     // only what the backward pass reads is repeated
+};
+
+Nodes picked(const Nodes& nodes, const std::vector<bool>& which) {
+  Nodes taken;
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    if (which[i]) taken.push_back(nodes[i]);
+  return taken;
+}
+
+Nodes repeated(LayerGraphs& graphs, const Nodes& nodes, Recomputed function) {
+  Nodes again;
+  for (Node node : nodes) {
+    if (node.operands.empty()) continue;
+    // A norm that is repeated with what follows is a function of its own.
+    node.recomputed = function == Recomputed::mlp && node.module == Module::mlp_norm ? Recomputed::layernorm : function;
+    node.id = graphs.next++;
+    again.push_back(std::move(node));
+  }
+  return again;
+}
+
+void repeat_part(LayerGraphs& graphs, const Layout& layout, const Part& part) {
+  Nodes nodes;
+  std::copy_if(graphs.forward.begin(), graphs.forward.end(), std::back_inserter(nodes), part.is_in);
+  if (nodes.empty()) return;
+  const std::uint8_t section = nodes.front().section;
+  if (part.is_pruned && !layout.recompute.whole_layers) nodes = picked(nodes, needed(nodes, read_backward(graphs)));
+  for (const Node& node : nodes)
+    for (const Operand& operand : node.operands) {
+      const ValueId value = operand.slice.value;
+      const bool is_result = std::any_of(graphs.forward.begin(), graphs.forward.end(),
+                                         [&](const Node& n) { return !part.is_in(n) && n.reads_value(value); });
+      if (operand.writes() && !(part.keeps_result && is_result)) graphs.values[value].is_again = true;
+    }
+  Nodes again = repeated(graphs, nodes, part.function);
+  // Parts of one section are repeated in the order of the list.
+  const auto first = std::find_if(graphs.backward.begin(), graphs.backward.end(),
+                                  [&](const Node& n) { return n.section == section && !n.is_recomputed(); });
+  graphs.backward.insert(first, std::make_move_iterator(again.begin()), std::make_move_iterator(again.end()));
+}
+
+// Every second product is kept: q, k, v with all of attention between its products, and the gate. With tensor
+// parallelism the sum after the section's last product is kept, so that the product is not repeated.
+void repeat_operations(LayerGraphs& graphs, const Layout& layout) {
+  const Nodes& forward = graphs.forward;
+  Nodes kept;
+  for (std::size_t first = 0; first < forward.size();) {
+    std::size_t end = first;
+    while (end < forward.size() && forward[end].section == forward[first].section) ++end;
+    std::size_t begin = first;
+    while (begin < end && !forward[begin].is_linear) ++begin;
+    std::size_t last = begin;
+    for (std::size_t i = begin; i < end; ++i)
+      if (forward[i].is_core) last = i;
+    for (std::size_t i = begin; i < end && i <= last; ++i) kept.push_back(forward[i]);
+    for (std::size_t i = first; i < end; ++i)
+      if (forward[i].adds_to_stream && layout.tp > 1) kept.push_back(forward[i]);
+    first = end;
+  }
+  const std::vector<ValueId> values = written_by(kept);
+  std::vector<ValueId> wanted = read_backward(graphs);
+  std::erase_if(wanted, [&](ValueId value) { return is_in(values, value); });
+  const Nodes nodes = picked(forward, needed(forward, wanted, values));
+  for (const ValueId value : written_by(nodes)) graphs.values[value].is_again = true;
+  graphs.again = repeated(graphs, nodes, Recomputed::layer);
+}
+
+}  // namespace
+
+std::vector<ValueId> live_into(const std::vector<Node>& nodes) {
+  std::vector<ValueId> made, live;
+  for (const Node& node : nodes) {
+    for (const Operand& operand : node.operands)
+      if (operand.reads() && !is_in(made, operand.slice.value)) live.push_back(operand.slice.value);
+    for (const Operand& operand : node.operands)
+      if (operand.writes()) made.push_back(operand.slice.value);
+  }
+  return live;
+}
+
+std::vector<bool> needed(const std::vector<Node>& nodes, std::vector<ValueId> wanted,
+                         const std::vector<ValueId>& kept) {
+  std::vector<bool> taken(nodes.size(), false);
+  for (std::size_t i = nodes.size(); i-- > 0;) {
+    taken[i] = std::any_of(nodes[i].operands.begin(), nodes[i].operands.end(),
+                           [&](const Operand& o) { return o.writes() && is_in(wanted, o.slice.value); });
+    if (!taken[i]) continue;
+    for (const Operand& operand : nodes[i].operands)
+      if (operand.reads() && !is_in(kept, operand.slice.value)) wanted.push_back(operand.slice.value);
+  }
+  return taken;
+}
+
+void halve_gates(LayerGraphs& graphs, const Layout& layout) {
+  if (layout.recompute.granularity != Recompute::Granularity::selective_op) return;
+  Nodes forward;
+  std::vector<std::pair<ValueId, std::pair<Slice, Slice>>> halved;
+  for (const Node& node : graphs.forward) {
+    const bool is_gated =
+        node.is_linear && std::any_of(graphs.forward.begin(), graphs.forward.end(), [&](const Node& n) {
+          const auto* work = std::get_if<Elementwise>(&n.work);
+          return work != nullptr && work->fn == ElementwiseFn::swiglu && n.reads_value(node.result().value);
+        });
+    if (!is_gated) {
+      forward.push_back(node);
+      continue;
+    }
+    const auto half_of = [&](const char* name, TensorRole role) {
+      Value half = graphs.of(node.result());
+      half.name = std::string(name) + ".out";
+      half.cols.size /= 2;
+      half.role = role;
+      return graphs.whole(graphs.add(std::move(half)));
+    };
+    const Slice gate = half_of("gate", TensorRole::gate_out), up = half_of("up", TensorRole::none);
+    halved.emplace_back(node.result().value, std::pair{gate, up});
+    for (const Slice& half : {gate, up}) {
+      Node product = node;
+      const std::int64_t first = half == gate ? 0 : half.cols;
+      product.what = half == gate ? "gate.fprop" : "up.fprop";
+      product.id = graphs.next++;
+      product.operands[1].slice.first_row = first;
+      product.operands[1].slice.rows = half.cols;
+      if (std::get<Gemm>(product.work).bias) {
+        product.operands[2].slice.first = first;
+        product.operands[2].slice.cols = half.cols;
+      }
+      product.operands.back().slice = half;
+      forward.push_back(std::move(product));
+    }
+  }
+  graphs.forward = std::move(forward);
+  for (Nodes* nodes : {&graphs.forward, &graphs.backward})
+    for (Node& node : *nodes)
+      for (Operand& operand : node.operands)
+        for (const auto& [value, halves] : halved)
+          if (operand.slice.value == value && operand.mode == AccessMode::read)
+            operand.slice = operand.slice.first == 0 ? halves.first : halves.second;
+}
+
+void recompute(LayerGraphs& graphs, const Layout& layout) {
+  if (layout.recompute.granularity == Recompute::Granularity::selective_op) return repeat_operations(graphs, layout);
+  using enum Recompute::Module;
+  const std::vector<Part> parts = {
+      {core_attn, Recomputed::core_attn, [](const Node& n) { return n.is_core; }, true, false},
+      {mlp, Recomputed::mlp,
+       [&](const Node& n) {
+         return (n.module == Module::mlp || n.module == Module::mlp_norm) && !writes_output(graphs, n);
+       },
+       false, true}};
+  for (const Part& part : parts)
+    if (layout.recompute.repeats(part.module)) repeat_part(graphs, layout, part);
+}
+
+void mark_kept(LayerGraphs& graphs, const Layout&) {
+  Nodes backward;
+  std::copy_if(graphs.backward.begin(), graphs.backward.end(), std::back_inserter(backward),
+               [](const Node& n) { return !n.is_recomputed(); });
+  for (const Nodes* nodes : {&backward, &graphs.backward, &graphs.weights, &graphs.again})
+    for (const ValueId value : live_into(*nodes)) graphs.values[value].is_kept = true;
+}
+
+}  // namespace stretto::passes

@@ -1,0 +1,71 @@
+#include <algorithm>
+#include <map>
+
+#include "model/passes/passes.hpp"
+
+namespace stretto::passes {
+namespace {
+
+using Nodes = std::vector<Node>;
+
+// Collectives that put a value together: [value].
+std::map<ValueId, Node> gathers_of(const LayerGraphs& graphs, std::initializer_list<const Nodes*> lists) {
+  std::map<ValueId, Node> made;
+  for (const Nodes* nodes : lists)
+    for (const Node& node : *nodes)
+      if (!node.operands.empty() && graphs.of(node.result()).is_gathered && node.operands.back().writes() &&
+          !node.is_recomputed())
+        made.emplace(node.result().value, node);
+  return made;
+}
+
+struct Repeats {
+  const char* what;
+  Phase phase;
+  bool right_before;  // the reader; otherwise before the data gradient of its layer
+};
+
+void regather(LayerGraphs& graphs, Nodes& block, const std::map<ValueId, Node>& made, const Repeats& repeats) {
+  std::map<std::string, ValueId> here;  // [workspace] the value that it has
+  Nodes out = block;
+  const auto at = [&](const auto& is_it) { return std::find_if(out.begin(), out.end(), is_it); };
+  for (const Node& node : block) {
+    for (const Operand& operand : node.operands)
+      if (operand.writes()) here[graphs.of(operand.slice).name] = operand.slice.value;
+    for (const Operand& operand : node.operands) {
+      const auto source = made.find(operand.slice.value);
+      if (!operand.reads() || source == made.end()) continue;
+      const std::string& name = graphs.of(operand.slice).name;
+      if (here.contains(name) && here[name] == operand.slice.value) continue;
+      Node gather = source->second;
+      gather.base = node.base;
+      gather.what = repeats.what;
+      gather.phase = repeats.phase;
+      gather.module = node.module;
+      gather.section = node.section;
+      gather.recomputed = Recomputed::none;
+      gather.id = graphs.next++;
+      const auto place =
+          repeats.right_before ? at([&](const Node& n) { return n.id == node.id; }) : at([&](const Node& n) {
+            return n.base == node.base && !n.is_recomputed() &&
+                   (std::holds_alternative<Gemm>(n.work) || n.move == Move::gather);
+          });
+      out.insert(place, std::move(gather));
+      here[name] = operand.slice.value;
+    }
+  }
+  block = std::move(out);
+}
+
+}  // namespace
+
+void regather(LayerGraphs& graphs, const Layout&) {
+  const auto forward = gathers_of(graphs, {&graphs.forward});
+  regather(graphs, graphs.forward, forward, {"all_gather", Phase::forward, true});
+  regather(graphs, graphs.again, forward, {"all_gather", Phase::forward, true});
+  regather(graphs, graphs.backward, forward, {"all_gather_wgrad", Phase::wgrad, false});
+  regather(graphs, graphs.weights, gathers_of(graphs, {&graphs.forward, &graphs.backward}),
+           {"all_gather_wgrad", Phase::wgrad, true});
+}
+
+}  // namespace stretto::passes
