@@ -80,13 +80,17 @@ BlockId BlockWriter::end_weights(const std::string& name) {
   return end();
 }
 
-void BlockWriter::add(Block& block, Operation operation) {
-  if (is_backward_)
-    for (Access& access : operation.accesses) access.view.tensor = in_backward(access.view.tensor);
+void BlockWriter::add(Operation operation) {
   operation.module = module_;
   operation.recomputed = recomputed_;
   operation.codes_of = codes_of_;
-  append(block, std::move(operation));
+  emit(std::move(operation));
+}
+
+void BlockWriter::emit(Operation operation) {
+  if (is_backward_)
+    for (Access& access : operation.accesses) access.view.tensor = in_backward(access.view.tensor);
+  append(block_, std::move(operation));
 }
 
 void BlockWriter::append(Block& block, Operation operation) {
@@ -101,7 +105,7 @@ void BlockWriter::append(Block& block, Operation operation) {
 }
 
 void BlockWriter::op(const std::string& name, Phase phase, Work work, std::vector<Access> accesses) {
-  add(block_, {name + suffix_, std::move(work), lane_, phase, std::move(accesses)});
+  add({name + suffix_, std::move(work), lane_, phase, std::move(accesses)});
 }
 
 void BlockWriter::collective(const std::string& name, Phase phase, CollectiveKind kind, std::int64_t elements,
@@ -116,18 +120,18 @@ void BlockWriter::communicate(const std::string& name, Phase phase, const Group&
 
 void BlockWriter::communicate(Operation operation) {
   operation.name += suffix_;
-  add(block_, std::move(operation));
+  add(std::move(operation));
 }
 
 void BlockWriter::exchange(const std::string& name, const std::string& suffix, Phase phase, const Group& ring,
                            int offset, View sent, View came) {
   const auto message = [&](bool is_send, View view) {
     const PointToPoint work{is_send, ring.communicator, is_send ? offset : -offset, view.rows * view.cols};
-    add(block_, {name + (is_send ? ".send" : ".recv") + suffix,
-                 work,
-                 is_send ? shape_.cp.send : shape_.cp.recv,
-                 phase,
-                 {is_send ? read(view) : write(view)}});
+    add({name + (is_send ? ".send" : ".recv") + suffix,
+         work,
+         is_send ? shape_.cp.send : shape_.cp.recv,
+         phase,
+         {is_send ? read(view) : write(view)}});
   };
   message(true, std::move(sent));
   message(false, std::move(came));
@@ -257,6 +261,14 @@ TensorId BlockWriter::family(const std::string& name, std::int64_t rows, std::in
   return id;
 }
 
+View BlockWriter::head_activation(const std::string& name, std::int64_t rows, std::int64_t cols) {
+  if (shape_.deferred == 0) return act(activation(name, rows, cols, 1));
+  const std::int64_t kept = shape_.deferred + (shape_.deferred < shape_.micro_batches ? shape_.head_slots() : 0);
+  return whole(schedule_, add_tensor(schedule_, name, dtype_, BufferKind::activation, rows, cols, 1, kept), 0,
+               select_le(Expr(Coord::micro_batch), shape_.deferred - 1, Coord::micro_batch,
+                         Expr(Coord::slot) + Expr(shape_.deferred)));
+}
+
 BlockId BlockWriter::copy_to_recompute(BlockId block, const std::string& name) {
   Block copied{name, {}, schedule_.blocks[block].waits};
   for (const OpId id : std::vector<OpId>(schedule_.blocks[block].ops)) {
@@ -292,10 +304,15 @@ View BlockWriter::gradient(const std::string& name, const Expr& layer) const {
   return whole(schedule_, parameters_.gradient.at(name), layer);
 }
 
+View BlockWriter::gathering_place(Phase phase, std::int64_t cols) const {
+  View all = work(phase == Phase::forward ? gathered_ : d_gathered_);
+  all.cols = all.ld = cols;
+  return all;
+}
+
 View BlockWriter::gathered(const std::string& name, Phase phase, View part) {
   if (!shape_.sequence_parallel) return part;
-  View all = work(phase == Phase::forward && suffix_.empty() ? gathered_ : d_gathered_);
-  all.cols = all.ld = part.cols;
+  View all = gathering_place(suffix_.empty() ? phase : Phase::dgrad, part.cols);
   collective(name, phase, CollectiveKind::all_gather, all.rows * all.cols, {read(std::move(part)), write(all)});
   return all;
 }

@@ -65,6 +65,10 @@ class BlockWriter {
 
   LaneId set_lane(LaneId lane) { return std::exchange(lane_, lane); }  // of operations that follow; returns the last
   void op(const std::string& name, Phase phase, Work work, std::vector<Access> accesses);
+  // Appends a whole operation to the block, whatever module and suffix were set.
+  void emit(Operation operation);
+  // Returns the workspace [T,cols] in which all rows are gathered in this block.
+  View gathering_place(Phase phase, std::int64_t cols) const;
   // Adds to the gradient of a layer's weight; `reads` are the operands. Does nothing with a frozen base.
   void weight_gradient(const std::string& name, const Work& work, std::vector<Access> reads, const std::string& weight);
   void communicate(const std::string& name, Phase phase, const Group& group, CollectiveKind kind, std::int64_t elements,
@@ -121,6 +125,9 @@ class BlockWriter {
   };
   TensorId workspace(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t slots, Pool& pool);
   Dtype statistics_type() const { return accumulation_of(dtype_); }
+  // Adds an activation of the head, which its weight gradient reads. A deferred one needs an instance of its operands
+  // for its own micro-batch; other micro-batches share instances by slot, as all activations do.
+  View head_activation(const std::string& name, std::int64_t rows, std::int64_t cols);
   // Adds a tensor on storages that exist already.
   TensorId family(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers,
                   std::int64_t slots, std::vector<TensorPlace> places);
@@ -226,7 +233,7 @@ class BlockWriter {
   };
   void write_or_put_off(WeightGradient gradient);
   void write_weight_gradient(const WeightGradient& gradient);
-  void add(Block& block, Operation operation);  // as one of the current module
+  void add(Operation operation);  // as one of the current module
   void append(Block& block, Operation operation);
   // Writes later, in the block of end_weights(), operations of the current module.
   void put_off(std::function<void()> write) {

@@ -145,8 +145,8 @@ struct ModelBlocks {
 
 struct DelayedScaling;
 // Adds activations, inputs ("tokens", "targets") and the blocks. `loss` is the f64 scalar view in which losses add up;
-// `delayed` are the scales of delayed scaling, or null.
+// `delayed` are the scales of delayed scaling, or null. `lowering` decides only how the blocks are made.
 ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const ParameterTensors& parameters,
-                             const View& loss, LaneId compute, DelayedScaling* delayed);
+                             const View& loss, LaneId compute, DelayedScaling* delayed, Lowering lowering);
 
 }  // namespace stretto

@@ -176,23 +176,12 @@ void Sections::add_layer_activations() {
                       .role = model_.swiglu ? TensorRole::swiglu_out : TensorRole::gelu_out});
 }
 
-// A deferred weight gradient needs an instance of its operands for its own micro-batch. Other micro-batches share
-// instances by slot, as all activations do.
-View Sections::keep(const std::string& name, std::int64_t rows, std::int64_t cols) const {
-  if (shape_.deferred == 0) return w_.act(w_.activation(name, rows, cols, 1));
-  const std::int64_t kept = shape_.deferred + (shape_.deferred < shape_.micro_batches ? shape_.head_slots() : 0);
-  return whole(schedule_,
-               add_tensor(schedule_, name, schedule_.compute_dtype, BufferKind::activation, rows, cols, 1, kept), 0,
-               select_le(Expr(Coord::micro_batch), shape_.deferred - 1, Coord::micro_batch,
-                         Expr(Coord::slot) + Expr(shape_.deferred)));
-}
-
 void Sections::add_head_activations() {
   const std::int64_t rows = w_.residual_rows();
-  kept_.ln_f = keep("ln_f.out", rows, model_.hidden_size);
+  kept_.ln_f = w_.head_activation("ln_f.out", rows, model_.hidden_size);
   kept_.ln_f_stats = add_tensor(schedule_, "ln_f.stats", w_.statistics_type(), BufferKind::activation, rows,
                                 w_.norm_stats(), 1, shape_.head_slots());
-  kept_.logits = keep("logits", w_.tokens(), vocab_);
+  kept_.logits = w_.head_activation("logits", w_.tokens(), vocab_);
   schedule_.tensors[kept_.ln_f.tensor].role = TensorRole::final_norm_out;
   schedule_.tensors[kept_.logits.tensor].role = TensorRole::logits;
 }

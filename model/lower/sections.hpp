@@ -83,7 +83,6 @@ class Sections {
   bool computes_input_again(QuantisedLayer layer) const;
   void add_output_gradients();
   View branch_gradient(const std::string& residual, const std::string& layer, const View& branch, DropoutSite site);
-  View keep(const std::string& name, std::int64_t rows, std::int64_t cols) const;
   View of_layer(TensorId tensor) const { return w_.act(tensor, Coord::layer); }
   void row_layer(const std::string& name, std::int64_t in, const View& input, const std::string& addition,
                  const View& before, const View& after, DropoutSite site);

@@ -1,0 +1,113 @@
+#include "model/lower/placed_values.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace stretto {
+
+View PlacedValues::view(const LayerGraphs& graphs, const Slice& slice, Phase phase) {
+  const Value& value = graphs.of(slice);
+  View view = whole_of(graphs, slice.value, phase);
+  const std::int64_t columns = layout_.ways(value.cols.dim), rows = layout_.ways(value.rows.dim);
+  const std::int64_t before = slice.first / columns + slice.first_row / rows * view.ld;
+  const bool is_whole = slice.cols == value.cols.size && slice.rows == 0;
+  if (before > 0) view.offset = view.offset + Expr(before);
+  if (!(slice.offset == Expr(0))) view.offset = slice.offset;
+  if (is_whole) return view;
+  view.cols = slice.cols / columns;
+  if (slice.rows > 0) view.rows = slice.rows / rows;
+  if (view.rows == 1) view.ld = view.cols;
+  return view;
+}
+
+View PlacedValues::whole_of(const LayerGraphs& graphs, ValueId id, Phase phase) {
+  const Value& value = graphs.values[id];
+  if (value.kind == ValueKind::parameter) {
+    const Expr layer = value.is_layered ? Expr(Coord::layer) : Expr(0);
+    return value.is_gradient ? w_.gradient(value.name, layer) : w_.parameter(value.name, layer);
+  }
+  if (value.kind == ValueKind::given) return given_.at(value.given);
+  if (value.is_gathered) return w_.gathering_place(phase, layout_.cols_of(value));
+  const bool is_of_head = !in_layer_ && value.is_kept && !value.is_gradient;
+  if (is_of_head) {
+    const auto known = of_head_.find(value.name);
+    if (known != of_head_.end()) return known->second;
+    const std::int64_t rows = layout_.rows_of(value), cols = layout_.cols_of(value);
+    View kept = value.kind == ValueKind::activation
+                    ? w_.head_activation(value.name, rows, cols)
+                    : w_.act(add_tensor(schedule_, value.name, dtype_of(value), BufferKind::activation, rows, cols, 1,
+                                        shape_.head_slots()));
+    schedule_.tensors[kept.tensor].role = value.role;
+    return of_head_[value.name] = std::move(kept);
+  }
+  const auto known = tensors_.find(value.name);
+  const TensorId tensor = known != tensors_.end() ? known->second : add(graphs, id);
+  tensors_[value.name] = tensor;
+  return value.is_kept ? w_.act(tensor, Coord::layer) : w_.work(tensor);
+}
+
+TensorId PlacedValues::add(const LayerGraphs& graphs, ValueId id) {
+  const Value& value = graphs.values[id];
+  if (value.is_kept && value.is_gradient) return add_kept_gradient(graphs, id);
+  if (value.is_kept) return add_kept(value);
+  const TensorId tensor = add_tensor(schedule_, value.name, dtype_of(value), BufferKind::workspace,
+                                     layout_.rows_of(value), layout_.cols_of(value));
+  schedule_.tensors[tensor].role = value.role;
+  return tensor;
+}
+
+TensorId PlacedValues::add_kept(const Value& value) {
+  const auto kinds = layers_->size();
+  std::vector<bool> has(kinds, false), is_again(kinds, false);
+  for (std::size_t k = 0; k < kinds; ++k)
+    for (const Value& of_kind : (*layers_)[k].values)
+      if (of_kind.name == value.name && of_kind.is_kept) has[k] = true, is_again[k] = of_kind.is_again;
+  const auto of_layers = [&](const std::vector<bool>& of_kinds) {
+    std::vector<bool> of;
+    for (std::int64_t layer = 0; layer < shape_.model.num_layers; ++layer)
+      of.push_back(of_kinds[shape_.kind_of_layer[static_cast<std::size_t>(layer)]]);
+    return of;
+  };
+  BlockWriter::Role role{.is_statistics = value.kind == ValueKind::statistics,
+                         .is_mask = value.kind == ValueKind::integers,
+                         .again = of_layers(is_again),
+                         .role = value.role};
+  if (std::count(has.begin(), has.end(), false) > 0) role.layers = of_layers(has);
+  return w_.recomputable(value.name, layout_.rows_of(value), layout_.cols_of(value), shape_.model.num_layers,
+                         std::move(role));
+}
+
+// The gradient lies in the storage of an activation of its shape: its own activation, or of a point of
+// the residual stream, where the activation is not kept.
+TensorId PlacedValues::add_kept_gradient(const LayerGraphs& graphs, ValueId id) {
+  const Value& value = graphs.values[id];
+  if (value.gradient_of && graphs.values[*value.gradient_of].is_kept) {
+    const View lender = whole_of(graphs, *value.gradient_of, Phase::forward);
+    std::vector<bool> with;
+    for (std::int64_t layer = 0; layer < shape_.model.num_layers; ++layer) {
+      const LayerGraphs& of_layer = (*layers_)[shape_.kind_of_layer[static_cast<std::size_t>(layer)]];
+      with.push_back(std::any_of(of_layer.values.begin(), of_layer.values.end(),
+                                 [&](const Value& v) { return v.name == value.name; }));
+    }
+    return w_.kept_gradient(value.name, lender.tensor, with);
+  }
+  const auto reader = std::find_if(graphs.weights.begin(), graphs.weights.end(),
+                                   [&](const Node& node) { return node.reads_value(id); });
+  return w_.kept_gradient(value.name, given_.at(reader->section == 0 ? Given::between : Given::input).tensor);
+}
+
+Dtype PlacedValues::dtype_of(const Value& value) const {
+  switch (value.kind) {
+    case ValueKind::statistics:
+      return w_.statistics_type();
+    case ValueKind::integers:
+      return Dtype::i32;
+    case ValueKind::activation:
+    case ValueKind::parameter:
+    case ValueKind::given:
+      return schedule_.compute_dtype;
+  }
+  return schedule_.compute_dtype;
+}
+
+}  // namespace stretto
