@@ -42,6 +42,7 @@ void fuse_gelu(Nodes& forward, Nodes& backward, bool with_bias) {
       forward, [](const Node& n) { return is_elementwise(n, ElementwiseFn::gelu); },
       [&](const Node& act) {
         const auto product = product_of(forward, act.operands[0].slice);
+        if (product == forward.end()) return false;
         std::get<Gemm>(product->work).epilogue = GemmEpilogue::gelu;
         product->operands.push_back(act.operands[1]);
         return true;
@@ -49,7 +50,11 @@ void fuse_gelu(Nodes& forward, Nodes& backward, bool with_bias) {
   join_each(
       backward, [](const Node& n) { return is_elementwise(n, ElementwiseFn::gelu_backward); },
       [&](const Node& act) {
-        const auto product = product_of(backward, act.operands[0].slice);
+        const Slice& dy = act.operands[0].slice;
+        const auto product = product_of(backward, dy);
+        const auto readers =
+            std::count_if(backward.begin(), backward.end(), [&](const Node& n) { return n.reads_value(dy.value); });
+        if (product == backward.end() || readers > 1) return false;
         auto& work = std::get<Gemm>(product->work);
         work.epilogue = GemmEpilogue::gelu_backward;
         product->operands.back() = act.operands[1];

@@ -1,0 +1,458 @@
+// Runs the graphs of layers on numbers, in f64 on one and on two tensor-parallel ranks, and compares their gradients
+// with central differences of the forward graph. What nobody keeps is NaN before the next pass begins, and a buffer
+// that is overwritten too early gives a wrong number, because buffers are by the names of their tensors.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "exec/host/kernels/kernels.hpp"
+#include "model/graph/fit.hpp"
+#include "model/layers/layers.hpp"
+#include "model/passes/passes.hpp"
+#include "tests/draw.hpp"
+
+namespace stretto::testing {
+namespace {
+
+struct Matrix {
+  std::int64_t rows = 0, cols = 0;
+  std::vector<double> of = {};
+  std::vector<std::int32_t> integers = {};
+  double& at(std::int64_t row, std::int64_t col) { return of[static_cast<std::size_t>(row * cols + col)]; }
+  double at(std::int64_t row, std::int64_t col) const { return of[static_cast<std::size_t>(row * cols + col)]; }
+};
+Matrix zeros(std::int64_t rows, std::int64_t cols) {
+  return {rows, cols, std::vector<double>(static_cast<std::size_t>(rows * cols)), {}};
+}
+using Matrices = std::map<std::string, Matrix>;
+
+// Rows [begin, end) and columns likewise, of parts that a rank has of each segment.
+std::vector<std::int64_t> part_of(std::int64_t size, std::vector<std::int64_t> segments, std::int64_t rank,
+                                  std::int64_t ranks) {
+  if (segments.empty()) segments = {size};
+  std::vector<std::int64_t> indices;
+  std::int64_t first = 0;
+  for (const std::int64_t segment : segments) {
+    for (std::int64_t i = 0; i < segment / ranks; ++i) indices.push_back(first + rank * (segment / ranks) + i);
+    first += segment;
+  }
+  return indices;
+}
+std::vector<std::int64_t> all_of(std::int64_t size) { return part_of(size, {}, 0, 1); }
+
+Matrix picked(const Matrix& of, const std::vector<std::int64_t>& rows, const std::vector<std::int64_t>& cols) {
+  Matrix part = zeros(std::ssize(rows), std::ssize(cols));
+  for (std::size_t r = 0; r < rows.size(); ++r)
+    for (std::size_t c = 0; c < cols.size(); ++c)
+      part.at(static_cast<std::int64_t>(r), static_cast<std::int64_t>(c)) = of.at(rows[r], cols[c]);
+  return part;
+}
+Matrix cut(const Parameter& parameter, const Matrix& whole, std::int64_t rank, std::int64_t ranks) {
+  const bool is_vector = parameter.rows == 1;
+  const bool cuts_rows = parameter.shard == Shard::rows && !is_vector;
+  const bool cuts_cols = parameter.shard == Shard::columns || (parameter.shard == Shard::rows && is_vector);
+  return picked(whole, cuts_rows ? part_of(whole.rows, parameter.segments, rank, ranks) : all_of(whole.rows),
+                cuts_cols ? part_of(whole.cols, parameter.segments, rank, ranks) : all_of(whole.cols));
+}
+
+double difference(const Matrix& a, const Matrix& b) {
+  if (a.rows != b.rows || a.cols != b.cols) return std::numeric_limits<double>::infinity();
+  double most = 0;
+  for (std::size_t i = 0; i < a.of.size(); ++i) {
+    const double one = std::abs(a.of[i] - b.of[i]);
+    most = one <= most ? most : one;  // NaN is a difference
+  }
+  return most;
+}
+Matrix sum_of(const std::vector<Matrix>& terms) {
+  Matrix sum = terms.front();
+  for (std::size_t t = 1; t < terms.size(); ++t)
+    for (std::size_t i = 0; i < sum.of.size(); ++i) sum.of[i] += terms[t].of[i];
+  return sum;
+}
+Matrix stacked(const std::vector<Matrix>& parts) {
+  Matrix whole{0, parts.front().cols};
+  for (const Matrix& part : parts) {
+    whole.rows += part.rows;
+    whole.of.insert(whole.of.end(), part.of.begin(), part.of.end());
+  }
+  return whole;
+}
+
+// What a layer, the input or the head is, and what is differentiated: a sum over its output, or the loss.
+struct Subject {
+  std::string name;
+  void (*write)(Builder& g);
+  bool has_loss = false, starts_at_tokens = false;
+};
+
+struct Result {
+  Matrix output, input_gradient;
+  std::vector<Matrices> parameter_gradients;  // [rank]
+  double loss = 0;
+};
+
+class Run {
+ public:
+  Run(const Subject& subject, const Layout& layout, const std::vector<Parameter>& parameters, const Matrices& weights,
+      const Matrix& x, const Matrix& d_out)
+      : subject_(subject), layout_(layout) {
+    Builder builder(graphs_, layout.model, layout.data);
+    subject.write(builder);
+    passes::derive(graphs_, layout);
+    ranks_.resize(static_cast<std::size_t>(layout.tp));
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      const auto rank = static_cast<std::int64_t>(i);
+      for (const Parameter& parameter : parameters) {
+        ranks_[i][parameter.name] = cut(parameter, weights.at(parameter.name), rank, layout.tp);
+        const Matrix& own = ranks_[i][parameter.name];
+        ranks_[i]["grad." + parameter.name] = zeros(own.rows, own.cols);
+      }
+      const auto own_rows = [&](const Matrix& whole) {
+        return layout.sequence_parallel ? picked(whole, part_of(whole.rows, {}, rank, layout.tp), all_of(whole.cols))
+                                        : whole;
+      };
+      ranks_[i]["x"] = own_rows(x);
+      ranks_[i]["dx"] = own_rows(d_out);
+      Matrix ids = zeros(layout.tokens, 1), key = zeros(1, 3);
+      for (std::int64_t t = 0; t < layout.tokens; ++t)
+        ids.integers.push_back(static_cast<std::int32_t>(t * 5 % layout.model.vocab_size));
+      key.integers = {17, 4, 0};
+      ranks_[i]["ids"] = ids;
+      ranks_[i]["key"] = key;
+      ranks_[i]["loss"] = zeros(1, 1);
+    }
+  }
+
+  Result forward() {
+    run(graphs_.forward);
+    Result result;
+    result.loss = ranks_[0]["loss"].of[0];
+    if (!subject_.has_loss) result.output = residual(subject_.starts_at_tokens ? "x" : "x_out");
+    return result;
+  }
+  Result all() {
+    Result result = forward();
+    const auto is_lost = [](const Value& v) { return !v.is_kept || v.is_again; };
+    poison(graphs_.forward, is_lost);
+    run(graphs_.again);
+    run(graphs_.backward);
+    poison(graphs_.backward, [](const Value& v) { return !v.is_kept; });
+    run(graphs_.weights);
+    if (!subject_.starts_at_tokens) result.input_gradient = residual("dx");
+    result.parameter_gradients = ranks_;
+    return result;
+  }
+  const LayerGraphs& graphs() const { return graphs_; }
+
+ private:
+  Matrix residual(const std::string& name) {
+    std::vector<Matrix> parts;
+    for (Matrices& rank : ranks_) parts.push_back(rank[name]);
+    return layout_.sequence_parallel ? stacked(parts) : parts.front();
+  }
+
+  static std::string name_of(const Value& value) {
+    switch (value.given) {
+      case Given::none:
+        return (value.kind == ValueKind::parameter && value.is_gradient ? "grad." : "") + value.name;
+      case Given::input:
+        return "x";
+      case Given::between:
+        return "x_mid";
+      case Given::output:
+        return "x_out";
+      case Given::stream_gradient:
+        return "dx";
+      case Given::tokens:
+      case Given::targets:
+        return "ids";
+      case Given::dropout_key:
+        return "key";
+      case Given::loss:
+        return "loss";
+      case Given::documents:
+      case Given::loss_weight:
+        return "?";
+    }
+    return "?";
+  }
+
+  template <class Test>
+  void poison(const std::vector<Node>& nodes, const Test& is_lost) {
+    for (const Node& node : nodes)
+      for (const Operand& operand : node.operands) {
+        const Value& value = graphs_.of(operand.slice);
+        const bool is_inside = value.given == Given::none || value.given == Given::between;
+        if (!operand.writes() || !is_inside || value.kind == ValueKind::parameter || !is_lost(value)) continue;
+        for (Matrices& rank : ranks_)
+          for (double& element : rank[name_of(value)].of) element = std::numeric_limits<double>::quiet_NaN();
+      }
+  }
+
+  exec::Operand operand(std::size_t rank, const Operand& of) {
+    const Value& value = graphs_.of(of.slice);
+    Matrix& matrix = ranks_[rank][name_of(value)];
+    const std::int64_t rows = layout_.rows_of(value), cols = layout_.cols_of(value);
+    const bool is_i32 = value.kind == ValueKind::integers || !matrix.integers.empty();
+    if (matrix.rows * matrix.cols < rows * cols) matrix = zeros(rows, cols);
+    if (is_i32) matrix.integers.resize(static_cast<std::size_t>(matrix.rows * matrix.cols));
+    Coordinates at;
+    at[Coord::tp] = static_cast<std::int64_t>(rank);
+    const std::int64_t offset = of.slice.first / layout_.ways(value.cols.dim) +
+                                of.slice.first_row / layout_.ways(value.rows.dim) * cols + of.slice.offset.eval(at);
+    void* data = is_i32 ? static_cast<void*>(&matrix.integers[static_cast<std::size_t>(offset)])
+                        : &matrix.of[static_cast<std::size_t>(offset)];
+    return {data,
+            is_i32 ? Dtype::i32 : Dtype::f64,
+            layout_.rows_of(graphs_, of.slice),
+            layout_.cols_of(graphs_, of.slice),
+            cols,
+            of.mode};
+  }
+
+  void run(const std::vector<Node>& nodes) {
+    for (const Node& node : nodes) {
+      INFO(stretto::name_of(node));
+      if (node.operands.empty()) continue;
+      const Work work = fit(node, graphs_, layout_);
+      std::vector<std::vector<exec::Operand>> operands(ranks_.size());
+      for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
+        for (const Operand& of : node.operands) operands[rank].push_back(operand(rank, of));
+      if (const auto* collective = std::get_if<Collective>(&work)) {
+        communicate(*collective, operands);
+        continue;
+      }
+      for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+        Coordinates at;
+        at[Coord::tp] = static_cast<std::int64_t>(rank);
+        host::run_work(evaluate(work, at), operands[rank]);
+      }
+    }
+  }
+
+  // All operands are contiguous.
+  void communicate(const Collective& work, const std::vector<std::vector<exec::Operand>>& operands) {
+    const std::size_t ranks = ranks_.size(), elements = static_cast<std::size_t>(work.elements),
+                      each = elements / ranks;
+    std::vector<std::vector<double>> given;
+    for (const auto& of_rank : operands) {
+      const auto* data = static_cast<const double*>(of_rank[0].data);
+      given.emplace_back(data, data + of_rank[0].rows * of_rank[0].cols);
+    }
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      auto* result = static_cast<double*>(operands[rank].back().data);
+      if (work.kind == CollectiveKind::all_gather) {
+        for (std::size_t i = 0; i < elements; ++i) result[i] = given[i / each][i % each];
+        continue;
+      }
+      const bool scatters = work.kind == CollectiveKind::reduce_scatter;
+      for (std::size_t i = 0; i < (scatters ? each : elements); ++i) {
+        result[i] = 0;
+        for (std::size_t giver = 0; giver < ranks; ++giver) result[i] += given[giver][scatters ? rank * each + i : i];
+      }
+    }
+  }
+
+  const Subject& subject_;
+  const Layout layout_;
+  LayerGraphs graphs_;
+  std::vector<Matrices> ranks_;
+};
+
+Transformer tiny_model() {
+  Transformer model;
+  model.num_layers = 1;
+  model.hidden_size = 8;
+  model.num_attention_heads = 4;
+  model.num_query_groups = 2;
+  model.kv_channels = 2;
+  model.ffn_hidden_size = 6;
+  model.seq_length = model.max_position_embeddings = 4;
+  model.vocab_size = 10;
+  model.padded_vocab_size = 12;
+  return model;
+}
+
+Matrix drawn(Draw& draw, std::int64_t rows, std::int64_t cols) {
+  Matrix matrix = zeros(rows, cols);
+  for (double& element : matrix.of) element = double(draw.between(-1000, 1000)) / 1000;
+  return matrix;
+}
+
+// A layout of one kind, and its name.
+struct Variant {
+  std::string name;
+  void (*set)(Layout& layout);
+};
+const std::vector<Variant>& variants() {
+  using Granularity = Recompute::Granularity;
+  static const std::vector<Variant> all = {
+      {"plain", [](Layout&) {}},
+      {"weights apart", [](Layout& l) { l.weights_apart = true; }},
+      {"attention again",
+       [](Layout& l) {
+         l.recompute = {.granularity = Granularity::selective, .modules = {Recompute::Module::core_attn}};
+       }},
+      {"mlp again, weights apart",
+       [](Layout& l) {
+         l.recompute = {.granularity = Granularity::selective, .modules = {Recompute::Module::mlp}};
+         l.weights_apart = true;
+       }},
+      {"operations again", [](Layout& l) { l.recompute.granularity = Granularity::selective_op; }},
+      {"unfused", [](Layout& l) { l.is_unfused = true; }},
+      {"fused",
+       [](Layout& l) {
+         const bool has_gelu = !l.model.swiglu, has_bias = l.model.add_bias_linear;
+         l.fusions = {has_gelu, has_bias, has_gelu && has_bias, l.model.hidden_dropout == 0 && l.tp == 1, true};
+       }},
+  };
+  return all;
+}
+
+void check(const Subject& subject, const Transformer& model, const std::vector<Parameter>& all) {
+  host::prepare_blas();
+  Layout plain{.model = model};
+  plain.data.micro_batch_size = 2;
+  plain.tokens = 2 * model.seq_length;
+  plain.loss_scale = 0.25;
+  Draw draw(7);
+  Matrix x = drawn(draw, plain.tokens, model.hidden_size);
+  const Matrix d_out = drawn(draw, plain.tokens, model.hidden_size);
+  LayerGraphs graphs;
+  Builder builder(graphs, model, plain.data);
+  subject.write(builder);
+  std::vector<Parameter> parameters;
+  Matrices weights;
+  for (const Parameter& parameter : all)
+    for (const Value& value : graphs.values)
+      if (value.kind == ValueKind::parameter && value.name == parameter.name) {
+        parameters.push_back(parameter);
+        weights[parameter.name] = drawn(draw, parameter.rows, parameter.cols);
+      }
+  REQUIRE(!parameters.empty());
+  const Result reference = Run(subject, plain, parameters, weights, x, d_out).all();
+
+  // Central differences of a few elements of each array.
+  const auto value = [&] {
+    const Result result = Run(subject, plain, parameters, weights, x, d_out).forward();
+    if (subject.has_loss) return result.loss;
+    double sum = 0;
+    for (std::size_t i = 0; i < d_out.of.size(); ++i) sum += d_out.of[i] * result.output.of[i];
+    return sum;
+  };
+  const auto differentiate = [&](Matrix& of, const Matrix& gradient, const std::string& name) {
+    for (int i = 0; i < 3; ++i) {
+      const auto at = static_cast<std::size_t>(draw.between(0, std::ssize(of.of) - 1));
+      constexpr double kStep = 1e-5;
+      const double before = of.of[at];
+      of.of[at] = before + kStep;
+      const double above = value();
+      of.of[at] = before - kStep;
+      const double below = value();
+      of.of[at] = before;
+      INFO(name << " element " << at);
+      CHECK(gradient.of[at] == Approx((above - below) / (2 * kStep)).epsilon(1e-6).margin(1e-8));
+    }
+  };
+  for (const Parameter& p : parameters)
+    differentiate(weights[p.name], reference.parameter_gradients[0].at("grad." + p.name), p.name);
+  if (!subject.starts_at_tokens) differentiate(x, reference.input_gradient, "x");
+
+  // The same numbers in all other layouts.
+  for (const std::int64_t tp : {1, 2})
+    for (const bool sequence_parallel : {false, true})
+      for (const Variant& variant : variants()) {
+        if (tp == 1 && sequence_parallel) continue;
+        Layout layout = plain;
+        layout.tp = tp;
+        layout.tp_place = tp > 1 ? Expr(Coord::tp) : Expr(0);
+        layout.sequence_parallel = sequence_parallel;
+        variant.set(layout);
+        INFO(subject.name << ", tp " << tp << (sequence_parallel ? " with sequence parallelism, " : ", ")
+                          << variant.name);
+        const Result result = Run(subject, layout, parameters, weights, x, d_out).all();
+        constexpr double kRounding = 1e-11;
+        if (subject.has_loss)
+          CHECK(result.loss * double(tp) == Approx(reference.loss).epsilon(1e-11));
+        else
+          CHECK(difference(result.output, reference.output) < kRounding);
+        if (!subject.starts_at_tokens) CHECK(difference(result.input_gradient, reference.input_gradient) < kRounding);
+        for (const Parameter& p : parameters) {
+          INFO(p.name);
+          const Matrix& whole = reference.parameter_gradients[0].at("grad." + p.name);
+          std::vector<Matrix> of_ranks;
+          for (const Matrices& rank : result.parameter_gradients) of_ranks.push_back(rank.at("grad." + p.name));
+          if (p.shard == Shard::none && (sequence_parallel || p.is_for_heads)) {
+            CHECK(difference(sum_of(of_ranks), whole) < kRounding);
+            continue;
+          }
+          for (std::size_t rank = 0; rank < of_ranks.size(); ++rank)
+            CHECK(difference(of_ranks[rank], cut(p, whole, static_cast<std::int64_t>(rank), tp)) < kRounding);
+        }
+      }
+}
+
+void check(const Subject& subject, const Transformer& model) { check(subject, model, parameters(model)); }
+
+const Subject kLayer{"layer", [](Builder& g) { layers::layer(g, {}); }};
+const Subject kAttentionOnly{"attention", [](Builder& g) { layers::layer(g, {AttentionKind::self, MlpKind::none}); }};
+const Subject kEmbedding{"embedding", layers::embedding, false, true};
+const Subject kHead{"head", [](Builder& g) { layers::head(g, g.model().head_weight()); }, true};
+
+// A layer that Stretto does not have: an MLP with an adapter of low rank. Two cut products read one norm, and so does a
+// product that every rank has in full.
+const Subject kAdapter{
+    "adapter", [](Builder& g) {
+      const Transformer& m = g.model();
+      const Slice x = g.stream(Given::input);
+      const Slice h = g.hidden("ln_2", TensorRole::mlp_norm_out);
+      g.norm("ln_2", x, h);
+      const Slice low = g.activation({"a.out", "d_a"}, 3);
+      g.linear("a", h, low, false);
+      const Slice fc1 = g.activation({"fc1.out", "d_sum"}, m.ffn_hidden_size, Dim::ffn);
+      g.linear("fc1", h, fc1, false);
+      const Slice gate = g.activation({"gate.out", "d_gate"}, m.ffn_hidden_size, Dim::ffn);
+      g.linear("g", h, gate, false);
+      const Slice up = g.activation({"b.out", "d_b"}, m.ffn_hidden_size, Dim::ffn);
+      g.linear("b", low, up, false);
+      const Slice sum = g.activation({"sum", "d_sum"}, m.ffn_hidden_size, Dim::ffn);
+      g.add("sum", "fprop", Elementwise{ElementwiseFn::add}, {reads(fc1), reads(up), writes(sum)});
+      const Slice act = g.activation({"act", "d_act"}, m.ffn_hidden_size, Dim::ffn);
+      g.add("gelu", "fprop", Elementwise{ElementwiseFn::gelu}, {reads(sum), writes(act)});
+      const Slice act_2 = g.activation({"act_2", "d_act_2"}, m.ffn_hidden_size, Dim::ffn);
+      g.add("gelu_2", "fprop", Elementwise{ElementwiseFn::gelu}, {reads(gate), writes(act_2)});
+      const Slice both = g.activation({"both", "d_act"}, m.ffn_hidden_size, Dim::ffn);
+      g.add("both", "fprop", Elementwise{ElementwiseFn::add}, {reads(act), reads(act_2), writes(both)});
+      const Slice b = g.branch_result();
+      g.linear("fc2", both, b, false);
+      g.residual("residual_2", x, b, g.stream(Given::output), DropoutSite::residual_2);
+    }};
+
+}  // namespace
+
+TEST_CASE("graphs of layers: gradients are those of central differences, in every layout", "[graphs]") {
+  Transformer gpt2 = tiny_model(), dropout = tiny_model(), llama = in_llama_style(tiny_model());
+  dropout.hidden_dropout = 0.2;
+  dropout.attention_dropout = 0.3;
+  Transformer normed = llama;
+  normed.qk_layernorm = true;
+  for (const Transformer& model : {gpt2, dropout, llama, normed})
+    for (const Subject& subject : {kLayer, kAttentionOnly, kEmbedding, kHead}) check(subject, model);
+}
+
+TEST_CASE("graphs of layers: products that are cut and products that are whole read one value", "[graphs]") {
+  Transformer model = tiny_model();
+  model.normalization = Normalization::rms_norm;
+  const std::int64_t hidden = model.hidden_size, ffn = model.ffn_hidden_size;
+  const auto matrix = [](const char* name, std::int64_t rows, std::int64_t cols, Shard shard) {
+    return Parameter{.name = name, .layer = 0, .rows = rows, .cols = cols, .shard = shard};
+  };
+  check(kAdapter, model,
+        {matrix("ln_2.weight", 1, hidden, Shard::none), matrix("a.weight", 3, hidden, Shard::none),
+         matrix("b.weight", ffn, 3, Shard::rows), matrix("fc1.weight", ffn, hidden, Shard::rows),
+         matrix("g.weight", ffn, hidden, Shard::rows), matrix("fc2.weight", hidden, ffn, Shard::columns)});
+}
+
+}  // namespace stretto::testing
