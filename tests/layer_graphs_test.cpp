@@ -80,7 +80,7 @@ Matrix stacked(const std::vector<Matrix>& parts) {
   return whole;
 }
 
-// What a layer, the input or the head is, and what is differentiated: a sum over its output, or the loss.
+// A graph, and whether its loss is differentiated, or a sum over its output.
 struct Subject {
   std::string name;
   void (*write)(Builder& g);
@@ -360,7 +360,7 @@ void check(const Subject& subject, const Transformer& model, const std::vector<P
     differentiate(weights[p.name], reference.parameter_gradients[0].at("grad." + p.name), p.name);
   if (!subject.starts_at_tokens) differentiate(x, reference.input_gradient, "x");
 
-  // The same numbers in all other layouts.
+  // All other layouts give the same numbers.
   for (const std::int64_t tp : {1, 2})
     for (const bool sequence_parallel : {false, true})
       for (const Variant& variant : variants()) {
@@ -401,7 +401,7 @@ const Subject kAttentionOnly{"attention", [](Builder& g) { layers::layer(g, {Att
 const Subject kEmbedding{"embedding", layers::embedding, false, true};
 const Subject kHead{"head", [](Builder& g) { layers::head(g, g.model().head_weight()); }, true};
 
-// A layer that Stretto does not have: an MLP with an adapter of low rank. Two cut products read one norm, and so does a
+// Stretto does not have this layer: an MLP with an adapter of low rank. Two cut products read one norm, and so does a
 // product that every rank has in full.
 const Subject kAdapter{
     "adapter", [](Builder& g) {
@@ -409,10 +409,10 @@ const Subject kAdapter{
       const Slice x = g.stream(Given::input);
       const Slice h = g.hidden("ln_2", TensorRole::mlp_norm_out);
       g.norm("ln_2", x, h);
-      const Slice low = g.activation({"a.out", "d_a"}, 3);
-      g.linear("a", h, low, false);
       const Slice fc1 = g.activation({"fc1.out", "d_sum"}, m.ffn_hidden_size, Dim::ffn);
       g.linear("fc1", h, fc1, false);
+      const Slice low = g.activation({"a.out", "d_a"}, 3);
+      g.linear("a", h, low, false);
       const Slice gate = g.activation({"gate.out", "d_gate"}, m.ffn_hidden_size, Dim::ffn);
       g.linear("g", h, gate, false);
       const Slice up = g.activation({"b.out", "d_b"}, m.ffn_hidden_size, Dim::ffn);
