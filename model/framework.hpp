@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/quantity.hpp"
+#include "model/framework_host.hpp"
 #include "model/framework_memory.hpp"
 
 namespace stretto {
@@ -25,12 +26,7 @@ struct Framework {
   std::map<std::string, Quantity> element_bytes;
   // Constants that replace the platform's, where the framework's software decides them and not the device.
   std::optional<Quantity> gemm_sustained, hbm_share, kernel_us, bmm_share, collective_in_step_us;
-  // Host time to issue an operation, and additionally a communication; before each micro-batch of a stage; and after a
-  // step, when the host has waited for the device.
-  Quantity issue_us, collective_issue_us, micro_batch_us, step_us;
-  Quantity part_us;                      // and before each part of a layer that a schedule issues by itself
-  Quantity recompute_us;                 // and before each module of a layer that is computed again (Recompute::Module)
-  bool host_waits_for_messages = false;  // the host waits for pipeline messages before it issues anything else
+  FrameworkHost host = {};
   FrameworkMemory memory = {};
   std::vector<std::string> files;  // from which the profile was read: its own and its base's
 };

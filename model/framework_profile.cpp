@@ -104,19 +104,9 @@ FrameworkProfile read_framework_profile(const std::string& path) {
     f.element_bytes[kind] = read_quantity(elements.section(kind), {.min = 0, .max = 1e6, .above_min = true});
   elements.finish();
 
-  const auto time = [&](const char* key, Quantity& quantity) {
-    if (host.has(key)) quantity = read_quantity(host.section(key), {.min = 0, .max = 1e9});
-  };
-  time("issue_us", f.issue_us);
-  time("collective_issue_us", f.collective_issue_us);
-  time("micro_batch_us", f.micro_batch_us);
-  time("step_us", f.step_us);
-  time("part_us", f.part_us);
-  time("recompute_us", f.recompute_us);
   if (host.has("max_connections"))
     profile.max_connections = read_quantity(host.section("max_connections"), {.min = 1, .max = 32});
-  f.host_waits_for_messages = value_or<bool>(host, "waits_for_messages", f.host_waits_for_messages);
-  host.finish();
+  read_framework_host(std::move(host), f.host);
   read_framework_memory(std::move(memory), f.memory);
   f.files.push_back(path);
   return profile;

@@ -35,7 +35,7 @@ TEST_CASE("a profile's keys are defaults of the scenario, and the scenario's own
   CHECK(scenario.model.hidden_dropout == 0.25);
   CHECK(scenario.framework.name == "p");
   CHECK(scenario.framework.attention_kernel == "cudnn");
-  CHECK(scenario.framework.issue_us.value == 5);
+  CHECK(scenario.framework.host.issue_us.value == 5);
   CHECK(scenario.framework.memory.is_known);
   CHECK(scenario.framework.memory.expandable_segments);
   CHECK(parse_scenario(scenario_with(profile), "s", {"training.lr=0.125"}).training.lr == 0.125);
@@ -61,7 +61,7 @@ TEST_CASE("a profile has the keys of its base where it has none") {
   CHECK(scenario.training.precision == "bf16");
   CHECK(scenario.training.lr == 0.25);
   CHECK(f.attention_kernel == "cudnn");
-  CHECK(f.host_waits_for_messages);
+  CHECK(f.host.waits_for_messages);
   CHECK(f.element_bytes.at("adamw").value == 38);
   // A quantity is replaced whole, with its interval.
   CHECK(f.element_bytes.at("fill").value == 4);
@@ -107,6 +107,44 @@ TEST_CASE("what a profile gets wrong is said of the profile") {
         "megatron-deepspeed-2022-bf16, meta-llama3, "
         "nemo-dgxc, nemo-dgxc-flash2, nemo-dgxc-lora, nemo-fp32-grads, stretto, torchtitan, "
         "torchtitan-2024-04, torchtitan-compile; did you mean \"megatron-core-te\"?");
+}
+
+TEST_CASE("a profile's host has a time for each kind, and one factor of Python") {
+  const TempDir dir;
+  const auto quantity = [](const char* value, const char* more = "") {
+    return std::string("{ value = ") + value + ", kind = \"assumed\", source = \"x\"" + more + " }\n";
+  };
+  const auto host_of = [&](const std::string& text) {
+    return parse_scenario(scenario_with(written(dir, "name = \"p\"\n" + text)), "s").framework.host;
+  };
+  CHECK_FALSE(host_of("").is_modelled());
+  const FrameworkHost equal =
+      host_of("[host]\nissue_us = " + quantity("10") + "collective_issue_us = " + quantity("4"));
+  CHECK(equal.us_of(HostKind::linear) == 10);
+  CHECK(equal.us_of(HostKind::collective, true) == 14);
+  CHECK(equal.us_of(HostKind::graph) == 20);
+  CHECK(equal.us_of(HostKind::layer) == 0);
+  CHECK(equal.us_of(HostKind::cpp) == 6);
+  const FrameworkHost kinds =
+      host_of("[host]\npython = " + quantity("2.5", ", since = \"26.04\"") + "cpp_us = " + quantity("7") +
+              "step_us = " + quantity("100") + "[host.us]\nlinear = " + quantity("40") +
+              "linear_backward = " + quantity("20") + "norm = " + quantity("22"));
+  CHECK(kinds.python_since == "26.04");
+  CHECK(kinds.us_of(HostKind::linear) == 100);
+  CHECK(kinds.us_of(HostKind::linear, true) == 50);
+  CHECK(kinds.us_of(HostKind::norm, true) == 55);
+  CHECK(kinds.us_of(HostKind::step) == 250);
+  CHECK(kinds.us_of(HostKind::cpp) == 7);
+  CHECK(kinds.us_of(HostKind::attention) == 0);
+  for (int i = 0; i < kHostKinds; ++i)
+    CHECK(host_kind_named(name_of(static_cast<HostKind>(i))) == static_cast<HostKind>(i));
+  CHECK_FALSE(host_kind_named("?").has_value());
+  const auto message = [&](const std::string& text) { return message_of([&] { host_of(text); }); };
+  CHECK(message("[host.us]\nliner = " + quantity("1")).find("did you mean \"linear\"?") != std::string::npos);
+  CHECK(message("[host.us]\nlinear_backward = " + quantity("1")).find("expected `linear` as well") !=
+        std::string::npos);
+  CHECK(message("[host]\nstep_us = " + quantity("1") + "[host.us]\nstep = " + quantity("1"))
+            .find("expected [host.us] step alone") != std::string::npos);
 }
 
 TEST_CASE("profiles that ship can be read, with the scenario of every style") {

@@ -29,12 +29,19 @@ std::vector<Constant> constants_of(sim::Accelerator& a, Framework& f) {
     constants.push_back({"accelerator.attention." + used + ".backward_TFLOPs", &kernel.backward_TFLOPs});
   }
   for (auto& [kind, bytes] : f.element_bytes) constants.push_back({"element_bytes." + kind, &bytes});
-  constants.insert(constants.end(), {{"host.issue_us", &f.issue_us},
-                                     {"host.collective_issue_us", &f.collective_issue_us},
-                                     {"host.micro_batch_us", &f.micro_batch_us},
-                                     {"host.part_us", &f.part_us},
-                                     {"host.recompute_us", &f.recompute_us},
-                                     {"host.step_us", &f.step_us}});
+  FrameworkHost& host = f.host;
+  constants.insert(constants.end(), {{"host.issue_us", &host.issue_us},
+                                     {"host.collective_issue_us", &host.collective_issue_us},
+                                     {"host.cpp_us", &host.cpp_us}});
+  // A factor of 1 that no file states is no number of the prediction.
+  if (!host.python.source.origin.empty()) constants.push_back({"host.python", &host.python});
+  // Kinds without an interval are measured against each other; what is not known of them is the factor of Python.
+  for (int i = 0; i < kHostKinds; ++i) {
+    const std::string name = std::string("host.us.") + name_of(static_cast<HostKind>(i));
+    HostTime& time = host.us[static_cast<std::size_t>(i)];
+    if (time.forward && time.forward->high > 0) constants.push_back({name, &*time.forward});
+    if (time.backward && time.backward->high > 0) constants.push_back({name + "_backward", &*time.backward});
+  }
   return constants;
 }
 

@@ -155,7 +155,7 @@ TEST_CASE("a host launches a CUDA graph in place of the kernels that it captures
         for (const OpId id : block.ops) sum += host.issue[id];
     return sum;
   };
-  const Picoseconds launch = from_us(2 * scenario.framework.issue_us.value);
+  const Picoseconds launch = from_us(scenario.framework.host.us_of(HostKind::graph));
   const HostCosts none = host_of({}), router = host_of({GraphModule::moe_router}),
                   all = host_of({GraphModule::attn, GraphModule::moe_router, GraphModule::moe_preprocess}),
                   whole = host_of({GraphModule::full_iteration});

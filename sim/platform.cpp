@@ -183,6 +183,11 @@ Platform platform_of(TomlTable root, const std::string& file) {
     platform.cores = 1;
     platform.accelerator =
         read_accelerator(root.section("accelerator"), std::filesystem::path(file).parent_path().string());
+    TomlTable cpu = root.section("cpu");
+    constexpr Limits<double> kFactor{.min = 0, .max = 100, .above_min = true};
+    if (cpu.has("python")) platform.cpu.python = read_quantity(cpu.section("python"), kFactor);
+    if (cpu.has("cpp")) platform.cpu.cpp = read_quantity(cpu.section("cpp"), kFactor);
+    cpu.finish();
     root.finish();
     return platform;
   }

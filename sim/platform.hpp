@@ -49,6 +49,12 @@ struct Gpu {
   std::array<Curve, kDemandClasses> beside_copying, copying_beside;
 };
 
+// The CPU of a GPU's node, over the x86 CPUs of which profiles of frameworks have their times: time of the same Python,
+// and of the same C++, over theirs.
+struct Cpu {
+  Quantity python = {1, {}}, cpp = {1, {}};
+};
+
 // The cost model of a machine; docs/platform.md specifies the file. `stretto calibrate` makes it, the simulator reads
 // it.
 struct Platform {
@@ -61,6 +67,7 @@ struct Platform {
   std::optional<Gpu> gpu;         // absent for a host, which has the two yardsticks below and `oversubscribed`
   // A GPU of a cluster that was not calibrated here: the fields below are empty, and all costs follow from this one.
   std::optional<Accelerator> accelerator;
+  Cpu cpu = {};  // next to an accelerator
   // One core on square 1024: the peak for MFU, and the core speed at calibration.
   Quantity sgemm_GFLOPs;
   Quantity sgemm_filled_GFLOPs;          // one core while all cores are busy

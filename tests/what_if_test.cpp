@@ -63,9 +63,7 @@ std::vector<Better> of_gpus() {
              if (scenario.framework.gemm_sustained) scenario.framework.gemm_sustained->value *= 0.8;
            }},
           {"half the time to issue a kernel", [](Scenario& scenario, sim::Platform&) {
-             for (Quantity* quantity : {&scenario.framework.issue_us, &scenario.framework.collective_issue_us,
-                                        &scenario.framework.micro_batch_us, &scenario.framework.step_us})
-               quantity->value /= 2;
+             scenario.framework.host.python.value /= 2;
            }}};
 }
 

@@ -41,9 +41,7 @@ bool reduce(sim::Accelerator& a, Framework& f, Fitted fitted) {
                               &a.mxfp8.gemm_sustained, &a.nvfp4.gemm_sustained})
     sustained->value = 1;
   a.collective_in_step_us.value = 0;
-  for (Quantity* host :
-       {&f.issue_us, &f.collective_issue_us, &f.micro_batch_us, &f.step_us, &f.part_us, &f.recompute_us})
-    host->value = 0;
+  f.host = {};
   return true;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -84,6 +85,10 @@ struct HostCosts {
   // Operation → the operation for whose last instance the process waits before it issues this one: the dispatch of rows
   // needs their number on the host, which another operation has counted on the device.
   std::map<OpId, OpId> waits_before = {};
+  // Before these the process waits for all computation that it has issued, as a check of gradients on the host does.
+  std::set<OpId> waits_for_device_before = {};
+  // Time after each of these two waits, before it issues anything else.
+  Picoseconds sync = 0, device_sync = 0;
   bool operator==(const HostCosts&) const = default;
 };
 

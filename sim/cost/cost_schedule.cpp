@@ -162,7 +162,7 @@ bool is_captured(const Operation& operation, const Training& training, bool is_b
 
 // A function that a backward pass runs again saves and restores states and enters autograd again.
 void recompute_functions(const Schedule& schedule, const Framework& framework, HostCosts& host) {
-  if (framework.recompute_us.value == 0) return;
+  if (framework.host.us_of(HostKind::recompute) == 0) return;
   std::set<OpId> begin;
   for (const Block& block : schedule.blocks) {
     Recomputed before = Recomputed::none;
@@ -174,15 +174,13 @@ void recompute_functions(const Schedule& schedule, const Framework& framework, H
       before = now;
     }
   }
-  for (const OpId id : begin) host.issue[id] += from_us(framework.recompute_us.value);
+  for (const OpId id : begin) host.issue[id] += from_us(framework.host.us_of(HostKind::recompute));
 }
 
-// The host launches one graph in place of neighbouring operations of a block that are captured, which takes it as long
-// as two that Python issues (assumed: copies of inputs, and the launch).
-constexpr double kOperationsOfGraph = 2;
+// The host launches one graph in place of neighbouring operations of a block that are captured.
 void launch_graphs(const Schedule& schedule, const Framework& framework, const Training& training, HostCosts& host) {
   if (training.cuda_graph_modules.empty()) return;
-  const Picoseconds launch = from_us(framework.issue_us.value * kOperationsOfGraph);
+  const Picoseconds launch = from_us(framework.host.us_of(HostKind::graph));
   if (training.captures(GraphModule::full_iteration)) {
     std::fill(host.issue.begin(), host.issue.end(), 0);
     host.step += launch;
@@ -239,20 +237,20 @@ bool counts_slots(const Schedule& schedule) {
 
 HostCosts host_costs(const Schedule& schedule, const Framework& framework, const Training& training) {
   HostCosts host;
-  if (framework.issue_us.value == 0 && framework.collective_issue_us.value == 0 &&
-      framework.micro_batch_us.value == 0 && framework.step_us.value == 0)
-    return host;
+  const FrameworkHost& takes = framework.host;
+  if (!takes.is_modelled()) return host;
   for (const Operation& operation : schedule.operations)
-    host.issue.push_back(from_us(framework.issue_us.value * kernels_of(framework, operation) +
-                                 (is_communication(operation.work) ? framework.collective_issue_us.value : 0)));
+    host.issue.push_back(
+        from_us(takes.python.value * (takes.issue_us.value * kernels_of(framework, operation) +
+                                      (is_communication(operation.work) ? takes.collective_issue_us.value : 0))));
   if (choices_of(schedule, training).fuses_experts)
     for (OpId id = 0; id < schedule.operations.size(); ++id)
       if (is_part_of_experts(schedule, schedule.operations[id])) host.issue[id] = 0;
   issue_groups(schedule, host);
-  host.micro_batch = from_us(framework.micro_batch_us.value);
-  host.step = from_us(framework.step_us.value);
-  host.part = from_us(framework.part_us.value);
-  host.waits_for_messages = framework.host_waits_for_messages;
+  host.micro_batch = from_us(takes.us_of(HostKind::micro_batch));
+  host.step = from_us(takes.us_of(HostKind::step));
+  host.part = from_us(takes.us_of(HostKind::node));
+  host.waits_for_messages = takes.waits_for_messages;
   // Megatron-LM copies the counts of rows to the host in the forward pass, and waits for them before it starts the
   // exchange (core/transformer/moe/token_dispatcher.py, cuda_sync_point "before_ep_alltoall"), and with gathered tokens
   // before it permutes them (dispatch_postprocess(), with padding as well); the gradient's rows have the same counts.
