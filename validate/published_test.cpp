@@ -166,7 +166,7 @@ TEST_CASE("words of published rows are understood in any case, and a row with ot
       {{{"step_time_s", "-"}}, "", "no step_time_s given"},
       {{{"gpus", "8.5"}}, "", "gpus: expected a whole number"},
       {{{"task", "DPO"}}, "", "reinforcement learning and preferences"},
-      {{{"gpu", "GH200"}}, "", "no platform of GH200"},
+      {{{"gpu", "H100 NVL"}}, "", "no platform of H100 NVL"},
       {{{"framework", "nobody's"}}, "", "no profile of nobody's"},
       {{{"model", "gpt-oss-20b"}}, "", "attention windows"},
       {{{"model", "Llama 3B"}}, "swiglu", ""},

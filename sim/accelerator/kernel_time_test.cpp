@@ -364,8 +364,11 @@ TEST_CASE("platforms that ship can be read, and every number has a source", "[si
     REQUIRE(platform.accelerator);
     const Accelerator& a = *platform.accelerator;
     CHECK(platform.name == name);
-    CHECK(a.gemms.empty() == (name == "h20-sxm"));  // it is the only one without a published table
-    for (const CollectiveKind kind : kinds_of_equal_slices()) CHECK(a.collectives.has(kind));
+    // Those have no published table of products, and PCIe none of collectives.
+    const bool has_shares =
+        name == "h20-sxm" || name == "l40s" || name == "mi300x" || name == "mi325x" || name == "mi355x";
+    CHECK(a.gemms.empty() == has_shares);
+    for (const CollectiveKind kind : kinds_of_equal_slices()) CHECK(a.collectives.has(kind) == (name != "l40s"));
     for (const Quantity* q : {&a.peak_TFLOPs, &a.hbm_GBps, &a.gemm_sustained, &a.hbm_share, &a.kernel_us, &a.bmm_share,
                               &a.collective_in_step_us, &a.nvlink.GBps, &a.network.GBps, &a.network_share}) {
       CHECK_FALSE(q->source.origin.empty());
@@ -381,9 +384,9 @@ TEST_CASE("platforms that ship can be read, and every number has a source", "[si
               REQUIRE(2 * m * n * k / a.gemms.time_us(m, n, k, 0, type) * 1e-6 < a.peak_TFLOPs_of(type) * 1.02);
   }
   CHECK(message_of([] { data_file("platforms", "h10-sxm"); }) ==
-        "no platform \"h10-sxm\": expected one of a100-40gb, a100-80gb, a800-80gb, b200-sxm, b300-sxm, gb200-nvl72, "
-        "gb300-nvl72, h100-hbm2e-500w, h100-sxm, h20-sxm, h200-sxm, h800-sxm; did you mean "
-        "\"h100-sxm\"?");
+        "no platform \"h10-sxm\": expected one of a100-40gb, a100-80gb, a800-80gb, b200-efa, b200-sxm, b300-sxm, "
+        "gb200-nvl72, gb300-nvl72, gh200, h100-efa, h100-hbm2e-500w, h100-sxm, h20-sxm, h200-efa, h200-sxm, h800-sxm, "
+        "l40s, mi300x, mi325x, mi355x; did you mean \"h100-sxm\"?");
 }
 
 TEST_CASE("what a platform lacks beyond its data sheet is assumed or derived", "[sim]") {

@@ -216,7 +216,7 @@ class Docs(ProgramTest):
         "mfu.md": (7, "limits, definitions and examples of what a number means"),
         "page.md": (1, "limits, definitions and examples of what a number means"),
         "parallelism.md": (3, "limits, definitions and examples of what a number means"),
-        "platform.md": (31, "constants of platforms with their sources; rules of calibrate"),
+        "platform.md": (32, "constants of platforms with their sources; rules of calibrate; the name l40s"),
         "profiles.md": (1, "limits, definitions and examples of what a number means"),
         "runs.md": (45, "published numbers of failures and stragglers, with their sources"),
         "simulation.md": (41, "constants with their sources; records of tests that a link names"),
