@@ -114,6 +114,10 @@ nlohmann::json json_of(const ValidatedStep& step, const validate::ValidationOpti
       {"published_peak_bytes", nullptr},
       {"peak_of", nullptr},
       {"memory_error_pct", nullptr},
+      {"published_active_s", step.published.active_s > 0 ? nlohmann::json(step.published.active_s) : nlohmann::json()},
+      {"published_hidden_s", step.published.hidden_s > 0 ? nlohmann::json(step.published.hidden_s) : nlohmann::json()},
+      {"predicted_active_s", step.active_s},
+      {"predicted_hidden_s", step.hidden_s},
       {"fits", step.over_bytes <= 0},
       {"assumptions", step.published.assumed()}};
   for (int f = 0; f < validate::kFittedKinds; ++f)
@@ -169,8 +173,9 @@ void run(const ValidateOptions& options) {
   std::cout << table_of_groups(validation).text();
   for (const auto& lines : {skipped_lines(validation), assumed_lines(validation)})
     for (const std::string& line : lines) std::cout << line << "\n";
-  for (const Table& table : {table_of_memory(validation), table_of_pairs(validation), table_of_rankings(validation),
-                             table_of_intervals(validation), table_of_left_out(validation)})
+  for (const Table& table :
+       {table_of_memory(validation), table_of_communication(validation), table_of_pairs(validation),
+        table_of_rankings(validation), table_of_intervals(validation), table_of_left_out(validation)})
     print(table);
   if (!options.json.empty()) write_json(options.json, json_of(validation));
   if (!options.html.empty())

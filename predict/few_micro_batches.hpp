@@ -46,6 +46,11 @@ struct ToldStep {
     assert(rounds.times == 0 || result.round->is_of_all);
     return mean_breakdown(*schedule, programs(), result.timeline, rounds);
   }
+  // Returns active_communication() of the scenario's step, with the same condition.
+  Picoseconds active() const {
+    assert(rounds.times == 0 || result.round->is_of_all);
+    return active_communication(*schedule, programs(), result.timeline, rounds);
+  }
 };
 
 // Returns the scenario's step as told by `schedule`, the scenario's with `micro_batches`, and its bound step. Times are

@@ -370,4 +370,19 @@ Breakdown mean_breakdown(const Schedule& schedule, const std::vector<BoundProgra
   return mean;
 }
 
+Picoseconds active_communication(const Schedule& schedule, const std::vector<BoundProgram>& programs,
+                                 const Timeline& timeline, const Repeated& repeated) {
+  MeanTime active{static_cast<Picoseconds>(programs.size())};
+  if (programs.empty()) return 0;
+  for (const BoundProgram& program : programs) {
+    Picoseconds of_rank = 0;
+    const auto [begin, end] = std::equal_range(timeline.rows.begin(), timeline.rows.end(), program.rank, RankOrder{});
+    for (const TimelineRow& row : std::span(begin, end))
+      if (is_communication(schedule.operations[program.ops[row.op].op].work))
+        of_rank += repeated.count(row) * (row.moved() - row.transfer);
+    active.add(of_rank);
+  }
+  return active.floor();
+}
+
 }  // namespace stretto

@@ -46,4 +46,10 @@ struct Repeated {
 Breakdown mean_breakdown(const Schedule& schedule, const std::vector<BoundProgram>& programs, const Timeline& timeline,
                          const Repeated& repeated = {});
 
+// Returns the time in which communications move bytes, from when the last member arrived, summed over those of a rank:
+// the mean over the given ranks, rounded down. Concurrent communications count each. What of it is not exposed is
+// hidden.
+Picoseconds active_communication(const Schedule& schedule, const std::vector<BoundProgram>& programs,
+                                 const Timeline& timeline, const Repeated& repeated = {});
+
 }  // namespace stretto

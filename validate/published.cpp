@@ -16,7 +16,7 @@
 #include "habits/model_names.hpp"
 #include "model/framework_profile.hpp"
 #include "model/scenario/keys.hpp"
-#include "sim/accelerator/numbers.hpp"
+#include "validate/published_cells.hpp"
 #include "validate/published_layout.hpp"
 #include "validate/published_scenario.hpp"
 #include "validate/published_switches.hpp"
@@ -25,115 +25,15 @@
 namespace stretto::validate {
 namespace {
 
-// The columns that are read.
-enum Column : std::size_t {
-  kId,
-  kSource,
-  kGpu,
-  kGpus,
-  kModel,
-  kLayers,
-  kHidden,
-  kHeads,
-  kKvHeads,
-  kVocab,
-  kSeq,
-  kGbs,
-  kMbs,
-  kTp,
-  kPp,
-  kChunks,
-  kCp,
-  kEp,
-  kDp,
-  kPrecision,
-  kRecompute,
-  kFramework,
-  kStep,
-  kTask,
-  kCluster,
-  kCaveat,
-  kRequired,  // the columns from here on may be missing
-  kNotes = kRequired,
-  kHbm,
-  kHbmOf,
-  kMoeLayers,
-  kDispatcher,
-  kExpertOverlap,
-  kRouting,
-  kDelayWgrad,
-  kSharedOverlap,
-  kCudaGraph,
-  kDocumentTokens,
-  kAttention,
-  kRelease,
-  kColumns
-};
-constexpr std::array<const char*, kColumns> kNames = {"id",
-                                                      "source",
-                                                      "gpu",
-                                                      "gpus",
-                                                      "model",
-                                                      "layers",
-                                                      "hidden",
-                                                      "heads",
-                                                      "kv_heads",
-                                                      "vocab",
-                                                      "seq_len",
-                                                      "gbs",
-                                                      "mbs",
-                                                      "tp",
-                                                      "pp",
-                                                      "vp_chunks",
-                                                      "cp",
-                                                      "ep",
-                                                      "dp",
-                                                      "precision",
-                                                      "recompute",
-                                                      "framework",
-                                                      "step_time_s",
-                                                      "task",
-                                                      "cluster",
-                                                      "caveat",
-                                                      "overlap_notes",
-                                                      "hbm_gb",
-                                                      "hbm_of",
-                                                      "moe_layers",
-                                                      "dispatcher",
-                                                      "ov_ep_a2a",
-                                                      "routing",
-                                                      "ov_delay_wgrad",
-                                                      "ov_shared_expert",
-                                                      "cuda_graph",
-                                                      "document_tokens",
-                                                      "attention",
-                                                      "release"};
-
-// Plausible measured steps, in seconds, and networks of a node, in Gb/s.
+// Plausible measured steps, in seconds.
 constexpr double kShortest = 1e-6, kLongest = 1e7;
-constexpr double kSlowest = 1e-3, kFastest = 1e6;
 
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
-// Thrown for a row that can be read but describes a step that is not modelled.
-struct NotModelled {
-  std::string why;
-};
-
-// Columns of a file whose cells are the value of a key, by their index among a row's cells.
-using KeyColumns = std::map<std::size_t, const ScenarioKey*>;
-// The names of columns that are neither read nor known to say nothing about how a step is computed.
-using OtherColumns = std::map<std::size_t, std::string>;
-
-class Reader {
+class Reader : PublishedCells {
  public:
   // `at`: index of each column among the row's cells; columns that the file lacks are beyond the end.
   Reader(const CsvRow& row, const std::array<std::size_t, kColumns>& at, const KeyColumns& keys,
          const OtherColumns& others, const PublishedWords& words, PublishedStep& step)
-      : row_(row), at_(at), keys_(keys), others_(others), words_(words), step_(step) {}
+      : PublishedCells(row, at, words), keys_(keys), others_(others), step_(step) {}
 
   // Throws Error(input) with file, line and column for a cell that cannot be read.
   void read() {
@@ -156,20 +56,6 @@ class Reader {
   }
 
  private:
-  // Returns "" for an empty cell.
-  std::string text(Column column) const {
-    if (at_[column] == kColumns) return "";
-    const std::string_view cell = row_.text(at_[column]);
-    return words_.is_nothing(cell) ? "" : std::string(cell);
-  }
-  std::int64_t count(Column column) const { return text(column).empty() ? 0 : count_in(at_[column]); }
-  std::int64_t count_in(std::size_t cell) const {
-    constexpr std::int64_t kMost = 1 << 24;
-    const std::int64_t count = row_.count(cell);
-    if (count > kMost) throw row_.error(cell, "a number up to 2^24");
-    return count;
-  }
-
   void read_numbers() {
     step_.gpus = run_.gpus = count(kGpus);
     if (!text(kStep).empty()) step_.step_s = row_.number(at_[kStep], kShortest, kLongest);
@@ -194,31 +80,18 @@ class Reader {
         state(key->section, key->name, value_of_cell(column, *key));
     step_.node_Gbps = rate_of_nodes();
     read_memory();
+    read_communication();
   }
 
-  // Returns whether a cell says that there is nothing to count.
-  static bool is_none(std::string_view cell, const ScenarioKey& key) {
-    const std::string word = lower(std::string(cell));
-    return stretto::value_of(key, {}).is_number() && (word == "none" || word == "no");
-  }
   // Adds what the row itself says of a key.
   void state(const std::string& section, const std::string& key, const std::string& value) {
     run_.columns[section] += fmt::format("{} = {}\n", key, value);
     if (section == "overlap" && value == "true") step_.own_modes.insert(key);
   }
 
-  // Returns the value as TOML.
-  std::string value_of_cell(std::size_t column, const ScenarioKey& key) const {
-    const KeyValue by_default = stretto::value_of(key, {});
-    const std::string cell(row_.text(column));
-    if (by_default.is_number_integer())
-      return fmt::format("{}", key.bounds.min <= 0 && cell == "0" ? 0 : count_in(column));
-    if (by_default.is_number()) return fmt::format("{}", row_.number(column));
-    if (!by_default.is_boolean()) return sim::toml_string(cell);
-    const std::string word = lower(cell);
-    if (word == "true" || word == "on" || word == "yes" || word == "1") return "true";
-    if (word == "false" || word == "off" || word == "no" || word == "0") return "false";
-    throw row_.error(column, "true or false");
+  void read_communication() {
+    for (const auto& [column, time_s] : {std::pair{kActive, &step_.active_s}, {kHiddenComm, &step_.hidden_s}})
+      if (!text(column).empty()) *time_s = row_.number(at_[column], 0, kLongest);
   }
 
   void read_memory() {
@@ -228,30 +101,6 @@ class Reader {
     step_.hbm_of = text(kHbmOf).empty() ? "device" : lower(text(kHbmOf));
     if (step_.hbm_of != "device" && step_.hbm_of != "reserved" && step_.hbm_of != "allocated")
       throw row_.error(at_[kHbmOf], "device, reserved or allocated");
-  }
-
-  // Returns the network of a node that the caveat states, "inter-node 800 Gb/s"; 0: none.
-  double rate_of_nodes() const {
-    const std::string caveat = text(kCaveat);
-    constexpr std::string_view kBefore = "inter-node ";
-    const std::size_t at = lower(caveat).find(kBefore);
-    if (at == std::string::npos) return 0;
-    const std::string_view behind = std::string_view(caveat).substr(at + kBefore.size());
-    const std::size_t blank = std::min(behind.find(' '), behind.size());
-    const std::string_view number = behind.substr(0, blank), rest = behind.substr(std::min(blank + 1, behind.size()));
-    double unit = 0;  // in Gb/s; the case of b distinguishes bits from bytes
-    for (const auto& [name, Gbps] : {std::pair{"Gb/s", 1.0}, {"Gbps", 1.0}, {"Gbit/s", 1.0}, {"GB/s", 8.0}})
-      if (rest.starts_with(name)) unit = Gbps;
-    const bool is_number =
-        !number.empty() && std::string_view("0123456789+-.").find(number[0]) != std::string_view::npos;
-    if (unit == 0 && !is_number) return 0;  // "inter-node network not stated"
-    double rate = 0;
-    const auto [end, problem] = std::from_chars(number.data(), number.data() + number.size(), rate);
-    rate *= unit;
-    if (problem != std::errc() || end != number.data() + number.size() || !(rate >= kSlowest && rate <= kFastest))
-      throw row_.error(at_[kCaveat],
-                       fmt::format("\"inter-node\", a rate from {:g} to {:g} and Gb/s or GB/s", kSlowest, kFastest));
-    return rate;
   }
 
   void understand() {
@@ -273,24 +122,6 @@ class Reader {
     check_techniques();
     step_.profile = run_.profile;
     step_.precision = precision_;
-  }
-
-  // Returns all meanings of a cell's words; unknown words are left.
-  std::set<std::string> taken(Words& left, const std::vector<PublishedWords::Word>& entries) const {
-    std::set<std::string> means;
-    for (const PublishedWords::Word& entry : entries) {
-      if (!left.take_all(entry.words)) continue;
-      if (!entry.refused.empty()) throw NotModelled{fmt::format("{} (\"{}\")", entry.refused, left.cell())};
-      if (!entry.means.empty()) means.insert(entry.means);
-    }
-    return means;
-  }
-  // Throws where more is left of a cell than words that say nothing and, with `has_labels`, numbers that label it.
-  void finish(Words& left, const std::string& column, bool has_labels = false) const {
-    if (const auto plain = words_.plain.find(column); plain != words_.plain.end()) left.take_all(plain->second);
-    for (const std::string& piece : left.rest())
-      if (!has_labels || !is_label(piece))
-        throw NotModelled{fmt::format("{}: \"{}\" of \"{}\" is not known", column, piece, left.cell())};
   }
 
   // The notes about overlap, and what follows the framework's name.
@@ -343,26 +174,6 @@ class Reader {
         if (!entry.refused.empty()) taken(left, {entry});
       step_.unread.emplace_back(name, cell);
     }
-  }
-  // Returns all meanings of a cell whose words must all be known.
-  std::set<std::string> all_of(Column column, const std::vector<PublishedWords::Word>& entries) const {
-    Words left(text(column));
-    std::set<std::string> means = taken(left, entries);
-    finish_words(left, column, entries);
-    return means;
-  }
-  // Throws where more is left than words that say nothing, and numbers in a cell where they may follow.
-  void finish_words(Words& left, Column column, const std::vector<PublishedWords::Word>& entries) const {
-    if (const auto plain = words_.plain.find(kNames[column]); plain != words_.plain.end()) left.take_all(plain->second);
-    const bool has_numbers = column == kTask || column == kAttention;
-    for (const std::string& piece : left.rest())
-      if (!has_numbers || !is_label(piece)) throw row_.error(at_[column], expected_of(entries));
-  }
-  static std::string expected_of(const std::vector<PublishedWords::Word>& entries) {
-    std::string text;
-    for (const PublishedWords::Word& entry : entries)
-      if (!entry.words.empty()) text += (text.empty() ? "one of " : ", ") + entry.words.back();
-    return text + " (scenarios/published.toml has all words)";
   }
   // A task may say the routing and the length of its sequences too ("pretrain natural", "sft 128k").
   std::string read_task() {
@@ -768,11 +579,8 @@ class Reader {
       if (value == 0) throw NotModelled{fmt::format("no {} given", kNames[column])};
   }
 
-  const CsvRow& row_;
-  const std::array<std::size_t, kColumns>& at_;
   const KeyColumns& keys_;
   const OtherColumns& others_;
-  const PublishedWords& words_;
   PublishedStep& step_;
   PublishedRun run_;
   std::map<std::string, std::string> techniques_;  // meaning → the cell that says it

@@ -20,6 +20,8 @@ struct PublishedStep {
   // "allocated", its tensors. 0: the row has no peak.
   double hbm_GiB = 0;
   std::string hbm_of;
+  // Measured communication of a step: time in which it is active, and the part that is hidden; 0: the row has none.
+  double active_s = 0, hidden_s = 0;
   bool offloads = false;  // its notes say that it offloads, so it need not fit
   double node_Gbps = 0;   // rate of a node's network, in one direction; 0: the platform's
   // The step as a scenario, or the reason why it cannot be one.

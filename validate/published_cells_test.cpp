@@ -7,6 +7,8 @@
 #include "tests/temp_dir.hpp"
 #include "validate/published.hpp"
 #include "validate/published_words.hpp"
+#include "validate/validate.hpp"
+#include "validate/validation_tables.hpp"
 
 namespace stretto::validate {
 namespace {
@@ -118,6 +120,19 @@ TEST_CASE("cells of published rows mean what their authors write", "[compare]") 
     CHECK_THAT(step.scenario_text, Contains(row.keys));
     if (step.skipped.empty()) CHECK_NOTHROW(parse_scenario(step.scenario_text, "row"));
   }
+}
+
+TEST_CASE("a row's measured communication is compared with the predicted one", "[compare]") {
+  const PublishedStep step = row_with({{"active_s", "3.5"}, {"hidden_comm_s", "1.25"}});
+  CHECK(step.active_s == 3.5);
+  CHECK(step.hidden_s == 1.25);
+  const Validation validation = validate({step}, {});
+  const ValidatedStep& predicted = validation.steps.at(0);
+  CHECK(predicted.active_s > 0);
+  CHECK(predicted.hidden_s >= 0);
+  CHECK(predicted.hidden_s < predicted.active_s);
+  CHECK(table_of_communication(validation).rows() == 1);
+  CHECK(table_of_communication(validate({row_with({})}, {})).rows() == 0);
 }
 
 TEST_CASE("cells that are not modelled are refused by their name", "[compare]") {

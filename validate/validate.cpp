@@ -114,6 +114,8 @@ void predict_published(ValidatedStep& step, const sim::Platform& shipped, bool w
     const Breakdown b = told.mean();
     const double step_ms = to_ms(told.step());
     predicted_s = step_ms * 1e-3;
+    step.active_s = 1e-3 * to_ms(told.active());
+    step.hidden_s = std::max(0.0, step.active_s - 1e-3 * to_ms(b.exposed_total));
     step.limits = {{"compute", to_ms(b.compute) / step_ms}, {"waiting", to_ms(b.bubble) / step_ms}};
     for (std::size_t c = 0; c < b.exposed.size(); ++c)
       step.limits.push_back({"exposed " + quick.schedule().communicators[c].name, to_ms(b.exposed[c]) / step_ms});

@@ -32,6 +32,8 @@ struct ValidatedStep {
   // predicted with constants fitted without its model; 0: not requested
   double left_out_s = 0;
   std::vector<std::pair<std::string, double>> limits;  // parts of the predicted step, as shares, largest first
+  // Predicted time in which communications move bytes, and the part of it that computation hides; seconds of a step.
+  double active_s = 0, hidden_s = 0;
   std::int64_t peak_bytes = 0;  // predicted for the kind that the row publishes; of a device where it publishes none
   std::int64_t over_bytes = 0;  // above 0: the bytes by which it is predicted not to fit
   Spread spread;                // of the shipped prediction; 0 unless requested

@@ -115,6 +115,19 @@ Table table_of_memory(const Validation& validation) {
   return table;
 }
 
+Table table_of_communication(const Validation& validation) {
+  Table table({"row", "communication s", "predicted s", "hidden s", "predicted s", "hidden share", "predicted"});
+  const auto seconds = [](double time_s) { return time_s > 0 ? fmt::format("{:.4f}", time_s) : "–"; };
+  for (const ValidatedStep& step : validation.steps) {
+    const PublishedStep& row = step.published;
+    if (!row.skipped.empty() || (row.active_s == 0 && row.hidden_s == 0)) continue;
+    table.add_row({row.id, seconds(row.active_s), seconds(step.active_s), seconds(row.hidden_s), seconds(step.hidden_s),
+                   row.active_s > 0 && row.hidden_s > 0 ? percent(row.hidden_s / row.active_s) : "–",
+                   step.active_s > 0 ? percent(step.hidden_s / step.active_s) : "–"});
+  }
+  return table;
+}
+
 Table table_of_pairs(const Validation& validation) {
   Table table({"group", "what differs", "pairs", "sign right", "median error of ratio", "within 4 points"});
   for (const ValidatedGroup& group : validation.groups)

@@ -11,6 +11,8 @@ Table table_of_rows(const Validation& validation);
 // Returns groups with published peaks of memory, or with rows that are predicted not to fit though they ran; those rows
 // are named.
 Table table_of_memory(const Validation& validation);
+// Returns the rows that have measured communication: how long it is active and hidden, measured and predicted.
+Table table_of_communication(const Validation& validation);
 Table table_of_pairs(const Validation& validation);
 Table table_of_rankings(const Validation& validation);
 Table table_of_intervals(const Validation& validation);  // empty unless they were requested
