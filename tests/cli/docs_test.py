@@ -221,7 +221,7 @@ class Docs(ProgramTest):
         "runs.md": (45, "published numbers of failures and stragglers, with their sources"),
         "simulation.md": (41, "constants with their sources; records of tests that a link names"),
         "sweep.md": (3, "limits, definitions and examples of what a number means"),
-        "validate.md": (198, "what was predicted before anything was changed, which no command can print again; sources"),
+        "validate.md": (200, "what was predicted before anything was changed, which no command can print again; sources"),
         "walk-what-if.md": (2, "limits, definitions and examples of what a number means"),
         "walk-compare.md": (2, "limits, definitions and examples of what a number means"),
         "README.md": (1, "limits, definitions and examples of what a number means"),
