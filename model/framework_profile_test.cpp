@@ -99,12 +99,12 @@ TEST_CASE("what a profile gets wrong is said of the profile") {
   CHECK(message("name = \"p\"\n[host]\nissue_us = { value = 5 }\n").find("source") != std::string::npos);
   CHECK(message("").find("name") != std::string::npos);
   CHECK(message_of([] { parse_scenario(scenario_with("megatron-core"), "s"); }) ==
-        "no profile \"megatron-core\": expected one of aleph-alpha-scaling, deepspeed-zero3, fms-fsdp, "
-        "fms-fsdp-compile, internevo, llm-foundry, maxtext-gpu, megatron-2021, megatron-2022, megatron-bridge, "
+        "no profile \"megatron-core\": expected one of aleph-alpha-scaling, automodel, deepspeed-zero3, fms-fsdp,"
+        " fms-fsdp-compile, internevo, llm-foundry, maxtext-gpu, megatron-2021, megatron-2022, megatron-bridge, "
         "megatron-bridge-fsdp, megatron-bridge-moe, megatron-bridge-moe-library, megatron-core-fsdp, "
         "megatron-core-moe-2025-05, megatron-core-te, megatron-core-te-bf16-grads, megatron-core-te-flash2, "
-        "megatron-deepspeed, megatron-deepspeed-2022, megatron-deepspeed-2022-bf16, meta-llama3, nemo-automodel, "
-        "nemo-dgxc, nemo-dgxc-flash2, nemo-dgxc-lora, nemo-fp32-grads, stretto, torchtitan, torchtitan-2024-04, "
+        "megatron-deepspeed, megatron-deepspeed-2022, megatron-deepspeed-2022-bf16, meta-llama3, nemo-dgxc, "
+        "nemo-dgxc-flash2, nemo-dgxc-lora, nemo-fp32-grads, stretto, torchtitan, torchtitan-2024-04, "
         "torchtitan-2026, torchtitan-compile; did you mean \"megatron-core-te\"?");
 }
 
