@@ -384,9 +384,9 @@ TEST_CASE("platforms that ship can be read, and every number has a source", "[si
               REQUIRE(2 * m * n * k / a.gemms.time_us(m, n, k, 0, type) * 1e-6 < a.peak_TFLOPs_of(type) * 1.02);
   }
   CHECK(message_of([] { data_file("platforms", "h10-sxm"); }) ==
-        "no platform \"h10-sxm\": expected one of a100-40gb, a100-80gb, a800-80gb, b200-efa, b200-sxm, b300-sxm, "
-        "gb200-nvl72, gb300-nvl72, gh200, h100-efa, h100-hbm2e-500w, h100-sxm, h20-sxm, h200-efa, h200-sxm, h800-sxm, "
-        "l40s, mi300x, mi325x, mi355x; did you mean \"h100-sxm\"?");
+        "no platform \"h10-sxm\": expected one of a100-40gb, a100-80gb, a800-80gb, b200-sxm, b200-sxm-efa, b300-sxm, "
+        "gb200-nvl72, gb300-nvl72, gh200-96gb, h100-hbm2e-500w, h100-sxm, h100-sxm-efa, h20-sxm, h200-sxm, "
+        "h200-sxm-efa, h800-sxm, l40s, mi300x, mi325x, mi355x; did you mean \"h100-sxm\"?");
 }
 
 TEST_CASE("what a platform lacks beyond its data sheet is assumed or derived", "[sim]") {
