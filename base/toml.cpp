@@ -289,6 +289,15 @@ std::vector<std::string> choices_or(TomlTable& table, const std::string& key, co
   return values;
 }
 
+std::vector<std::string> TomlTable::take_unknown() {
+  std::vector<std::string> unknown;
+  for (const auto& [key, value] : table())
+    if (std::find(known_.begin(), known_.end(), key) == known_.end() && suggestion(key, known_).empty())
+      unknown.push_back(key);
+  known_.insert(known_.end(), unknown.begin(), unknown.end());
+  return unknown;
+}
+
 void TomlTable::finish() const {
   const std::pair<const std::string, TomlNode>* unknown = nullptr;
   for (const auto& entry : table()) {

@@ -102,6 +102,8 @@ class TomlTable {
   // Returns the error "place: message".
   Error failure(const std::string& key, const std::string& message) const;
 
+  // Returns the keys that nobody asked for and that are no slip of one that somebody did, and marks them as known.
+  std::vector<std::string> take_unknown();
   // Throws for the first key (by line) that nobody asked for.
   void finish() const;
 

@@ -248,6 +248,11 @@ void require_data(const Scenario& scenario) {
 }
 
 void require_executable(const Scenario& scenario) {
+  if (!scenario.model.left_out.empty())
+    throw input_error(
+        "[model] hf_config: expected a model that can be executed as its config.json says it, got one of "
+        "which a part is left out, which is predicted alone: " +
+        scenario.model.left_out.front());
   if (scenario.training.fp8_dot_product_attention)
     throw input_error(
         "[training] fp8_dot_product_attention: expected false where a step is executed, got true: attention in fp8 is "

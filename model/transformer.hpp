@@ -78,6 +78,9 @@ struct Transformer {
 
   // Layers of multi-token prediction that the model's config.json has, which are left out here.
   std::int64_t num_nextn_predict_layers = 0;
+  // Other parts of its config.json that are left out here, one sentence each: notes of a prediction, and a reason not
+  // to execute a step, which would be another model's.
+  std::vector<std::string> left_out = {};
   Experts experts = {};
   std::vector<LayerSpec> layers = {};  // [layer]; empty: as `experts` says, and else LayerSpec{}
   LayerSpec layer(std::int64_t number) const {

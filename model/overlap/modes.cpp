@@ -115,6 +115,8 @@ Schedule build_schedule(const Scenario& scenario, std::int64_t free_bytes) {
   if (const std::int64_t layers = scenario.model.num_nextn_predict_layers; layers > 0)
     lowered.schedule.notes.push_back("num_nextn_predict_layers is " + std::to_string(layers) +
                                      ": multi-token prediction is not modelled, and its layers are left out");
+  lowered.schedule.notes.insert(lowered.schedule.notes.end(), scenario.model.left_out.begin(),
+                                scenario.model.left_out.end());
   Overlap acting = scenario.overlap;
   for (const OverlapMode& mode : overlap_modes())
     if (!gates.acts(mode.knob)) turn_off(acting, mode);

@@ -13,6 +13,7 @@
 #include "base/read_file.hpp"
 #include "base/toml.hpp"
 #include "base/utf8.hpp"
+#include "model/scenario/hf_families.hpp"
 #include "model/scenario/keys.hpp"
 #include "model/scenario/not_modelled.hpp"
 #include "model/scenario/sections.hpp"
@@ -57,7 +58,25 @@ constexpr const char* kHarmless[] = {"architectures",
                                      "transformers_version",
                                      "unsloth_fixed",
                                      "unsloth_version",
-                                     "use_cache"};
+                                     "use_cache",
+                                     "attn_implementation",
+                                     "begin_suppress_tokens",
+                                     "chunk_size_feed_forward",
+                                     "cache_implementation",
+                                     "decoder_start_token_id",
+                                     "embedding_size",
+                                     "image_token_id",
+                                     "is_llama_config",
+                                     "keys_to_ignore_at_inference",
+                                     "model_max_length",
+                                     "rope_interleaved",
+                                     "sep_token_id",
+                                     "tokenizer_model_max_length",
+                                     "unk_token_id",
+                                     "use_flash_attention",
+                                     "use_parallel_residual",
+                                     "use_return_dict",
+                                     "video_token_id"};
 
 // The line on which each key first stands, for keys without escapes.
 using Lines = std::map<std::string, int, std::less<>>;
@@ -74,6 +93,32 @@ Lines lines_of(std::string_view text) {
       lines.emplace(std::string(text.substr(begin, at - begin)), line);
   }
   return lines;
+}
+
+// Returns the text with numbers in place of the words Infinity and NaN, which Python's json writes.
+std::string with_finite_numbers(std::string_view text) {
+  std::string made;
+  bool is_quoted = false;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (is_quoted && c == '\\' && at + 1 < text.size()) {
+      made += c;
+      made += text[++at];
+      continue;
+    }
+    if (c == '"') is_quoted = !is_quoted;
+    const std::string_view rest = text.substr(at);
+    if (!is_quoted && rest.starts_with("Infinity")) {
+      made += "1e308";
+      at += std::string_view("Infinity").size() - 1;
+    } else if (!is_quoted && rest.starts_with("NaN")) {
+      made += "null";
+      at += 2;
+    } else {
+      made += c;
+    }
+  }
+  return made;
 }
 
 // Converts a JSON value. A nested table is converted one level deep; deeper values keep only their kind, and arrays
@@ -110,36 +155,31 @@ TomlNode node_of(const Json& value, const Lines& lines, int line, int depth) {
 
 class Reader {
  public:
-  explicit Reader(TomlTable table) : table_(std::move(table)) {}
+  Reader(TomlTable table, HfFamily family) : table_(std::move(table)), family_(std::move(family)) {}
 
   HfConfig read() {
-    const std::string type = require<std::string>(table_, "model_type");
-    if (type == "qwen2")
-      throw table_.failure("model_type",
-                           "expected \"gpt2\", \"llama\", \"mistral\", \"mixtral\", \"qwen3\", \"qwen3_moe\", "
-                           "\"deepseek_v2\" or \"deepseek_v3\", got \"qwen2\", whose q, k and v have biases "
-                           "and whose other layers have none, which Stretto's model cannot say");
-    if (const std::string why = not_modelled(type); !why.empty())
-      throw table_.failure("model_type", in_quotes(type) + ": " + why);
-    const bool is_deepseek = type == "deepseek_v2" || type == "deepseek_v3";
-    const bool has_experts = type == "mixtral" || type == "qwen3_moe";
-    if (!has_experts && !is_deepseek) refuse_not_modelled(table_);
-    if (table_.has("quantization_config"))
-      throw table_.failure("quantization_config", "expected weights that are not quantized, without this key");
-    choice_or(table_, "model_type", "",
-              {"gpt2", "llama", "mistral", "mixtral", "qwen3", "qwen3_moe", "deepseek_v2", "deepseek_v3"});
-    if (type == "gpt2")
+    require<std::string>(table_, "model_type");
+    const std::string &like = family_.like, &experts = family_.experts;
+    const bool is_deepseek = like.starts_with("deepseek");
+    if (experts == "none" && !is_deepseek) refuse_not_modelled(table_);
+    if (like == "gpt2")
       read_gpt2();
     else if (is_deepseek)
-      read_deepseek(type == "deepseek_v3");
+      read_deepseek();
     else
-      read_llama(has_experts ? type == "mixtral" ? "mistral" : "qwen3" : type);
-    if (has_experts) read_experts(type == "mixtral");
+      read_llama(like == "mixtral" ? "mistral" : like == "qwen3_moe" ? "qwen3" : like);
+    if (experts == "mixtral" || experts == "qwen3_moe") read_experts(experts == "mixtral");
+    if (experts.starts_with("deepseek")) read_experts_of_deepseek(experts == "deepseek_v3");
+    take_switches();
     for (const char* key : kHarmless) table_.has(key);
     for (const std::string& key : table_.keys())
       if (key.starts_with("_")) table_.has(key);
-    table_.finish();
     Transformer& model = scenario_.model;
+    model.left_out = family_.left_out;
+    // A slip of a known key stays an error; another key is most likely of the family's own code.
+    if (const std::vector<std::string> unknown = table_.take_unknown(); !unknown.empty())
+      model.left_out.push_back(keys_text(unknown));
+    table_.finish();
     model.padded_vocab_size = model.vocab_size;
     model.seq_length = model.max_position_embeddings;
     return {model, sliding_window_};
@@ -151,6 +191,20 @@ class Reader {
     for (const ScenarioKey& key : scenario_keys_of("model"))
       if (const HfName& hf = key.*of_class; *hf.name != '\0')
         read_field(table_, hf.name, key, scenario_, hf.is_required);
+  }
+  void take_switches() {
+    Transformer& model = scenario_.model;
+    if (family_.has_layer_norm) model.normalization = Normalization::layer_norm;
+    if (family_.has_plain_mlp) model.swiglu = false;
+    if (family_.has_all_biases) model.add_bias_linear = true;
+    if (family_.has_head_norms) model.qk_layernorm = true;
+  }
+  static std::string keys_text(const std::vector<std::string>& keys) {
+    constexpr std::size_t kMost = 8;
+    std::string text;
+    for (std::size_t i = 0; i < keys.size() && i < kMost; ++i) text += (i > 0 ? ", " : "") + keys[i].substr(0, 60);
+    if (keys.size() > kMost) text += ", …";
+    return "keys of config.json that are not known here are left out: " + text;
   }
   // Throws unless the key, or its class's default where it is absent, describes Stretto's model.
   void expect(const char* key, bool fallback, bool expected) {
@@ -204,11 +258,12 @@ class Reader {
                                                       number(model.num_query_groups));
     read_heads(is_qwen);
     read_rope([&](TomlTable& rope) { read_scaling(rope, model.rope_scaling); });
+    table_.has("layer_types");
     if (is_qwen) {
       expect("use_sliding_window", false, false);
       for (const char* key : {"sliding_window", "max_window_layers", "layer_types"}) table_.has(key);
     }
-    if (is_mistral && !table_.has("num_local_experts"))
+    if ((is_mistral && !table_.has("num_local_experts")) || (!is_qwen && table_.has("sliding_window")))
       sliding_window_ = value_or<std::int64_t>(table_, "sliding_window", 4096, {.min = 0, .max = kMaxTokens});
   }
   template <class ReadScaling>
@@ -223,7 +278,7 @@ class Reader {
       rope.finish();
     }
   }
-  void read_deepseek(bool is_v3) {
+  void read_deepseek() {
     Transformer& model = scenario_.model;
     model = in_llama_style(model);
     model.norm_epsilon = 1e-6;
@@ -249,7 +304,6 @@ class Reader {
     read_rope([&](TomlTable& rope) { read_yarn(rope, latent.yarn); });
     model.num_nextn_predict_layers =
         value_or<std::int64_t>(table_, "num_nextn_predict_layers", 0, {.min = 0, .max = kMaxLayers});
-    read_experts_of_deepseek(is_v3);
   }
   static void read_yarn(TomlTable& rope, YarnScaling& yarn) {
     std::string type = "default";
@@ -338,7 +392,15 @@ class Reader {
       return;
     }
     experts.moe_ffn_hidden_size = require<std::int64_t>(table_, "moe_intermediate_size", {.min = 1, .max = kMaxFfn});
-    if (experts.moe_router_topk > 1) expect("norm_topk_prob", false, true);
+    // Scores that are not divided by the chosen ones' sum are those of the softmax over all experts.
+    experts.moe_router_pre_softmax = experts.moe_router_topk > 1 && !value_or<bool>(table_, "norm_topk_prob", false);
+    table_.has("norm_topk_prob");
+    if (const auto shared =
+            value_or<std::int64_t>(table_, "shared_expert_intermediate_size", 0, {.min = 0, .max = kMaxFfn});
+        shared > 0) {  // Qwen2's, times a sigmoid of its own
+      experts.moe_shared_expert_intermediate_size = shared;
+      experts.moe_shared_expert_gate = true;
+    }
     const auto every = value_or<std::int64_t>(table_, "decoder_sparse_step", 1, {.min = 1, .max = kMaxLayers});
     const auto dense = value_or<std::vector<std::int64_t>>(table_, "mlp_only_layers", {});
     std::vector<std::int64_t> has(static_cast<std::size_t>(model.num_layers));
@@ -379,6 +441,7 @@ class Reader {
   }
 
   TomlTable table_;
+  HfFamily family_;
   Scenario scenario_;  // the scenario's model
   std::int64_t sliding_window_ = 0;
 };
@@ -390,15 +453,21 @@ HfConfig parse_hf_config(std::string_view text, const std::string& name) {
   charge_json(text, budget);
   Json parsed;
   try {
-    parsed = Json::parse(text);
+    parsed = Json::parse(with_finite_numbers(text));
   } catch (const Json::exception& error) {
     constexpr std::size_t kMostOfReason = 200;
     throw input_error(name + ": expected a config.json of Hugging Face's, got malformed JSON: " +
                       in_quotes(std::string(error.what()).substr(0, kMostOfReason)));
   }
   if (!parsed.is_object()) throw input_error(name + ": expected a config.json of Hugging Face's, got no JSON object");
-  auto root = std::make_shared<const TomlNode>(node_of(parsed, lines_of(text), 1, 0));
-  return Reader(TomlTable(root, root.get(), name, "")).read();
+  Lines lines = lines_of(text);
+  const auto at = lines.find("model_type");
+  const std::string place = name + ":" + std::to_string(at == lines.end() ? 1 : at->second) + ": model_type";
+  HfFamily family = take_family(parsed, place, [&](const std::string& from, const std::string& to) {
+    if (const auto line = lines.find(from); line != lines.end()) lines.emplace(to, line->second);
+  });
+  auto root = std::make_shared<const TomlNode>(node_of(parsed, lines, 1, 0));
+  return Reader(TomlTable(root, root.get(), name, ""), std::move(family)).read();
 }
 
 HfConfig read_hf_config(const std::string& path) {

@@ -7,9 +7,9 @@
 
 namespace stretto {
 
-// A model as the config.json of Hugging Face's transformers states it, in both directions: model_type gpt2
-// (GPT2Config), llama, mistral, mixtral, qwen3, qwen3_moe, deepseek_v2 and deepseek_v3. Absent keys have the defaults
-// of their transformers classes.
+// A model as the config.json of Hugging Face's transformers states it. In: families of hf_families.hpp, by their
+// model_type. Out: gpt2 (GPT2Config), llama, mistral, mixtral, qwen3, qwen3_moe, deepseek_v2 and deepseek_v3. Absent
+// keys have the defaults of their transformers classes.
 
 struct HfConfig {
   Transformer model;                // seq_length is all of max_position_embeddings
@@ -17,8 +17,8 @@ struct HfConfig {
 };
 
 // Reads a file. Throws Error(input), one line with the file and the key: no JSON object, a key of another type or
-// range, an unknown key, or a property that Stretto's model lacks, such as other scalings of rotary positions than
-// "linear" and "llama3" (DeepSeek's: "yarn"), other experts or biases of q, k and v alone.
+// range, a slip of a known key, or a family that needs what Stretto's model lacks. What a prediction may leave out,
+// such as biases of q, k and v alone and unknown keys, is in Transformer::left_out.
 HfConfig read_hf_config(const std::string& path);
 // Parses text; `name` stands for the file. Throws as read_hf_config.
 HfConfig parse_hf_config(std::string_view text, const std::string& name);

@@ -57,8 +57,8 @@ std::size_t fields_with_row(const char* section, Scenario& scenario, const Part&
 TEST_CASE("every field of a section is read by a row or is named here", "[keys]") {
   Scenario s;
   // padded_vocab_size follows from make_vocab_size_divisible_by; no key says `layers` yet, and none
-  // num_nextn_predict_layers.
-  CHECK(fields_with_row("model", s, s.model) == fields_of<Transformer>() - 6 + fields_of<RopeScaling>() +
+  // num_nextn_predict_layers and left_out.
+  CHECK(fields_with_row("model", s, s.model) == fields_of<Transformer>() - 7 + fields_of<RopeScaling>() +
                                                     fields_of<Experts>() + fields_of<LatentAttention>() - 1 +
                                                     fields_of<YarnScaling>());
   // cp_comm_type and hierarchical_context_parallel_sizes are arrays, tp_comm_overlap_cfg is a table.
