@@ -12,8 +12,10 @@
 #include "model/passes/passes.hpp"
 #include "tests/draw.hpp"
 
-namespace stretto::testing {
+namespace stretto::layer_graphs {
 namespace {
+
+using testing::Draw;
 
 struct Matrix {
   std::int64_t rows = 0, cols = 0;
@@ -455,4 +457,4 @@ TEST_CASE("graphs of layers: products that are cut and products that are whole r
          matrix("g.weight", ffn, hidden, Shard::rows), matrix("fc2.weight", hidden, ffn, Shard::columns)});
 }
 
-}  // namespace stretto::testing
+}  // namespace stretto::layer_graphs
