@@ -84,4 +84,14 @@ for path in sorted(path for top in {room.split("/")[0] for room in ROOMS} for pa
         for included in re.findall('^#include "(.+)"', path.read_text(), re.MULTILINE):
             if not may_include(room, room_of(included)):
                 wrong.append(f"{name} includes {included}: {room} may include {ROOMS[room] or 'nothing'}")
+
+# Passes read works and fields of nodes: no pass names an operation of a layer, but for those that make attention's own.
+OF_ATTENTION = {"share_context.cpp", "unfuse_attention.cpp"}
+named = set()
+for path in (ROOT / "model/layers").glob("*.cpp"):
+    named.update(re.findall(r'g\.(?:add|linear|norm|residual)\(\s*"([^"]+)"', path.read_text()))
+for path in sorted((ROOT / "model/passes").glob("*.cpp")):
+    for literal in re.findall(r'"([^"\n]+)"', re.sub("#include.*", "", path.read_text())):
+        if literal.split(".")[0] in named - ({"attention"} if path.name in OF_ATTENTION else set()):
+            wrong.append(f"model/passes/{path.name} names an operation of a layer: {literal}")
 sys.exit("\n".join(wrong) or 0)

@@ -26,7 +26,7 @@ class Comparison {
  public:
   Comparison(const Schedule& written, const Schedule& derived) : written_(written), derived_(derived) {
     compare_blocks();
-    compare_orders();
+    if (lines_.empty()) compare_orders();
     if (!lines_.empty()) return;  // differences of buffers then follow
     compare_tensors();
     const std::int64_t before = plan_memory(written).peak_bytes(), after = plan_memory(derived).peak_bytes();
@@ -50,9 +50,10 @@ class Comparison {
     for (const OpId id : block.ops) all.push_back(schedule.operations[id].name);
     return all;
   }
-  static std::string joined(const std::vector<std::string>& names) {
-    std::string all;
-    for (const std::string& name : names) all += name + " ";
+  // The names of one list around the first one that differs from the other's.
+  static std::string around(const std::vector<std::string>& names, std::size_t at) {
+    std::string all = "number " + std::to_string(at) + ":";
+    for (std::size_t i = at > 0 ? at - 1 : 0; i < std::min(names.size(), at + 4); ++i) all += " " + names[i];
     return all;
   }
 
@@ -72,8 +73,11 @@ class Comparison {
   void compare(const Block& written, const Block& derived) {
     const std::vector<std::string> names_written = names(written_, written), names_derived = names(derived_, derived);
     operations_ += std::ssize(written.ops);
+    const auto at = static_cast<std::size_t>(
+        std::mismatch(names_written.begin(), names_written.end(), names_derived.begin(), names_derived.end()).first -
+        names_written.begin());
     if (names_written != names_derived)
-      return differs("operations of " + written.name, joined(names_written), joined(names_derived));
+      return differs("operations of " + written.name, around(names_written, at), around(names_derived, at));
     for (std::size_t i = 0; i < written.ops.size(); ++i)
       compare(written_.operations[written.ops[i]], derived_.operations[derived.ops[i]]);
     const auto equal = [](const BlockWait& a, const BlockWait& b) {

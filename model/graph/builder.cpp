@@ -40,6 +40,7 @@ Node& Builder::add(const std::string& base, const std::string& what, Work work, 
   node.base = base;
   node.what = what;
   node.module = module_;
+  node.function = function_;
   node.id = graphs_.next++;
   node.section = section_;
   node.branch = branch_;

@@ -20,6 +20,8 @@ class Builder {
   // Nodes that follow belong to the module; a new section begins with the first node after begin_section().
   void set_module(Module module) { module_ = module; }
   void begin_section() { ++section_; }
+  // Nodes that follow are a part of a function that frameworks may run again (Node::function).
+  void set_function(Recomputed function) { function_ = function; }
   // Nodes that follow are of a branch (Node::branch); 0: of none.
   void set_branch(std::uint8_t branch) { branch_ = branch; }
 
@@ -62,6 +64,7 @@ class Builder {
   const Transformer& model_;
   const TokenData& data_;
   Module module_ = Module::none;
+  Recomputed function_ = Recomputed::none;
   std::uint8_t section_ = 0, branch_ = 0;
 };
 

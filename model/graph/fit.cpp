@@ -10,8 +10,7 @@ concept OutsideOfLayers = std::is_same_v<W, Fill> || std::is_same_v<W, ScaledCas
 // Works that passes write in sizes of the rank.
 template <class W>
 concept Fitted = std::is_same_v<W, AttentionMerge> || std::is_same_v<W, SplitHeads> || std::is_same_v<W, PackKv> ||
-    std::is_same_v<W, JoinQkv> || std::is_same_v<W, LatentHeads> || std::is_same_v<W, PointToPoint> || OfExperts<W> ||
-    OfLowPrecision<W>;
+    std::is_same_v<W, JoinQkv> || OfExperts<W> || OfLowPrecision<W>;
 
 struct Fit {
   const Node& node;
@@ -33,7 +32,7 @@ struct Fit {
   Work operator()(Attention a) const {
     a.heads = heads(a.heads);
     a.kv_heads = heads(a.kv_heads);
-    a.first_head = layout.tp_place * Expr(a.heads);
+    if (a.queries.of == 1) a.first_head = layout.tp_place * Expr(a.heads);
     return a;
   }
   Work operator()(AttentionProduct a) const {
@@ -52,6 +51,11 @@ struct Fit {
     r.kv_heads = heads(r.kv_heads);
     r.parts = layout.parts;
     return r;
+  }
+  Work operator()(LatentHeads h) const {
+    h.rows = layout.tokens;
+    h.heads = heads(h.heads);
+    return h;
   }
   template <class Norm>
   Work norm(Norm n) const {
@@ -102,6 +106,10 @@ struct Fit {
     v.cols = cols(0);
     v.first_class = layout.tp_place * Expr(v.cols);
     return v;
+  }
+  Work operator()(PointToPoint p) const {
+    p.elements = rows(0) * cols(0);
+    return p;
   }
   Work operator()(const Cast&) const { return Cast{rows(0) * cols(0)}; }
   Work operator()(Collective c) const {

@@ -10,7 +10,7 @@ namespace stretto {
 
 // The graph of one kind of layer for one micro-batch: values, and nodes that compute them. model/layers writes the
 // forward nodes, in sizes of the whole model and with no word of ranks, codes, recomputation or buffers. model/passes
-// derives all else. model/lower places the values in memory and writes the nodes as operations. docs/schedule.md has an
+// derives all else. model/lower places the values in memory and writes the nodes as operations. docs/adding.md has an
 // example.
 
 // A dimension that ranks may cut.
@@ -45,6 +45,18 @@ enum class Given : std::uint8_t {
 
 using ValueId = std::uint32_t;
 
+// Columns [first, first + cols) and rows [first_row, first_row + rows) of a value, in the model's sizes; rows 0: all.
+// `offset`: the elements of this rank's array that lie before its part, where the place of the rank decides.
+struct Slice {
+  ValueId value = 0;
+  std::int64_t first = 0, cols = 0;
+  std::int64_t first_row = 0, rows = 0;
+  Expr offset = 0;
+  bool operator==(const Slice&) const = default;
+  // Returns these columns of another value.
+  Slice of(ValueId other) const { return {other, first, cols, first_row, rows, offset}; }
+};
+
 struct Value {
   std::string name;      // of its tensor; workspaces of one name are one tensor
   std::string gradient;  // name of its gradient
@@ -58,20 +70,11 @@ struct Value {
   bool is_gathered = false;  // a collective has put it together: nobody keeps it, later readers gather again
   bool is_layered = true;    // a parameter of each layer
   std::optional<ValueId> gradient_of = {};
+  std::optional<Slice> alias_of = {};  // the same numbers in the same place, with a gradient of its own
+  std::int64_t slots = 1, slot = 0;    // buffers of a workspace, and which one the value is in
+  bool is_family = false;              // of a tensor of all layers, also where no backward pass reads it
   bool is_kept = false;   // a backward pass reads it after the layer's own forward pass or backward pass has ended
   bool is_again = false;  // a backward pass computes it again
-};
-
-// Columns [first, first + cols) and rows [first_row, first_row + rows) of a value, in the model's sizes; rows 0: all.
-// `offset`: the elements of this rank's array that lie before its part, where the place of the rank decides.
-struct Slice {
-  ValueId value = 0;
-  std::int64_t first = 0, cols = 0;
-  std::int64_t first_row = 0, rows = 0;
-  Expr offset = 0;
-  bool operator==(const Slice&) const = default;
-  // Returns these columns of another value.
-  Slice of(ValueId other) const { return {other, first, cols, first_row, rows, offset}; }
 };
 
 struct Operand {
@@ -83,6 +86,10 @@ struct Operand {
 inline Operand reads(Slice slice) { return {AccessMode::read, std::move(slice)}; }
 inline Operand writes(Slice slice) { return {AccessMode::write, std::move(slice)}; }
 inline Operand adds(Slice slice) { return {AccessMode::accumulate, std::move(slice)}; }
+
+// The ranks among which a node communicates: those of tensor parallelism, or of context parallelism those that exchange
+// tokens for heads, or those of a ring.
+enum class Ranks : std::uint8_t { tensor, exchange, ring };
 
 // A movement of activations between ranks. `enter` and `leave` are f and g of Megatron-LM (arXiv 1909.08053, figure 3),
 // or with sequence parallelism g and its conjugate (arXiv 2205.05198, figure 5); their gradients are `sum` and
@@ -99,13 +106,16 @@ struct Node {
   Module module = Module::none;
   Recomputed recomputed = Recomputed::none;
   Move move = Move::none;
-  Slice from, to;  // of a Move, also where there is no operation in this direction
+  Ranks ranks = Ranks::tensor;
+  bool is_concurrent = false;  // with the node before: a message that arrives while another is sent
+  Slice from, to;              // of a Move, also where there is no operation in this direction
   NodeId id = 0;
-  NodeId of = 0;                        // the forward node that this is a gradient of
-  std::uint8_t section = 0;             // of the layer, from its input on
-  std::uint8_t branch = 0;              // nodes of different branches do not depend on each other; 0: of none
-  bool is_linear = false;               // a product with a weight
-  bool is_core = false;                 // attention between its products
+  NodeId of = 0;             // the forward node that this is a gradient of
+  std::uint8_t section = 0;  // of the layer, from its input on
+  std::uint8_t branch = 0;   // nodes of different branches do not depend on each other; 0: of none
+  bool is_linear = false;    // a product with a weight
+  // the function that frameworks checkpoint and that this is a part of; of others only `module` decides
+  Recomputed function = Recomputed::none;
   bool adds_to_stream = false;          // the addition at the end of a section
   bool is_deferrable = false;           // a weight gradient that may come after the backward pass
   std::optional<Slice> late_bias = {};  // bias of this product, which the addition after the sum over ranks adds

@@ -19,6 +19,13 @@ struct Fusions {
   bool gelu = false, bias_gradient = false, gelu_bias_gradient = false, residual = false, norm_gradient = false;
 };
 
+// How layers share a sequence (model/passes/share_context.cpp): `exchange` · `ring` ranks.
+struct ContextCut {
+  std::int64_t exchange = 1, ring = 1;
+  Expr exchange_place = {}, ring_place = {};
+  bool gathers = false;  // all keys, in place of a ring
+};
+
 // The cuts of one rank, and the choices that passes follow.
 struct Layout {
   const Transformer& model;
@@ -27,10 +34,11 @@ struct Layout {
   Expr tp_place = {};
   bool sequence_parallel = false;
   SequenceParts parts = {};  // the tokens of each sequence that the rank has
-  std::int64_t tokens = 0;   // of a micro-batch, on a rank that has all rows
-  double loss_scale = 1;     // 1 / tokens of the global batch
-  bool trains = true;        // parameters have gradients
-  bool is_unfused = false;   // attention is separate operations
+  ContextCut context = {};
+  std::int64_t tokens = 0;  // of a micro-batch, on a rank that has all rows
+  double loss_scale = 1;    // 1 / tokens of the global batch
+  bool trains = true;       // parameters have gradients
+  bool is_unfused = false;  // attention is separate operations
   Fusions fusions = {};
   Recompute recompute = {};
   bool weights_apart = false;

@@ -29,20 +29,30 @@ void turn(Builder& g, const Slice& qkv) {
   g.add("rope", "fprop", work, std::move(operands));
 }
 
+Slice projected_qkv(Builder& g, const Slice& x) {
+  const Transformer& m = g.model();
+  Slice qkv = m.has_head_norms() ? g.activation({"qkv.projected", "d_qkv"}, m.qkv_size(), Dim::heads)
+                                 : g.activation({"qkv.out", "d_qkv", TensorRole::qkv}, m.qkv_size(), Dim::heads);
+  g.linear("qkv", x, qkv, m.add_bias_linear);
+  if (m.has_head_norms()) qkv = normalise_heads(g, qkv);
+  if (m.position_embedding_type == PositionEmbedding::rope) turn(g, qkv);
+  return qkv;
+}
+
 }  // namespace
 
 void attention(Builder& g, const Slice& x, const Slice& out) {
   const Transformer& m = g.model();
   const TokenData& data = g.data();
+  const bool is_latent = m.latent.any();
   g.set_module(Module::attention_norm);
+  // Before latent attention it is a function of its own; otherwise TransformerEngine has it in one with the product.
+  if (is_latent) g.set_function(Recomputed::layernorm);
   const Slice h = g.hidden("ln_1", TensorRole::attention_norm_out);
   g.norm("ln_1", x, h);
+  g.set_function(Recomputed::none);
   g.set_module(Module::attention);
-  Slice qkv = m.has_head_norms() ? g.activation({"qkv.projected", "d_qkv"}, m.qkv_size(), Dim::heads)
-                                 : g.activation({"qkv.out", "d_qkv", TensorRole::qkv}, m.qkv_size(), Dim::heads);
-  g.linear("qkv", h, qkv, m.add_bias_linear);
-  if (m.has_head_norms()) qkv = normalise_heads(g, qkv);
-  if (m.position_embedding_type == PositionEmbedding::rope) turn(g, qkv);
+  const Slice qkv = is_latent ? latent_qkv(g, h) : projected_qkv(g, h);
   const Slice o =
       g.activation({"attention.out", "d_attention", TensorRole::attention_out}, m.attention_size(), Dim::heads);
   const Slice lse = g.add({.name = "attention.lse",
@@ -52,12 +62,16 @@ void attention(Builder& g, const Slice& x, const Slice& out) {
                            .kind = ValueKind::statistics});
   Attention core{Pass::forward, data.micro_batch_size, m.num_attention_heads, m.kv_heads(), m.seq_length, m.head_dim(),
                  true,          m.attention_dropout};
+  if (is_latent) core.value_dim = m.value_dim();
+  core.score_scale = m.latent.yarn.of_scores();
   core.by_document = data.masks_documents;
   core.document_tokens = data.document_tokens;
   std::vector<Operand> operands = {reads(qkv), writes(o), writes(lse)};
   if (m.attention_dropout > 0) operands.push_back(reads(g.given(Given::dropout_key)));
   if (data.masks_documents) operands.push_back(reads(g.given(Given::documents)));
-  g.add("attention", "fprop", core, std::move(operands)).is_core = true;
+  g.set_function(Recomputed::core_attn);
+  g.add("attention", "fprop", core, std::move(operands));
+  g.set_function(Recomputed::none);
   const Slice b = g.branch_result();
   g.linear("proj", o, b, m.add_bias_linear);
   g.residual("residual_1", x, b, out, DropoutSite::residual_1);

@@ -9,6 +9,8 @@ namespace stretto::layers {
 void embedding(Builder& g);
 // out = x + proj(attention(rope(norms of heads(qkv(norm(x))))))
 void attention(Builder& g, const Slice& x, const Slice& out);
+// q, k and v of multi-latent attention (LatentHeads in model/schedule/work.hpp), from the norm's output.
+Slice latent_qkv(Builder& g, const Slice& x);
 // out = x + fc2(activation(fc1(norm(x))))
 void mlp(Builder& g, const Slice& x, const Slice& out);
 // loss += cross entropy(weight · norm(x)); `weight` is the name of the output layer's parameter.

@@ -1,18 +1,26 @@
+#include <cassert>
+
+#include "model/passes/check.hpp"
 #include "model/passes/passes.hpp"
 
 namespace stretto::passes {
 
 void derive(LayerGraphs& graphs, const Layout& layout) {
+  share_context(graphs, layout);
   unfuse_attention(graphs, layout);
   share_tensor(graphs, layout);  // before gradients: those of what enters and leaves are Megatron-LM's sums and gathers
   differentiate(graphs, layout);
   settle(graphs, layout);
   fuse(graphs, layout);  // before weight gradients are split off, and what is kept together is repeated together
   halve_gates(graphs, layout);
-  split_weights(graphs, layout);  // before modules are repeated at the first node of a section
+  split_weights(graphs,
+                layout);  // before modules are repeated at the first node of a section
   recompute(graphs, layout);
   regather(graphs, layout);  // in the final order
   mark_kept(graphs, layout);
+#if defined(_GLIBCXX_ASSERTIONS)
+  assert(problems_of(graphs, layout).empty());
+#endif
   freeze(graphs, layout);
 }
 

@@ -2,6 +2,7 @@
 #include <variant>
 
 #include "model/passes/passes.hpp"
+#include "model/passes/share_context.hpp"
 #include "model/passes/tape.hpp"
 
 namespace stretto::passes {
@@ -12,11 +13,9 @@ template <class W>
 concept WithoutAdjoint = std::is_same_v<W, MoveBias> || std::is_same_v<W, Fill> || std::is_same_v<W, ScaledCast> ||
     std::is_same_v<W, LocalReduce> || std::is_same_v<W, SumSquares> || std::is_same_v<W, AdamW> ||
     std::is_same_v<W, JoinQkv> || std::is_same_v<W, MeanCounts> || OfLowPrecision<W>;
-// Works of families that are not derived yet (derives() in model/lower/derived.hpp).
+// Works of families that are not derived yet (is_derived() in model/lower/derived.hpp).
 template <class W>
-concept NotDerived = std::is_same_v<W, AttentionMerge> || std::is_same_v<W, SplitHeads> || std::is_same_v<W, PackKv> ||
-    std::is_same_v<W, LatentHeads> || std::is_same_v<W, PointToPoint> ||
-    (OfExperts<W> && !std::is_same_v<W, MoveBias> && !std::is_same_v<W, MeanCounts>);
+concept NotDerived = OfExperts<W> && !std::is_same_v<W, MoveBias> && !std::is_same_v<W, MeanCounts>;
 
 // The adjoint of each work: the nodes that add to the gradients of what it reads. A work without a function here does
 // not compile.
@@ -60,11 +59,27 @@ struct Adjoint {
   void operator()(const RmsNorm& work) const { norm(work); }
 
   void operator()(Attention work) const {
+    if (work.kv_apart) {  // the gradient of a ring is that of its merge
+      if (tape.layout().context.gathers) gathered_gradient(node, tape);
+      return;
+    }
     const Slice &qkv = operand(0), &out = operand(1), &lse = operand(2);
     std::vector<Operand> operands = {reads(qkv), reads(out), reads(lse), reads(tape.gradient(out)), tape.into(qkv)};
     operands.insert(operands.end(), node.operands.begin() + 3, node.operands.end());
     work.pass = Pass::dgrad;
     tape.emit(node, "dgrad", Phase::dgrad, work, std::move(operands));
+  }
+
+  void operator()(const AttentionMerge&) const { ring_gradient(node, tape); }
+  void operator()(const PackKv&) const {}
+  void operator()(const PointToPoint&) const {}
+  // The way back of heads and tokens.
+  void operator()(SplitHeads work) const {
+    const bool splits = work.pass == Pass::forward;
+    const std::string what = node.what.substr(std::string(splits ? "split_" : "join_").size());
+    work.pass = splits ? Pass::backward : Pass::forward;
+    tape.emit(node, (splits ? "join_d" : "split_d") + what, Phase::dgrad, work,
+              {reads(tape.gradient(operand(1))), tape.into(operand(0))});
   }
 
   // Unfused attention: scores = q · kᵀ, out = P · v. q, k and v are columns of one operand.
@@ -154,6 +169,14 @@ struct Adjoint {
     tape.emit(node, "dgrad", Phase::dgrad, work, std::move(operands));
   }
 
+  void operator()(LatentHeads work) const {
+    const Slice &up = operand(0), &key = operand(1), &q = operand(2), &kv = operand(3);
+    std::vector<Operand> operands = {reads(tape.gradient(kv)), adds(tape.gradient(q)), tape.into(up), tape.into(key)};
+    operands.insert(operands.end(), node.operands.begin() + 4, node.operands.end());
+    work.pass = Pass::dgrad;
+    tape.emit(node, "dgrad", Phase::dgrad, work, std::move(operands));
+  }
+
   void operator()(const Cast&) const {
     tape.emit(node, "dgrad", Phase::dgrad, Cast{}, {reads(tape.gradient(operand(1))), tape.into(operand(0))});
   }
@@ -172,7 +195,8 @@ struct Adjoint {
   void operator()(const CrossEntropy&) const { tape.set_gradient(operand(0).value, operand(0).value); }
   void operator()(const VocabStats&) const {}
 
-  void operator()(const Collective&) const {
+  void operator()(const Collective& work) const {
+    if (work.kind == CollectiveKind::all_to_all) return swap_back(work);
     switch (node.move) {
       case Move::leave:
         return gather_gradient();
@@ -183,6 +207,12 @@ struct Adjoint {
       case Move::gather:
         return;
     }
+  }
+  void swap_back(const Collective& work) const {
+    const std::string what = node.what.substr(std::string("all_to_all_").size());
+    tape.emit(node, "all_to_all_d" + what, Phase::dgrad, work,
+              {reads(tape.gradient(operand(1))), tape.into(operand(0))})
+        .ranks = node.ranks;
   }
   // The gradient of a term is that of the sum; a rank may have only its rows of it.
   void gather_gradient() const {
@@ -212,7 +242,11 @@ struct Adjoint {
     const Slice terms = tape.gradient(node.to);
     Node sum = tape.node(node, "dgrad.all_reduce", Phase::dgrad, Collective{.kind = CollectiveKind::all_reduce},
                          {adds(terms)});
-    if (node.from != node.to) {
+    const bool is_alias = tape.graphs().of(node.to).alias_of.has_value();
+    if (is_alias) {  // its gradient is no part of the other's, and is copied there
+      Node copy = tape.node(node, "dgrad", Phase::dgrad, Cast{}, {reads(terms), tape.into(node.from)});
+      tape.insert_after_writer(terms.value, std::move(copy));
+    } else if (node.from != node.to) {
       sum.what = "dgrad.reduce_scatter";
       sum.work = Collective{.kind = CollectiveKind::reduce_scatter};
       sum.operands = {reads(terms), tape.into(node.from)};
@@ -249,9 +283,13 @@ std::vector<std::size_t> backward_order(const std::vector<Node>& forward) {
 void differentiate(LayerGraphs& graphs, const Layout& layout) {
   Tape tape(graphs, layout);
   for (const std::size_t i : backward_order(graphs.forward)) {
-    const Node node = graphs.forward[i];
+    const Node& node = graphs.forward[i];
     std::visit(Adjoint{node, tape}, node.work);
   }
+  for (std::vector<Node>* nodes : {&graphs.forward, &graphs.backward})
+    for (Node& node : *nodes)
+      for (Operand& operand : node.operands)
+        if (const std::optional<Slice> of = graphs.of(operand.slice).alias_of; of) operand.slice = *of;
 }
 
 }  // namespace stretto::passes

@@ -9,6 +9,9 @@ namespace stretto::passes {
 // Makes separate operations of attention: scores, softmax, dropout, context. Needs no derived node.
 void unfuse_attention(LayerGraphs& graphs, const Layout& layout);
 
+// With context parallelism: attention with keys of other ranks. Needs no derived node.
+void share_context(LayerGraphs& graphs, const Layout& layout);
+
 // Dimensions of weights that tensor parallelism cuts decide who communicates: a product whose outputs are cut reads all
 // tokens (Move::enter), one whose inputs are cut makes a term of a sum (Move::leave). The bias of a product whose
 // result is added to the residual stream goes to that addition, after the sum, where it is added once. Without tensor

@@ -98,7 +98,7 @@ void repeat_operations(LayerGraphs& graphs, const Layout& layout) {
     while (begin < end && !forward[begin].is_linear) ++begin;
     std::size_t last = begin;
     for (std::size_t i = begin; i < end; ++i)
-      if (forward[i].is_core) last = i;
+      if (forward[i].function == Recomputed::core_attn) last = i;
     for (std::size_t i = begin; i < end && i <= last; ++i) kept.push_back(forward[i]);
     for (std::size_t i = first; i < end; ++i)
       if (forward[i].adds_to_stream && layout.tp > 1) kept.push_back(forward[i]);
@@ -188,23 +188,28 @@ void halve_gates(LayerGraphs& graphs, const Layout& layout) {
 void recompute(LayerGraphs& graphs, const Layout& layout) {
   if (layout.recompute.granularity == Recompute::Granularity::selective_op) return repeat_operations(graphs, layout);
   using enum Recompute::Module;
-  const std::vector<Part> parts = {
-      {core_attn, Recomputed::core_attn, [](const Node& n) { return n.is_core; }, true, false},
-      {mlp, Recomputed::mlp,
-       [&](const Node& n) {
-         return (n.module == Module::mlp || n.module == Module::mlp_norm) && !writes_output(graphs, n);
-       },
-       false, true}};
+  const auto is_of = [](Recomputed function) { return [=](const Node& n) { return n.function == function; }; };
+  const std::vector<Part> parts = {{layernorm, Recomputed::layernorm, is_of(Recomputed::layernorm), false, false},
+                                   {mla_up_proj, Recomputed::mla_up_proj, is_of(Recomputed::mla_up_proj), false, false},
+                                   {core_attn, Recomputed::core_attn, is_of(Recomputed::core_attn), true, false},
+                                   {mlp, Recomputed::mlp,
+                                    [&](const Node& n) {
+                                      return (n.module == Module::mlp || n.module == Module::mlp_norm) &&
+                                             !writes_output(graphs, n);
+                                    },
+                                    false, true}};
   for (const Part& part : parts)
     if (layout.recompute.repeats(part.module)) repeat_part(graphs, layout, part);
 }
 
 void mark_kept(LayerGraphs& graphs, const Layout&) {
-  Nodes backward;
-  std::copy_if(graphs.backward.begin(), graphs.backward.end(), std::back_inserter(backward),
-               [](const Node& n) { return !n.is_recomputed(); });
-  for (const Nodes* nodes : {&backward, &graphs.backward, &graphs.weights, &graphs.again})
+  for (const Nodes* nodes : {&graphs.backward, &graphs.weights, &graphs.again})
     for (const ValueId value : live_into(*nodes)) graphs.values[value].is_kept = true;
+  const auto is_repeated = [](const Node& n) { return n.is_recomputed(); };
+  if (std::none_of(graphs.backward.begin(), graphs.backward.end(), is_repeated)) return;
+  Nodes backward = graphs.backward;  // what a layer makes again is of all layers, too
+  std::erase_if(backward, is_repeated);
+  for (const ValueId value : live_into(backward)) graphs.values[value].is_kept = true;
 }
 
 }  // namespace stretto::passes

@@ -26,6 +26,11 @@ struct Repeats {
 };
 
 void regather(LayerGraphs& graphs, Nodes& block, const std::map<ValueId, Node>& made, const Repeats& repeats) {
+  const auto is_made = [&](const Node& node) {
+    return std::any_of(node.operands.begin(), node.operands.end(),
+                       [&](const Operand& o) { return o.reads() && made.contains(o.slice.value); });
+  };
+  if (std::none_of(block.begin(), block.end(), is_made)) return;
   std::map<std::string, ValueId> here;  // [workspace] the value that it has
   Nodes out = block;
   const auto at = [&](const auto& is_it) { return std::find_if(out.begin(), out.end(), is_it); };

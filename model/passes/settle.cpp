@@ -8,16 +8,17 @@ namespace {
 
 using Nodes = std::vector<Node>;
 
-// The rest of a gradient's writers in order: the first writes, the next ones add.
-void set_modes(Nodes& nodes, ValueId value, NodeId collective) {
+// The first node that writes the value writes it, and the next ones add. A sum in place keeps its mode.
+void set_modes(Nodes& nodes, ValueId value) {
   bool is_written = false;
   for (Node& node : nodes)
-    for (Operand& operand : node.operands)
-      if (operand.writes() && operand.slice.value == value) {
-        if (node.id != collective || operand.mode == AccessMode::write)
-          operand.mode = is_written && node.id != collective ? AccessMode::accumulate : AccessMode::write;
-        is_written = true;
-      }
+    for (Operand& operand : node.operands) {
+      if (!operand.writes() || operand.slice.value != value) continue;
+      const auto* sum = std::get_if<Collective>(&node.work);
+      if (sum == nullptr || sum->kind != CollectiveKind::all_reduce)
+        operand.mode = is_written ? AccessMode::accumulate : AccessMode::write;
+      is_written = true;
+    }
 }
 
 }  // namespace
@@ -44,7 +45,7 @@ void settle(LayerGraphs& graphs, const Layout& layout) {
                 nodes.begin() + static_cast<std::ptrdiff_t>(i));
     const auto sum = std::find_if(nodes.begin(), nodes.end(), [&](const Node& n) { return n.id == id; });
     nodes.insert(sum + 1, early.begin(), early.end());
-    set_modes(nodes, value, id);
+    set_modes(nodes, value);
     i = 0;
   }
 }

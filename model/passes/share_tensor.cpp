@@ -1,12 +1,15 @@
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "model/passes/passes.hpp"
 
 namespace stretto::passes {
 namespace {
 
-constexpr const char* kTerms = "branch.out";  // workspace of the terms of a sum
-constexpr const char* kSum = "branch.part";   // and of this rank's rows of the sum
+constexpr const char* kTerms = "branch.out";   // workspace of the terms of a sum
+constexpr const char* kShared = "shared_key";  // columns that heads of all ranks share
+constexpr const char* kSum = "branch.part";    // and of this rank's rows of the sum
 
 // Gives the addition to the residual stream the bias of its product.
 void move_bias(std::vector<Node>& forward) {
@@ -30,6 +33,7 @@ class ShareTensor {
   ShareTensor(LayerGraphs& graphs, const Layout& layout) : graphs_(graphs), layout_(layout) {}
 
   void run() {
+    if (layout_.sequence_parallel) name_part_gradients();
     std::vector<Node> before = std::move(graphs_.forward);
     graphs_.forward.clear();
     for (Node& node : before) {
@@ -37,6 +41,7 @@ class ShareTensor {
       const Dim inputs = node.is_linear ? graphs_.of(node.operands[1].slice).cols.dim : Dim::none;
       const bool is_embedding = std::holds_alternative<Embedding>(node.work);
       if (layout_.cuts(outputs)) enter(node);
+      if (!node.is_linear) enter_shared(node);
       if (std::holds_alternative<CrossEntropy>(node.work)) share_vocabulary(node);
       graphs_.forward.push_back(node);
       if (layout_.cuts(inputs) || is_embedding) leave();
@@ -52,9 +57,65 @@ class ShareTensor {
     made.module = node.module;
     made.section = node.section;
     made.branch = node.branch;
+    made.function = node.function;
     made.move = move;
     made.id = graphs_.next++;
     return made;
+  }
+
+  // The gradient of a norm's result is that of this rank's rows; the name without ".part" is for all rows.
+  void name_part_gradients() {
+    for (const Node& node : graphs_.forward)
+      if (std::holds_alternative<LayerNorm>(node.work) || std::holds_alternative<RmsNorm>(node.work))
+        name_part_gradient(node.operands[node.operands.size() - 2].slice.value);
+  }
+  void name_part_gradient(ValueId id) {
+    Value& value = graphs_.values[id];
+    if (!layout_.cuts_tokens_of(value) || gradients_.contains(id)) return;
+    gradients_[id] = {value.gradient, value.gradient_role};
+    value.gradient += ".part";
+    value.gradient_role = TensorRole::none;
+  }
+
+  // Columns that every rank has in full and that heads of all ranks read: what a rank's own heads add to their gradient
+  // is summed. With sequence parallelism they are copied, because a collective needs them contiguous, and gathered.
+  void enter_shared(Node& node) {
+    const bool is_cut = std::any_of(node.operands.begin(), node.operands.end(), [&](const Operand& o) {
+      return o.writes() && layout_.cuts(graphs_.of(o.slice).cols.dim);
+    });
+    if (!is_cut) return;
+    for (Operand& operand : node.operands) {
+      const Value& of = graphs_.of(operand.slice);
+      if (operand.mode != AccessMode::read || of.kind != ValueKind::activation || layout_.cuts(of.cols.dim) ||
+          layout_.cuts(of.rows.dim))
+        continue;
+      const Slice x = operand.slice;
+      Value all = of;
+      all.name = kShared;
+      all.gradient = std::string("d_") + kShared;
+      all.cols.size = x.cols;
+      Value part = all;
+      all.is_whole = true;
+      if (!layout_.sequence_parallel) all.alias_of = x;
+      const Slice to = graphs_.whole(graphs_.add(all));
+      Node gather = like(node, "all_gather", Move::enter, CollectiveKind::all_gather);
+      gather.base = kShared;
+      gather.from = x;
+      gather.to = to;
+      if (layout_.sequence_parallel) {
+        part.name += ".part";
+        part.gradient += ".part";
+        gather.from = graphs_.whole(graphs_.add(part));
+        Node copy = like(node, "fprop", Move::none, CollectiveKind::all_gather);
+        copy.base = kShared;
+        copy.work = Cast{};
+        copy.operands = {reads(x), writes(gather.from)};
+        gather.operands = {reads(gather.from), writes(to)};
+        graphs_.forward.push_back(std::move(copy));
+      }
+      graphs_.forward.push_back(std::move(gather));
+      operand.slice = to;
+    }
   }
 
   // All products of one value share what enters, so that its gradient is summed once.
@@ -68,13 +129,13 @@ class ShareTensor {
     Slice all = x;
     Node gather = like(node, "all_gather", Move::enter, CollectiveKind::all_gather);
     if (layout_.sequence_parallel) {
+      name_part_gradient(x.value);
       Value value = graphs_.of(x);
       value.name = "gathered";
       value.is_whole = value.is_gathered = true;
       value.role = TensorRole::none;
       value.cols = {Dim::none, x.cols};
-      graphs_.of(x).gradient += ".part";
-      graphs_.of(x).gradient_role = TensorRole::none;
+      std::tie(value.gradient, value.gradient_role) = gradients_.at(x.value);
       all = graphs_.whole(graphs_.add(std::move(value)));
       gather.operands = {reads(x), writes(all)};
     }
@@ -98,7 +159,7 @@ class ShareTensor {
       return;
     }
     Value terms = graphs_.of(y);
-    if (terms.name == kTerms) graphs_.of(y).name = kSum;
+    if (terms.given == Given::none) graphs_.of(y).name = kSum;
     terms.name = kTerms;
     terms.kind = ValueKind::activation;
     terms.given = Given::none;
@@ -138,7 +199,8 @@ class ShareTensor {
 
   LayerGraphs& graphs_;
   const Layout& layout_;
-  std::vector<std::pair<Slice, Slice>> entered_;  // what a rank has of a value → all rows of it
+  std::map<ValueId, std::pair<std::string, TensorRole>> gradients_;  // of all rows
+  std::vector<std::pair<Slice, Slice>> entered_;                     // what a rank has of a value → all rows of it
 };
 
 }  // namespace

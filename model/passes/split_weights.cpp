@@ -13,6 +13,12 @@ Slice own_part(const LayerGraphs& graphs, const Slice& dy) {
   return dy;
 }
 
+// Returns whether an addition to the residual stream adds the value.
+bool adds_to_stream(const LayerGraphs& graphs, const std::optional<ValueId>& value) {
+  return value && std::any_of(graphs.forward.begin(), graphs.forward.end(),
+                              [&](const Node& n) { return n.adds_to_stream && n.operands[1].slice.value == *value; });
+}
+
 }  // namespace
 
 void split_weights(LayerGraphs& graphs, const Layout& layout) {
@@ -47,8 +53,8 @@ void split_weights(LayerGraphs& graphs, const Layout& layout) {
       graphs.backward.insert(first, std::move(keep));
       return split_weights(graphs, layout);
     }
-    // It lives longer than the next section's.
-    if (value.name == "d_branch") value.name = "d_" + node.base;
+    // The gradient of what is added to the stream lives longer than the next section's.
+    if (adds_to_stream(graphs, value.gradient_of)) value.name = "d_" + node.base;
   }
   const auto late = std::stable_partition(graphs.backward.begin(), graphs.backward.end(),
                                           [](const Node& n) { return !n.is_deferrable; });

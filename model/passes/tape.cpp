@@ -14,6 +14,8 @@ Slice Tape::gradient(const Slice& of) {
   value.is_gradient = true;
   value.is_gathered = false;
   value.gradient_of = of.value;
+  value.alias_of.reset();
+  value.is_family = false;
   if (value.kind == ValueKind::given) {
     value.given = Given::stream_gradient;
   } else if (value.kind == ValueKind::statistics) {

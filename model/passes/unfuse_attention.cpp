@@ -56,7 +56,7 @@ std::vector<Node> separate(LayerGraphs& graphs, const Node& fused) {
 }  // namespace
 
 void unfuse_attention(LayerGraphs& graphs, const Layout& layout) {
-  if (!layout.is_unfused) return;
+  if (!layout.is_unfused || layout.parts.of > 1) return;
   std::vector<Node> forward;
   for (Node& node : graphs.forward) {
     if (!std::holds_alternative<Attention>(node.work)) {
