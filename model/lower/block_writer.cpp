@@ -87,10 +87,13 @@ void BlockWriter::add(Operation operation) {
   emit(std::move(operation));
 }
 
-void BlockWriter::emit(Operation operation) {
+void BlockWriter::emit(Operation operation, bool is_concurrent) {
   if (is_backward_)
     for (Access& access : operation.accesses) access.view.tensor = in_backward(access.view.tensor);
   append(block_, std::move(operation));
+  if (!is_concurrent) return;
+  is_beside_.resize(block_.ops.size(), false);
+  is_beside_.back() = true;
 }
 
 void BlockWriter::append(Block& block, Operation operation) {
@@ -380,16 +383,15 @@ void BlockWriter::row_forward(const std::string& name, std::int64_t in, std::int
 }
 
 View BlockWriter::column_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy, View x, View dx,
-                                  View dx_part, const std::string& weight, bool layered, bool sums_bias) {
+                                  View dx_part, bool sums_bias) {
   if (in_codes_ && codes_->has(name)) return codes_->column_backward(name, dy, dx, dx_part);
-  const Expr layer = layered ? Expr(Coord::layer) : Expr(0);
   // Only the rows of this rank were kept, so all rows are gathered again.
   if (!weights_apart_ && !shape_.frozen_base)
     x = gathered(label(name) + ".all_gather_wgrad", Phase::wgrad, std::move(x));
   op(label(name) + ".dgrad", Phase::dgrad, Gemm{tokens(), in, out, false, false, false},
-     {read(dy), read(parameter(weight, layer)), write(dx)});
+     {read(dy), read(parameter(name + ".weight", Coord::layer)), write(dx)});
   View sum = summed(label(name) + ".dgrad", Phase::dgrad, std::move(dx), std::move(dx_part));
-  write_or_put_off({name, in, out, dy, x, weight, layer, layered && sums_bias && shape_.model.add_bias_linear, dy});
+  write_or_put_off({name, in, out, dy, x, sums_bias && shape_.model.add_bias_linear, dy});
   return sum;
 }
 
@@ -409,8 +411,7 @@ void BlockWriter::row_backward(const std::string& name, std::int64_t in, std::in
   }
   accesses.push_back(write(std::move(dx)));
   op(label(name) + ".dgrad", Phase::dgrad, product, std::move(accesses));
-  write_or_put_off({name, in, out, weights_apart_ ? dy_part : dy, x, name + ".weight", Coord::layer,
-                    shape_.model.add_bias_linear, dy_part, true});
+  write_or_put_off({name, in, out, weights_apart_ ? dy_part : dy, x, shape_.model.add_bias_linear, dy_part, true});
 }
 
 void BlockWriter::whole_forward(const std::string& name, const View& x, const View& y) {
@@ -454,14 +455,15 @@ void BlockWriter::write_weight_gradient(const WeightGradient& g) {
   if (g.has_bias && shape_.bias_gradient_fusion && g.dy_bias.rows == tokens()) {
     product.epilogue = GemmEpilogue::bias_gradient;
     op(g.label + ".wgrad", Phase::wgrad, product,
-       {read(g.dy), read(g.x), accumulate(gradient(g.name + ".bias", g.layer)),
-        accumulate(gradient(g.weight, g.layer))});
+       {read(g.dy), read(g.x), accumulate(gradient(g.name + ".bias", Coord::layer)),
+        accumulate(gradient(g.name + ".weight", Coord::layer))});
     return;
   }
-  op(g.label + ".wgrad", Phase::wgrad, product, {read(g.dy), read(g.x), accumulate(gradient(g.weight, g.layer))});
+  op(g.label + ".wgrad", Phase::wgrad, product,
+     {read(g.dy), read(g.x), accumulate(gradient(g.name + ".weight", Coord::layer))});
   if (g.has_bias)
     op(g.label + ".bgrad", Phase::wgrad, Elementwise{ElementwiseFn::column_sum, g.dy_bias.rows, g.out},
-       {read(g.dy_bias), accumulate(gradient(g.name + ".bias", g.layer))});
+       {read(g.dy_bias), accumulate(gradient(g.name + ".bias", Coord::layer))});
 }
 
 View BlockWriter::dropout_key() const { return whole(schedule_, dropout_key_, Coord::layer, Coord::micro_batch); }
@@ -480,11 +482,6 @@ Dropout BlockWriter::hidden_dropout(Pass pass, DropoutSite site) const {
           .rows_before = 0,
           .keeps_mask = false,
           .parts = shape_.parts()};
-}
-
-void BlockWriter::dropout(const std::string& name, View b, View c, DropoutSite site) {
-  op(name, Phase::forward, hidden_dropout(Pass::forward, site),
-     {read(std::move(b)), read(dropout_key()), write(std::move(c))});
 }
 
 View BlockWriter::dropped(const std::string& name, View dc, View db, DropoutSite site) {
@@ -573,33 +570,6 @@ void BlockWriter::norm_backward(const std::string& name, View dy, View x, View s
   }
   op(name + ".wgrad", Phase::wgrad, norm(Pass::wgrad, x, heads), std::move(weights));
   op(name + ".dgrad", Phase::dgrad, norm(Pass::dgrad, x, heads), std::move(stream));
-}
-
-void BlockWriter::cross_entropy(View logits, View targets, View loss) {
-  const std::int64_t tp = shape_.tp.size, classes = shape_.model.vocab_size;
-  const Expr first_class = shape_.tp.place * Expr(logits.cols);
-  std::vector<Access> accesses = {accumulate(logits), read(targets)};
-  if (tp > 1) {
-    const TensorId stats =
-        add_tensor(schedule_, "vocab_stats", statistics_type(), BufferKind::workspace, tp, 3 * tokens());
-    View own = work(stats);
-    own.offset = shape_.tp.place * Expr(3 * tokens());
-    own.rows = 1;
-    op("vocab_stats", Phase::forward, VocabStats{tokens(), logits.cols, classes, first_class, shape_.masks_ends},
-       {read(std::move(logits)), read(std::move(targets)), write(own)});
-    collective("vocab_stats.all_gather", Phase::forward, CollectiveKind::all_gather, 3 * tp * tokens(),
-               {read(own), write(work(stats))});
-    accesses.push_back(read(work(stats)));
-  }
-  const CrossEntropy work{tokens(), accesses[0].view.cols, classes,          shape_.loss_scale,
-                          tp,       first_class,           shape_.masks_ends};
-  if (shape_.masks_ends) {
-    const TensorId weight = add_tensor(schedule_, kLossWeight, Dtype::f64, BufferKind::input, 1, 1);
-    schedule_.step_data.loss_weight = weight;
-    accesses.push_back(read(whole(schedule_, weight)));
-  }
-  accesses.push_back(accumulate(std::move(loss)));
-  op("cross_entropy", Phase::forward, work, std::move(accesses));
 }
 
 void BlockWriter::rope(const std::string& name, Phase phase, Pass pass, View qkv) {

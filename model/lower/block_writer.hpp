@@ -65,8 +65,8 @@ class BlockWriter {
 
   LaneId set_lane(LaneId lane) { return std::exchange(lane_, lane); }  // of operations that follow; returns the last
   void op(const std::string& name, Phase phase, Work work, std::vector<Access> accesses);
-  // Appends a whole operation to the block, whatever module and suffix were set.
-  void emit(Operation operation);
+  // Appends a whole operation to the block, whatever module and suffix were set. `is_concurrent`: with the one before.
+  void emit(Operation operation, bool is_concurrent = false);
   // Returns the workspace [T,cols] in which all rows are gathered in this block.
   View gathering_place(Phase phase, std::int64_t cols) const;
   // Adds to the gradient of a layer's weight; `reads` are the operands. Does nothing with a frozen base.
@@ -184,7 +184,7 @@ class BlockWriter {
   // rank's rows, and `dx` is summed into `dx_part` (see summed); returns the view with the sum. Without `sums_bias`
   // another operation computes db.
   View column_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy, View x, View dx,
-                       View dx_part, const std::string& weight, bool layered = true, bool sums_bias = true);
+                       View dx_part, bool sums_bias = true);
   // `before_gelu` is the input of the GELU before this layer; with it dx is the gradient of that input. With
   // `bias_before_gelu`, unless "", Σ dx is added to the gradient of this bias.
   void row_backward(const std::string& name, std::int64_t in, std::int64_t out, View dy_part, View x, View dx,
@@ -196,8 +196,6 @@ class BlockWriter {
 
   // c[R,H] = a + dropout(b + bias), where the bias is that of the preceding row-parallel layer.
   void residual(const std::string& name, const std::string& layer, View a, View b, View c, DropoutSite site);
-  // c[R,H] = dropout(b); only with hidden_dropout.
-  void dropout(const std::string& name, View b, View c, DropoutSite site);
   // Computes the gradient of dropout's input in `db` from the gradient `dc` of dropout's output, and returns it.
   // Without hidden_dropout it returns `dc`.
   View dropped(const std::string& name, View dc, View db, DropoutSite site);
@@ -212,8 +210,6 @@ class BlockWriter {
   // Gradients of a norm. `dx` is an accumulate access when it already holds the residual branch's gradient.
   void norm_backward(const std::string& name, View dy, View x, View stats, Access dx, const Expr& layer,
                      std::int64_t heads = 1);
-  // Replaces logits by their gradient and adds the loss to `loss`.
-  void cross_entropy(View logits, View targets, View loss);
   // Rotates q and k in place; does nothing with learned positions.
   void rope(const std::string& name, Phase phase, Pass pass, View qkv);
 
@@ -223,8 +219,6 @@ class BlockWriter {
     std::string name;
     std::int64_t in = 0, out = 0;
     View dy, x;
-    std::string weight;
-    Expr layer;
     bool has_bias = false;
     View dy_bias;
     // for a deferred gradient: this rank has only its rows of dy; otherwise only its rows of x

@@ -6,6 +6,7 @@
 #include "model/lower/chunk_ends.hpp"
 #include "model/lower/delayed_scaling.hpp"
 #include "model/lower/derived.hpp"
+#include "model/lower/graph_writer.hpp"
 #include "model/lower/sections.hpp"
 
 namespace stretto {
@@ -15,7 +16,9 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
   if (lowering == Lowering::derived && is_derived(shape))
     return add_derived_blocks(schedule, shape, parameters, loss, compute);
   BlockWriter w(schedule, shape, parameters, compute);
-  Sections sections(schedule, w, shape, loss, delayed);
+  GraphWriter graphs(schedule, shape, w, compute);
+  ModelEnds ends(schedule, shape, w, graphs, loss);
+  Sections sections(schedule, w, shape, delayed, graphs.values());
   const TensorId x = sections.kept().x;
   ModelBlocks blocks;
   blocks.gradient = sections.gradient();
@@ -38,12 +41,6 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
     return kind.spec.suffix() + shape.cp.kinds[kind.context].suffix +
            (shape.low.is_on() && !kind.in_codes ? ".numbers" : "");
   };
-  const auto block = [&](const std::string& name, void (Sections::*write)()) {
-    w.begin(name);
-    (sections.*write)();
-    return w.end();
-  };
-
   const auto is_needed = [&](OpId id, const Section& last) {
     const Operation& operation = schedule.operations[id];
     if (!shape.recompute.whole_layers) return !operation.name.starts_with(w.label(last.product) + ".fprop");
@@ -54,7 +51,8 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
     });
   };
 
-  blocks.embedding_forward = block("embedding.forward", &Sections::embedding_forward);
+  const View first = w.act(x), last = w.act(x, shape.model.num_layers);
+  blocks.embedding_forward = ends.embedding_forward(first);
   for (const LayerKind& kind : shape.kinds) {
     LayerBlocks& layer = blocks.layers.emplace_back();
     const std::vector<Section> parts = sections_of(kind.spec);
@@ -87,12 +85,9 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
       sections.light_forward(w.act(x, Coord::layer));
       blocks.layers[k].recompute = w.end();
     }
-  blocks.head_forward = block("head.forward", &Sections::head_forward);
-
-  w.begin("head.backward", shape.puts_off_head());
-  sections.head_backward();
-  blocks.head_backward = w.end();
-  if (shape.puts_off_head()) blocks.head_wgrad = w.end_weights("head.wgrad");
+  blocks.head_forward = ends.head_forward(last);
+  blocks.head_backward = ends.head_backward(last);
+  if (shape.puts_off_head()) blocks.head_wgrad = ends.head_weights(last);
   for (std::size_t k = 0; k < blocks.layers.size(); ++k) {
     const std::string suffix = suffix_of(shape.kinds[k]);
     const std::vector<Section> parts = sections_of(shape.kinds[k].spec);
@@ -109,7 +104,7 @@ ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const 
     blocks.update_forward = delayed->forward.update;
     blocks.update_backward = delayed->backward.update;
   }
-  if (!shape.frozen_base) blocks.embedding_backward = block("embedding.backward", &Sections::embedding_backward);
+  if (!shape.frozen_base) blocks.embedding_backward = ends.embedding_backward(first);
   return blocks;
 }
 

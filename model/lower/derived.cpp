@@ -2,32 +2,14 @@
 
 #include <algorithm>
 
-#include "model/graph/fit.hpp"
 #include "model/layers/layers.hpp"
 #include "model/lower/block_writer.hpp"
 #include "model/lower/chunk_ends.hpp"
-#include "model/lower/placed_values.hpp"
+#include "model/lower/graph_writer.hpp"
 #include "model/passes/passes.hpp"
 
 namespace stretto {
 namespace {
-
-Layout layout_of(const BlockShape& shape) {
-  Layout layout{.model = shape.model};
-  layout.data = {shape.micro_batch_size, shape.masks_documents, shape.document_tokens, shape.resets_positions,
-                 shape.masks_ends};
-  layout.tp = shape.tp.size;
-  layout.tp_place = shape.tp.place;
-  layout.sequence_parallel = shape.sequence_parallel;
-  layout.parts = shape.parts();
-  layout.tokens = shape.tokens();
-  layout.loss_scale = shape.loss_scale;
-  layout.trains = !shape.frozen_base;
-  layout.is_unfused = shape.attention_backend == AttentionBackend::unfused;
-  layout.fusions = {shape.gelu_fusion, shape.bias_gradient_fusion, shape.gelu_bias_gradient_fusion,
-                    shape.residual_fusion, shape.norm_gradient_fusion && !shape.frozen_base};
-  return layout;
-}
 
 // Writes the blocks of one rank from graphs.
 class DerivedBlocks {
@@ -36,51 +18,37 @@ class DerivedBlocks {
                 LaneId compute)
       : schedule_(schedule),
         shape_(shape),
-        layout_(layout_of(shape)),
-        compute_(compute),
         w_(schedule, shape, parameters, compute),
-        values_(schedule, w_, shape, layout_) {
+        graphs_(schedule, shape, w_, compute),
+        ends_(schedule, shape, w_, graphs_, loss) {
     add_layer_graphs();
-    values_.set_layers(kinds_);
-    add_inputs();
-    values_.set_given(Given::loss, loss);
+    graphs_.values().set_layers(kinds_);
     add_stream();
   }
 
   ModelBlocks write() {
     ModelBlocks blocks = std::move(blocks_);
-    const LayerGraphs embedding = end_graphs([](Builder& g) { layers::embedding(g); }, false);
-    const LayerGraphs head =
-        end_graphs([&](Builder& g) { layers::head(g, shape_.head_weight); }, shape_.puts_off_head());
     const View first = w_.act(x_), last = w_.act(x_, shape_.model.num_layers);
-    const auto write_end = [&](const std::string& name, const LayerGraphs& graphs, const std::vector<Node>& nodes,
-                               const View& input) {
-      values_.set_in_layer(false);
-      values_.set_given(Given::input, input);
-      w_.begin(name);
-      return write_nodes(graphs, nodes);
-    };
-    blocks.embedding_forward = write_end("embedding.forward", embedding, embedding.forward, first);
+    blocks.embedding_forward = ends_.embedding_forward(first);
     for (std::size_t k = 0; k < kinds_.size(); ++k) write_forward(k, blocks.layers.emplace_back());
     if (shape_.recompute.granularity == Recompute::Granularity::selective_op)
       for (std::size_t k = 0; k < kinds_.size(); ++k) {
         begin_layer();
         w_.begin("layer.recompute" + suffix_of(k));
-        blocks.layers[k].recompute = write_nodes(kinds_[k], kinds_[k].again);
+        blocks.layers[k].recompute = graphs_.write(kinds_[k], kinds_[k].again);
       }
-    blocks.head_forward = write_end("head.forward", head, head.forward, last);
-    blocks.head_backward = write_end("head.backward", head, head.backward, last);
-    if (shape_.puts_off_head()) blocks.head_wgrad = write_end("head.wgrad", head, head.weights, last);
+    blocks.head_forward = ends_.head_forward(last);
+    blocks.head_backward = ends_.head_backward(last);
+    if (shape_.puts_off_head()) blocks.head_wgrad = ends_.head_weights(last);
     for (std::size_t k = 0; k < kinds_.size(); ++k) {
       begin_layer();
       w_.begin_backward("layer.backward" + suffix_of(k));
-      blocks.layers[k].backward = write_nodes(kinds_[k], kinds_[k].backward);
+      blocks.layers[k].backward = graphs_.write(kinds_[k], kinds_[k].backward);
       if (!shape_.weights_apart) continue;
       w_.begin_backward("layer.wgrad" + suffix_of(k));
-      blocks.layers[k].wgrad = write_nodes(kinds_[k], kinds_[k].weights);
+      blocks.layers[k].wgrad = graphs_.write(kinds_[k], kinds_[k].weights);
     }
-    if (!shape_.frozen_base)
-      blocks.embedding_backward = write_end("embedding.backward", embedding, embedding.backward, first);
+    if (!shape_.frozen_base) blocks.embedding_backward = ends_.embedding_backward(first);
     return blocks;
   }
 
@@ -88,7 +56,7 @@ class DerivedBlocks {
   std::string suffix_of(std::size_t kind) const { return shape_.kinds[kind].spec.suffix(); }
 
   void add_layer_graphs() {
-    Layout layout = layout_;
+    Layout layout = graphs_.layout();
     layout.recompute = shape_.recompute;
     layout.weights_apart = shape_.weights_apart;
     for (const LayerKind& kind : shape_.kinds) {
@@ -100,34 +68,6 @@ class DerivedBlocks {
         if (node.adds_to_stream) node.suffix = kind.spec.suffix();
       passes::derive(graphs, layout);
     }
-  }
-
-  template <class Write>
-  LayerGraphs end_graphs(const Write& write, bool weights_apart) const {
-    Layout layout = layout_;
-    layout.weights_apart = weights_apart;
-    LayerGraphs graphs;
-    Builder builder(graphs, shape_.model, layout.data);
-    write(builder);
-    passes::derive(graphs, layout);
-    return graphs;
-  }
-
-  void add_inputs() {
-    const auto input = [&](const std::string& name, Given which) {
-      const TensorId ids =
-          add_tensor(schedule_, name, Dtype::i32, BufferKind::input, w_.tokens(), 1, 1, shape_.micro_batches);
-      values_.set_given(which, whole(schedule_, ids, 0, Coord::micro_batch));
-      return ids;
-    };
-    schedule_.step_data.tokens = input("tokens", Given::tokens);
-    schedule_.step_data.targets = input("targets", Given::targets);
-    if (schedule_.step_data.dropout_keys) values_.set_given(Given::dropout_key, w_.dropout_key());
-    if (schedule_.step_data.documents) values_.set_given(Given::documents, w_.documents());
-    if (!shape_.masks_ends) return;
-    const TensorId weight = add_tensor(schedule_, kLossWeight, Dtype::f64, BufferKind::input, 1, 1);
-    schedule_.step_data.loss_weight = weight;
-    values_.set_given(Given::loss_weight, whole(schedule_, weight));
   }
 
   // The residual stream between the sections of all layers, and its gradient.
@@ -145,7 +85,7 @@ class DerivedBlocks {
     if (!shape_.weights_in_units && std::count(has.begin(), has.end(), false) > 0) between.layers = has;
     between_ = w_.recomputable("x_mid", rows, hidden, layers, between);
     blocks_.gradient = w_.workspace("dx", rows, hidden, shape_.gradient_buffers);
-    values_.set_given(Given::stream_gradient, whole(schedule_, blocks_.gradient, 0, Coord::buffer));
+    graphs_.values().set_given(Given::stream_gradient, whole(schedule_, blocks_.gradient, 0, Coord::buffer));
     output_ = w_.act(x_, Expr(Coord::layer) + 1);
     if (shape_.chunks.size() <= 1) return;
     const ChunkEnds ends = add_chunk_ends(schedule_, w_, shape_, x_);
@@ -156,17 +96,17 @@ class DerivedBlocks {
   }
 
   void begin_layer() {
-    values_.set_in_layer(true);
-    values_.set_given(Given::input, w_.act(x_, Coord::layer));
-    values_.set_given(Given::between, w_.act(between_, Coord::layer));
-    values_.set_given(Given::output, output_);
+    graphs_.values().set_in_layer(true);
+    graphs_.values().set_given(Given::input, w_.act(x_, Coord::layer));
+    graphs_.values().set_given(Given::between, w_.act(between_, Coord::layer));
+    graphs_.values().set_given(Given::output, output_);
   }
 
   void write_forward(std::size_t kind, LayerBlocks& layer) {
     const LayerGraphs& graphs = kinds_[kind];
     begin_layer();
     w_.begin("layer.forward" + suffix_of(kind));
-    layer.forward = write_nodes(graphs, graphs.forward);
+    layer.forward = graphs_.write(graphs, graphs.forward);
     if (shape_.recompute.granularity != Recompute::Granularity::full) return;
     layer.recompute = w_.copy_to_recompute(layer.forward, "layer.recompute" + suffix_of(kind));
     layer.recompute_inner = needed_of_forward(graphs);
@@ -195,32 +135,12 @@ class DerivedBlocks {
     return count;
   }
 
-  BlockId write_nodes(const LayerGraphs& graphs, const std::vector<Node>& nodes) {
-    for (const Node& node : nodes) {
-      if (node.operands.empty()) continue;
-      std::vector<Access> accesses;
-      const Phase gathers_for = node.is_recomputed() ? Phase::dgrad : node.phase;
-      for (const Operand& operand : node.operands)
-        accesses.push_back({operand.mode, values_.view(graphs, operand.slice, gathers_for)});
-      Operation operation{name_of(node), fit(node, graphs, layout_), compute_, node.phase, std::move(accesses)};
-      if (auto* collective = std::get_if<Collective>(&operation.work)) {
-        collective->communicator = shape_.tp.communicator;
-        operation.lane = shape_.tp.lane;
-      }
-      operation.module = node.module;
-      operation.recomputed = node.recomputed;
-      w_.emit(std::move(operation));
-    }
-    return w_.end();
-  }
-
   Schedule& schedule_;
   const BlockShape& shape_;
-  const Layout layout_;
-  const LaneId compute_;
   BlockWriter w_;
+  GraphWriter graphs_;
+  ModelEnds ends_;
   std::vector<LayerGraphs> kinds_;  // [BlockShape::kinds]
-  PlacedValues values_;
   ModelBlocks blocks_;
   TensorId x_ = 0, between_ = 0;  // the residual stream before and within layers
   View output_;                   // and after a layer
@@ -229,10 +149,8 @@ class DerivedBlocks {
 }  // namespace
 
 bool is_derived(const BlockShape& shape) {
-  const auto is_known = [](const LayerKind& kind) {
-    return kind.spec.attention == AttentionKind::self && !kind.spec.has_experts() && !kind.in_codes;
-  };
-  return shape.cp.size == 1 && !shape.low.is_on() && !shape.pairs_passes && !shape.expert_slots &&
+  const auto is_known = [](const LayerKind& kind) { return !kind.spec.has_experts() && !kind.in_codes; };
+  return shape.cp.kinds.size() == 1 && !shape.low.is_on() && !shape.pairs_passes && !shape.expert_slots &&
          shape.weights_apart == shape.weights_in_units && std::all_of(shape.kinds.begin(), shape.kinds.end(), is_known);
 }
 

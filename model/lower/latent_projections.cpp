@@ -108,7 +108,7 @@ void LatentProjections::up_and_down_backward(const Path& path, const View& dy, c
   const std::string down = path.name + "_down", norm = path.name + "_norm", up = path.name + "_up";
   const View d_latent = w_.read_by_weights(path.d_latent);
   const View d_normalised = w_.column_backward(up, path.rank, path.up, dy, of_layer(path.normalised),
-                                               w_.work(path.d_normalised), w_.work(path.d_part), up + ".weight");
+                                               w_.work(path.d_normalised), w_.work(path.d_part));
   w_.norm_backward(norm, d_normalised, columns(of_layer(path.latent), 0, path.rank), of_layer(path.stats),
                    write(columns(d_latent, 0, path.rank)), Coord::layer);
   w_.whole_backward(down, d_latent, x, dx);
@@ -131,7 +131,7 @@ View LatentProjections::backward(const View& d_qkv, const View& x, const View& a
   if (model_.q_lora_rank > 0)
     up_and_down_backward(q_, dq, x, write(dx));
   else
-    dx = w_.column_backward("q", x.cols, q_cols_, dq, x, all, part, "q.weight");
+    dx = w_.column_backward("q", x.cols, q_cols_, dq, x, all, part);
   up_and_down_backward(kv_, d_up, x, accumulate(dx));
   return dx;
 }

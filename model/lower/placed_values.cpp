@@ -16,7 +16,7 @@ View PlacedValues::view(const LayerGraphs& graphs, const Slice& slice, Phase pha
   if (is_whole) return view;
   view.cols = slice.cols / columns;
   if (slice.rows > 0) view.rows = slice.rows / rows;
-  if (view.rows == 1) view.ld = view.cols;
+  if (value.kind == ValueKind::parameter && value.rows.size == 1) view.ld = view.cols;
   return view;
 }
 
@@ -43,15 +43,16 @@ View PlacedValues::whole_of(const LayerGraphs& graphs, ValueId id, Phase phase) 
   const auto known = tensors_.find(value.name);
   const TensorId tensor = known != tensors_.end() ? known->second : add(graphs, id);
   tensors_[value.name] = tensor;
-  return value.is_kept ? w_.act(tensor, Coord::layer) : w_.work(tensor);
+  if (value.slots > 1) return whole(schedule_, tensor, 0, value.slot);
+  return value.is_kept || value.is_family ? w_.act(tensor, Coord::layer) : w_.work(tensor);
 }
 
 TensorId PlacedValues::add(const LayerGraphs& graphs, ValueId id) {
   const Value& value = graphs.values[id];
   if (value.is_kept && value.is_gradient) return add_kept_gradient(graphs, id);
-  if (value.is_kept) return add_kept(value);
+  if (value.is_kept || value.is_family) return add_kept(value);
   const TensorId tensor = add_tensor(schedule_, value.name, dtype_of(value), BufferKind::workspace,
-                                     layout_.rows_of(value), layout_.cols_of(value));
+                                     layout_.rows_of(value), layout_.cols_of(value), 1, value.slots);
   schedule_.tensors[tensor].role = value.role;
   return tensor;
 }
@@ -61,7 +62,8 @@ TensorId PlacedValues::add_kept(const Value& value) {
   std::vector<bool> has(kinds, false), is_again(kinds, false);
   for (std::size_t k = 0; k < kinds; ++k)
     for (const Value& of_kind : (*layers_)[k].values)
-      if (of_kind.name == value.name && of_kind.is_kept) has[k] = true, is_again[k] = of_kind.is_again;
+      if (of_kind.name == value.name && (of_kind.is_kept || of_kind.is_family))
+        has[k] = true, is_again[k] = of_kind.is_again;
   const auto of_layers = [&](const std::vector<bool>& of_kinds) {
     std::vector<bool> of;
     for (std::int64_t layer = 0; layer < shape_.model.num_layers; ++layer)
@@ -72,6 +74,7 @@ TensorId PlacedValues::add_kept(const Value& value) {
                          .is_mask = value.kind == ValueKind::integers,
                          .again = of_layers(is_again),
                          .role = value.role};
+  if (!value.is_kept) role.passing = std::vector<bool>(static_cast<std::size_t>(shape_.model.num_layers), true);
   if (std::count(has.begin(), has.end(), false) > 0) role.layers = of_layers(has);
   return w_.recomputable(value.name, layout_.rows_of(value), layout_.cols_of(value), shape_.model.num_layers,
                          std::move(role));
@@ -91,6 +94,9 @@ TensorId PlacedValues::add_kept_gradient(const LayerGraphs& graphs, ValueId id) 
     }
     return w_.kept_gradient(value.name, lender.tensor, with);
   }
+  const bool is_of_stream =
+      value.rows.dim == Dim::tokens && value.cols.dim == Dim::none && value.cols.size == shape_.model.hidden_size;
+  if (!is_of_stream) return add_kept(value);
   const auto reader = std::find_if(graphs.weights.begin(), graphs.weights.end(),
                                    [&](const Node& node) { return node.reads_value(id); });
   return w_.kept_gradient(value.name, given_.at(reader->section == 0 ? Given::between : Given::input).tensor);

@@ -13,33 +13,26 @@ std::vector<Section> sections_of(const LayerSpec& layer) {
   return sections;
 }
 
-Sections::Sections(Schedule& schedule, BlockWriter& writer, const BlockShape& shape, const View& loss,
-                   const DelayedScaling* delayed)
+Sections::Sections(Schedule& schedule, BlockWriter& writer, const BlockShape& shape, const DelayedScaling* delayed,
+                   PlacedValues& values)
     : schedule_(schedule),
       w_(writer),
       shape_(shape),
       model_(shape.model),
-      loss_(loss),
       ffn_(model_.ffn_hidden_size / shape.tp.size),
       heads_(model_.num_attention_heads / shape.tp.size),
       kv_heads_(model_.kv_heads() / shape.tp.size),
       attended_(model_.attention_size() / shape.tp.size),
       qkv_size_(model_.qkv_size() / shape.tp.size),
       fc1_size_(model_.fc1_size() / shape.tp.size),
-      vocab_(model_.padded_vocab_size / shape.tp.size),
       act_(model_.swiglu ? "swiglu" : "gelu") {
-  const auto input = [&](const std::string& name) {
-    const TensorId ids =
-        add_tensor(schedule, name, Dtype::i32, BufferKind::input, w_.tokens(), 1, 1, shape.micro_batches);
-    return whole(schedule, ids, 0, Coord::micro_batch);
-  };
-  ids_ = input("tokens");
-  targets_ = input("targets");
-  schedule.step_data.tokens = ids_.tensor;
-  schedule.step_data.targets = targets_.tensor;
   add_layer_activations();
-  add_head_activations();
   add_transients();
+  if (!shape.residual_fusion) values.set_workspace(forward_.branch);
+  if (shape.sequence_parallel) values.set_workspace(forward_.branch_part);
+  for (const TensorId workspace : {backward_.d_hidden, backward_.d_part}) values.set_workspace(workspace);
+  if (w_.drops()) values.set_workspace(backward_.d_branch.tensor);
+  values.set_given(Given::stream_gradient, backward_.d_x);
   if (model_.latent.any()) latent_.emplace(writer, shape);
   const auto has_experts = [](const LayerSpec& layer) { return layer.has_experts(); };
   const std::vector<LayerSpec> kinds = model_.layer_kinds();
@@ -176,16 +169,6 @@ void Sections::add_layer_activations() {
                       .role = model_.swiglu ? TensorRole::swiglu_out : TensorRole::gelu_out});
 }
 
-void Sections::add_head_activations() {
-  const std::int64_t rows = w_.residual_rows();
-  kept_.ln_f = w_.head_activation("ln_f.out", rows, model_.hidden_size);
-  kept_.ln_f_stats = add_tensor(schedule_, "ln_f.stats", w_.statistics_type(), BufferKind::activation, rows,
-                                w_.norm_stats(), 1, shape_.head_slots());
-  kept_.logits = w_.head_activation("logits", w_.tokens(), vocab_);
-  schedule_.tensors[kept_.ln_f.tensor].role = TensorRole::final_norm_out;
-  schedule_.tensors[kept_.logits.tensor].role = TensorRole::logits;
-}
-
 void Sections::add_transients() {
   const std::int64_t rows = w_.residual_rows(), tokens = w_.tokens(), hidden = model_.hidden_size;
   if (!shape_.residual_fusion) forward_.branch = w_.workspace("branch.out", tokens, hidden);
@@ -242,45 +225,6 @@ View Sections::branch_gradient(const std::string& residual, const std::string& l
     return w_.dropped(residual + ".dgrad", d_x, branch, site);
   w_.op(layer + ".keep_dy", Phase::dgrad, Cast{d_x.rows * d_x.cols}, {read(d_x), write(branch)});
   return branch;
-}
-
-// ---- embedding ----
-
-Embedding Sections::embedding(Pass pass) const {
-  return {pass,
-          w_.tokens(),
-          model_.hidden_size,
-          model_.padded_vocab_size,
-          model_.seq_length,
-          has_positions(),
-          shape_.tp.size,
-          shape_.tp.place,
-          shape_.parts(),
-          has_positions() && shape_.resets_positions};
-}
-
-void Sections::embedding_forward() {
-  w_.set_module(Module::embedding);
-  const View x = w_.act(kept_.x);
-  const View embedded = shape_.sequence_parallel || w_.drops() ? w_.work(forward_.branch) : x;
-  std::vector<Access> looked_up = {read(ids_), read(w_.parameter("wte.weight"))};
-  if (has_positions()) looked_up.push_back(read(w_.parameter("wpe.weight")));
-  looked_up.push_back(write(embedded));
-  if (embedding(Pass::forward).by_document) looked_up.push_back(read(w_.documents()));
-  w_.op("embedding.fprop", Phase::forward, embedding(Pass::forward), std::move(looked_up));
-  const View sum = w_.summed("embedding", Phase::forward, embedded, w_.drops() ? w_.work(forward_.branch_part) : x);
-  if (w_.drops()) w_.dropout("embedding.dropout", sum, x, DropoutSite::embedding);
-}
-
-void Sections::embedding_backward() {
-  w_.set_module(Module::embedding);
-  const View d_embedded =
-      w_.gathered("embedding.all_gather_wgrad", Phase::wgrad,
-                  w_.dropped("embedding.dropout.dgrad", backward_.d_x, backward_.d_branch, DropoutSite::embedding));
-  std::vector<Access> tables = {read(ids_), read(d_embedded), accumulate(w_.gradient("wte.weight"))};
-  if (has_positions()) tables.push_back(accumulate(w_.gradient("wpe.weight")));
-  if (embedding(Pass::wgrad).by_document) tables.push_back(read(w_.documents()));
-  w_.op("embedding.wgrad", Phase::wgrad, embedding(Pass::wgrad), std::move(tables));
 }
 
 // ---- attention ----
@@ -389,7 +333,7 @@ View Sections::project_backward() {
   if (kind_.spec.attention == AttentionKind::latent) return latent_->backward(d.d_qkv, x, all, part);
   w_.rope("rope.dgrad", Phase::dgrad, Pass::dgrad, d.d_attended);
   normalise_heads_backward();
-  return w_.column_backward("qkv", model_.hidden_size, qkv_size_, d.d_qkv, x, all, part, "qkv.weight");
+  return w_.column_backward("qkv", model_.hidden_size, qkv_size_, d.d_qkv, x, all, part);
 }
 
 // ---- mlp ----
@@ -466,9 +410,8 @@ void Sections::mlp_backward(const View& in) {
           Elementwise{model_.swiglu ? ElementwiseFn::swiglu_backward : ElementwiseFn::gelu_backward, w_.tokens(), ffn_},
           std::move(accesses));
   }
-  const View d_ln_2 =
-      w_.column_backward("fc1", model_.hidden_size, fc1_size_, d.d_fc1, of_layer(kept_.ln_2), w_.work(d.d_hidden),
-                         w_.work(d.d_part), "fc1.weight", true, !shape_.gelu_bias_gradient_fusion);
+  const View d_ln_2 = w_.column_backward("fc1", model_.hidden_size, fc1_size_, d.d_fc1, of_layer(kept_.ln_2),
+                                         w_.work(d.d_hidden), w_.work(d.d_part), !shape_.gelu_bias_gradient_fusion);
   w_.set_module(Module::mlp_norm);
   w_.norm_backward("ln_2", d_ln_2, in, of_layer(kept_.ln_2_stats), accumulate(d.d_x), Coord::layer);
 }
@@ -509,27 +452,6 @@ void Sections::light_forward(const View& in) {
   w_.set_module(Module::mlp);
   if (has_gate_apart()) up_forward(w_.gathered("fc1.all_gather", Phase::forward, ln_2));
   if (!shape_.gelu_fusion) activation();
-}
-
-// ---- head ----
-
-void Sections::head_forward() {
-  w_.set_module(Module::final_norm);
-  w_.norm_forward("ln_f", w_.act(kept_.x, model_.num_layers), kept_.ln_f, w_.act(kept_.ln_f_stats), 0);
-  w_.set_module(Module::head);
-  const View in = w_.gathered("lm_head.all_gather", Phase::forward, kept_.ln_f);
-  w_.op("lm_head.fprop", Phase::forward, Gemm{w_.tokens(), vocab_, model_.hidden_size, false, true, false},
-        {read(in), read(w_.parameter(shape_.head_weight)), write(kept_.logits)});
-  w_.cross_entropy(kept_.logits, targets_, loss_);
-}
-
-void Sections::head_backward() {
-  w_.set_module(Module::head);
-  const BackwardTransients& d = backward_;
-  const View d_ln_f = w_.column_backward("lm_head", model_.hidden_size, vocab_, kept_.logits, kept_.ln_f,
-                                         w_.work(d.d_hidden), w_.work(d.d_part), shape_.head_weight, false);
-  w_.set_module(Module::final_norm);
-  w_.norm_backward("ln_f", d_ln_f, w_.act(kept_.x, model_.num_layers), w_.act(kept_.ln_f_stats), write(d.d_x), 0);
 }
 
 }  // namespace stretto

@@ -7,6 +7,7 @@
 #include "model/lower/context_attention.hpp"
 #include "model/lower/expert_layers.hpp"
 #include "model/lower/latent_projections.hpp"
+#include "model/lower/placed_values.hpp"
 #include "model/lower/quantised_linears.hpp"
 #include "model/lower/unfused_attention.hpp"
 
@@ -21,8 +22,6 @@ struct KeptActivations {
   TensorId x_mid = 0;                                          // residual stream between attention and mlp
   TensorId ln_2 = 0, ln_2_stats = 0, act = 0;
   TensorId fc1 = 0, gate = 0, up = 0;  // gate and up replace fc1 where only one of them is kept
-  View ln_f, logits;
-  TensorId ln_f_stats = 0;
 };
 
 // Workspaces of a pass. Forward and backward have separate ones, because the two may be interleaved.
@@ -46,10 +45,9 @@ struct BackwardTransients {
 // backward pass, or in a separate one (BlockWriter::begin). Borrowed references must outlive this object.
 class Sections {
  public:
-  // Adds the inputs "tokens" and "targets", activations and workspaces. `loss` is the f64 scalar into which losses
-  // accumulate.
-  Sections(Schedule& schedule, BlockWriter& writer, const BlockShape& shape, const View& loss,
-           const DelayedScaling* delayed);
+  // Adds activations and workspaces, which the ends of the model share (`values`).
+  Sections(Schedule& schedule, BlockWriter& writer, const BlockShape& shape, const DelayedScaling* delayed,
+           PlacedValues& values);
 
   // Sets the kind of the layers that are written next.
   void set_kind(const LayerKind& kind) {
@@ -59,9 +57,6 @@ class Sections {
   // Makes the codes of a layer's weights.
   void quantise_weights(Phase phase = Phase::forward) { linears_->quantise_weights(kind_.spec, phase); }
 
-  // Layers of the model, from the input to the head.
-  void embedding_forward();
-  void embedding_backward();
   void attention_forward(const View& in, const View& out);
   void attention_backward(const View& in);
   void mlp_forward(const View& in, const View& out);
@@ -69,15 +64,12 @@ class Sections {
   void experts_forward(const View& in, const View& out);
   void experts_backward(const View& in);
   void light_forward(const View& in);  // operations of a layer that Recompute::Granularity::selective_op repeats
-  void head_forward();
-  void head_backward();
 
   const KeptActivations& kept() const { return kept_; }
   TensorId gradient() const { return dx_; }
 
  private:
   void add_layer_activations();
-  void add_head_activations();
   void add_transients();
   void add_linears(const DelayedScaling* delayed);
   bool computes_input_again(QuantisedLayer layer) const;
@@ -109,18 +101,14 @@ class Sections {
   View row_sum(const std::string& name, std::int64_t in, const View& input);
   void up_forward(const View& x);
   void attention_core(const std::string& suffix);
-  Embedding embedding(Pass pass) const;
-  bool has_positions() const { return model_.position_embedding_type == PositionEmbedding::learned_absolute; }
 
   Schedule& schedule_;
   BlockWriter& w_;
   const BlockShape& shape_;
   const Transformer& model_;
-  const View loss_;
   // This rank's sizes of all that tensor parallelism cuts.
-  const std::int64_t ffn_, heads_, kv_heads_, attended_, qkv_size_, fc1_size_, vocab_;
+  const std::int64_t ffn_, heads_, kv_heads_, attended_, qkv_size_, fc1_size_;
   const std::string act_;  // name of the MLP's activation
-  View ids_, targets_;
   KeptActivations kept_;
   std::vector<ContextAttention> context_;  // [kind] with context parallelism; each then has its own lse
   LayerKind kind_;

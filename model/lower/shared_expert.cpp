@@ -113,7 +113,7 @@ void ExpertLayers::shared_up_backward(const View& x) {
   const LaneId lane = w_.set_lane(shape_.shared_expert);
   shared_activation(Pass::dgrad);
   const View dx = w_.column_backward("shared.fc1", hidden_, shared_.fc1, w_.read_by_weights(shared_.d_fc1), x,
-                                     w_.work(d_shared_all_), w_.work(d_shared_part_), "shared.fc1.weight");
+                                     w_.work(d_shared_all_), w_.work(d_shared_part_));
   if (model_.moe_shared_expert_gate) {
     w_.op("shared.gate.dgrad", Phase::dgrad, Gemm{x.rows, hidden_, 1, false, false, false},
           {read(w_.work(d_gate_)), read(weight("shared.gate.weight")), accumulate(dx)});

@@ -1,0 +1,103 @@
+#include "model/lower/graph_writer.hpp"
+
+#include <string>
+#include <utility>
+
+#include "model/graph/fit.hpp"
+#include "model/layers/layers.hpp"
+#include "model/passes/passes.hpp"
+
+namespace stretto {
+
+Layout layout_of(const BlockShape& shape) {
+  Layout layout{.model = shape.model};
+  layout.data = {shape.micro_batch_size, shape.masks_documents, shape.document_tokens, shape.resets_positions,
+                 shape.masks_ends};
+  layout.tp = shape.tp.size;
+  layout.tp_place = shape.tp.place;
+  layout.sequence_parallel = shape.sequence_parallel;
+  layout.parts = shape.parts();
+  const ContextKind& context = shape.cp.kinds.front();
+  layout.context = {context.exchange.size, context.ring.size, context.exchange.place, context.ring.place,
+                    context.gathers};
+  layout.tokens = shape.tokens();
+  layout.loss_scale = shape.loss_scale;
+  layout.trains = !shape.frozen_base;
+  layout.is_unfused = shape.attention_backend == AttentionBackend::unfused;
+  layout.fusions = {shape.gelu_fusion, shape.bias_gradient_fusion, shape.gelu_bias_gradient_fusion,
+                    shape.residual_fusion, shape.norm_gradient_fusion && !shape.frozen_base};
+  return layout;
+}
+
+const Group& GraphWriter::group_of(Ranks ranks) const {
+  switch (ranks) {
+    case Ranks::tensor:
+      return shape_.tp;
+    case Ranks::exchange:
+      return shape_.cp.kinds.front().exchange;
+    case Ranks::ring:
+      return shape_.cp.kinds.front().ring;
+  }
+  return shape_.tp;
+}
+
+BlockId GraphWriter::write(const LayerGraphs& graphs, const std::vector<Node>& nodes) {
+  for (const Node& node : nodes) {
+    if (node.operands.empty()) continue;
+    std::vector<Access> accesses;
+    const Phase gathers_for = node.is_recomputed() ? Phase::dgrad : node.phase;
+    for (const Operand& operand : node.operands)
+      accesses.push_back({operand.mode, values_.view(graphs, operand.slice, gathers_for)});
+    Operation operation{name_of(node), fit(node, graphs, layout_), compute_, node.phase, std::move(accesses)};
+    if (auto* collective = std::get_if<Collective>(&operation.work)) {
+      collective->communicator = group_of(node.ranks).communicator;
+      operation.lane = group_of(node.ranks).lane;
+    }
+    if (auto* message = std::get_if<PointToPoint>(&operation.work)) {
+      message->communicator = group_of(node.ranks).communicator;
+      operation.lane = message->is_send ? shape_.cp.send : shape_.cp.recv;
+    }
+    operation.module = node.module;
+    operation.recomputed = node.recomputed;
+    w_.emit(std::move(operation), node.is_concurrent);
+  }
+  return w_.end();
+}
+
+ModelEnds::ModelEnds(Schedule& schedule, const BlockShape& shape, BlockWriter& writer, GraphWriter& graphs,
+                     const View& loss)
+    : w_(writer), graphs_(graphs) {
+  Layout layout = graphs.layout();
+  Builder embedding(embedding_, shape.model, layout.data), head(head_, shape.model, layout.data);
+  layers::embedding(embedding);
+  layers::head(head, shape.head_weight);
+  passes::derive(embedding_, layout);
+  layout.weights_apart = shape.puts_off_head();
+  passes::derive(head_, layout);
+
+  PlacedValues& values = graphs.values();
+  const auto input = [&](const char* name, Given which) {
+    const TensorId ids =
+        add_tensor(schedule, name, Dtype::i32, BufferKind::input, writer.tokens(), 1, 1, shape.micro_batches);
+    values.set_given(which, whole(schedule, ids, 0, Coord::micro_batch));
+    return ids;
+  };
+  schedule.step_data.tokens = input("tokens", Given::tokens);
+  schedule.step_data.targets = input("targets", Given::targets);
+  values.set_given(Given::loss, loss);
+  if (schedule.step_data.dropout_keys) values.set_given(Given::dropout_key, writer.dropout_key());
+  if (schedule.step_data.documents) values.set_given(Given::documents, writer.documents());
+  if (!shape.masks_ends) return;
+  const TensorId weight = add_tensor(schedule, kLossWeight, Dtype::f64, BufferKind::input, 1, 1);
+  schedule.step_data.loss_weight = weight;
+  values.set_given(Given::loss_weight, whole(schedule, weight));
+}
+
+BlockId ModelEnds::write(const char* name, const LayerGraphs& graphs, const std::vector<Node>& nodes, const View& x) {
+  graphs_.values().set_in_layer(false);
+  graphs_.values().set_given(Given::input, x);
+  w_.begin(name);
+  return graphs_.write(graphs, nodes);
+}
+
+}  // namespace stretto

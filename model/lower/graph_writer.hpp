@@ -1,0 +1,60 @@
+#pragma once
+#include <vector>
+
+#include "model/graph/layout.hpp"
+#include "model/lower/block_writer.hpp"
+#include "model/lower/placed_values.hpp"
+
+namespace stretto {
+
+// Returns the cuts and choices of one rank, but for recomputation and deferred weight gradients, which only layers
+// have.
+Layout layout_of(const BlockShape& shape);
+
+// Writes the nodes of graphs as operations. References are borrowed.
+class GraphWriter {
+ public:
+  GraphWriter(Schedule& schedule, const BlockShape& shape, BlockWriter& writer, LaneId compute)
+      : shape_(shape),
+        layout_(layout_of(shape)),
+        compute_(compute),
+        w_(writer),
+        values_(schedule, writer, shape, layout_) {}
+
+  const Layout& layout() const { return layout_; }
+  PlacedValues& values() { return values_; }
+  // Appends the nodes to the block that the writer has begun, and ends it.
+  BlockId write(const LayerGraphs& graphs, const std::vector<Node>& nodes);
+
+ private:
+  const Group& group_of(Ranks ranks) const;
+
+  const BlockShape& shape_;
+  const Layout layout_;
+  const LaneId compute_;
+  BlockWriter& w_;
+  PlacedValues values_;
+};
+
+// The input of the model and its head, which are derived for all layers. Inputs of the step are added here.
+class ModelEnds {
+ public:
+  // `loss` is the f64 scalar into which losses accumulate.
+  ModelEnds(Schedule& schedule, const BlockShape& shape, BlockWriter& writer, GraphWriter& graphs, const View& loss);
+
+  // `x` is the residual stream at the first layer or after the last one.
+  BlockId embedding_forward(const View& x) { return write("embedding.forward", embedding_, embedding_.forward, x); }
+  BlockId embedding_backward(const View& x) { return write("embedding.backward", embedding_, embedding_.backward, x); }
+  BlockId head_forward(const View& x) { return write("head.forward", head_, head_.forward, x); }
+  BlockId head_backward(const View& x) { return write("head.backward", head_, head_.backward, x); }
+  BlockId head_weights(const View& x) { return write("head.wgrad", head_, head_.weights, x); }
+
+ private:
+  BlockId write(const char* name, const LayerGraphs& graphs, const std::vector<Node>& nodes, const View& x);
+
+  BlockWriter& w_;
+  GraphWriter& graphs_;
+  LayerGraphs embedding_, head_;
+};
+
+}  // namespace stretto
