@@ -364,7 +364,7 @@ TEST_CASE("platforms that ship can be read, and every number has a source", "[si
     REQUIRE(platform.accelerator);
     const Accelerator& a = *platform.accelerator;
     CHECK(platform.name == name);
-    // Those have no published table of products, and PCIe none of collectives.
+    // H20, L40S and AMD have no published table of products, and PCIe none of collectives.
     const bool has_shares =
         name == "h20-sxm" || name == "l40s" || name == "mi300x" || name == "mi325x" || name == "mi355x";
     CHECK(a.gemms.empty() == has_shares);
