@@ -11,6 +11,7 @@
 #include "cli/commands.hpp"
 #include "cli/components.hpp"
 #include "cli/progress.hpp"
+#include "cli/registered.hpp"
 #include "validate/validation_page.hpp"
 #include "validate/validation_tables.hpp"
 
@@ -21,6 +22,7 @@ struct ValidateOptions {
   std::string published;
   bool rows = false;
   ComponentOptions components;
+  RegisterOptions registered;
   validate::ValidationOptions asked;
   Output json, html;
   Files files;
@@ -157,7 +159,9 @@ void print(const Table& table) {
 void run(const ValidateOptions& options) {
   options.files.claim_outputs();
   if (options.components.is_asked) return show_components(options.components, options.json);
+  if (!options.registered.file.empty()) return register_recipes(options.registered);
   const std::string file = options.published.empty() ? data_path("published.csv") : options.published;
+  if (!options.registered.score.empty()) return show_score(options.registered, file, options.json);
   Progress progress;
   bool has_begun = false;
   const validate::Validation validation =
@@ -190,6 +194,7 @@ void add_validate(CLI::App& app) {
   options->files.add_input(*command, "FILE", options->published,
                            "published steps as CSV (docs/validate.md); default: those that come with Stretto");
   add_component_options(*command, options->files, options->components);
+  add_register_options(*command, options->files, options->registered);
   command->add_flag("--rows", options->rows, "each row, not only groups");
   command->add_flag("--intervals", options->asked.intervals,
                     "80 % intervals of predictions, and how many rows are inside");

@@ -8,7 +8,6 @@
 #include "base/error.hpp"
 #include "model/interchange/bridge_recipes.hpp"
 #include "model/interchange/command_line.hpp"
-#include "model/interchange/perf_recipes.hpp"
 #include "model/interchange/recipe.hpp"
 
 namespace stretto::habits {
@@ -110,6 +109,20 @@ std::optional<Recipe> recipe_of(const ModelName& model, const std::string& gpu, 
   // bridge_recipe() finds names with more words too.
   if (!of_library || !of_library->name.starts_with(name) || !not_modelled_by_name(name).empty()) return std::nullopt;
   return read(of_library->name, kLibraryGpu, of_library->gpus, 0, {});
+}
+
+Recipe shipped_recipe(const PerfRecipe& recipe) { return read(recipe.name, recipe.key.gpu, recipe.gpus, 0, {}); }
+
+std::string text_of(const Recipe& recipe, const std::string& platform) {
+  std::string text = fmt::format("name = \"{}\"\nplatform = \"{}\"\nprofile = \"{}\"\n", recipe.name, platform,
+                                 recipe.profile),
+              section;
+  for (const auto& [key, value] : recipe.keys) {
+    const std::size_t dot = key.find('.');
+    if (key.substr(0, dot) != section) text += fmt::format("\n[{}]\n", section = key.substr(0, dot));
+    text += fmt::format("{} = {}\n", key.substr(dot + 1), value);
+  }
+  return text;
 }
 
 Recipe scaled(const Recipe& recipe, std::int64_t gpus, const std::vector<std::string>& overrides) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "habits/model_names.hpp"
+#include "model/interchange/perf_recipes.hpp"
 
 namespace stretto::habits {
 
@@ -35,6 +36,11 @@ std::string recipe_precision(std::string precision);
 // GPUs, if there is such a recipe; its own number of GPUs may be another.
 std::optional<Recipe> recipe_of(const ModelName& model, const std::string& gpu, const std::string& precision,
                                 const std::string& task, std::int64_t gpus, bool must_divide);
+
+// Returns a recipe that ships, on its own number of GPUs.
+Recipe shipped_recipe(const PerfRecipe& recipe);
+// Returns the recipe as a scenario in TOML on the platform.
+std::string text_of(const Recipe& recipe, const std::string& platform);
 
 // Returns recipe_of()'s recipe with the batch and the replicas of `gpus`, and with `overrides`, "section.key=value".
 // Throws Error(input) with the nearest numbers of GPUs that its layout divides.
