@@ -129,7 +129,7 @@ void predict_published(ValidatedStep& step, const sim::Platform& shipped, bool w
   predict_readings(step, quick, shipped);
   if (!with_interval) return;
   step.spread = spread_of(quick, shipped, scenario.framework, step.predicted(Fitted::shipped));
-  if (is_of_container(step.published)) add_containers(step.spread);
+  add_containers(step.spread);
 }
 
 // Returns why a mode with which the row says it ran is off in its scenario; "": all act. The prediction would be that
