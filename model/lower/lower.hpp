@@ -80,6 +80,6 @@ struct Lowered {
 // `lowering` decides how the blocks of layers are made; tests compare the two.
 using ClassesOf = std::vector<ParameterClass> (*)(Schedule& schedule, const Scenario& scenario, const Groups& groups);
 Lowered lower_plain(const Scenario& scenario, ClassesOf classes_of = parameter_classes,
-                    Lowering lowering = Lowering::written);
+                    Lowering lowering = Lowering::derived);
 
 }  // namespace stretto
