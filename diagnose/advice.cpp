@@ -73,6 +73,7 @@ std::string advice_for(const Gap& gap, const Schedule& schedule, bool on_gpu) {
       return against_straggler(gap, on_gpu);
     case Cause::unscheduled_kernel:
       return "fuse or remove it; where it belongs to the framework, a profile may count it";
+    case Cause::moved_kernel:
     case Cause::missing_kernel:
       return "";
     case Cause::waiting_for_cores:

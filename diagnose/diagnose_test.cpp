@@ -253,6 +253,22 @@ TEST_CASE("a part of a step is compared kernel by kernel", "[diagnose]") {
   for (const Gap& gap : diagnosis.gaps) CHECK(std::abs(gap.gap_ms) < 0.01 * diagnosis.predicted_ms);
 }
 
+TEST_CASE("one layer is an excerpt, and less than one is refused", "[diagnose]") {
+  const Scenario scenario = scenario_of({"model.num_layers=16"});
+  const Run run(scenario);
+  KinetoOptions options;
+  options.steps = 1;
+  options.marks_steps = false;
+  const double step = to_us(run.result.step);
+  options.from_us = 0.2 * step;
+  options.until_us = 0.2 * step + 0.04 * step;  // a forward pass of a layer takes a fiftieth
+  const Diagnosis layer = diagnosed(scenario, {run.trace(0, options)});
+  CHECK(!layer.is_whole);
+  CHECK(layer.matched >= 0.95);
+  options.until_us = 0.2 * step + 0.004 * step;
+  CHECK_THAT(message_of([&] { diagnosed(scenario, {run.trace(0, options)}); }), Contains("no whole layer"));
+}
+
 TEST_CASE("a few products of another model are refused, and kernels of another GPU", "[diagnose]") {
   const Scenario scenario = scenario_of();
   // One layer of a model of hidden size `k` as an excerpt without steps.
@@ -289,6 +305,14 @@ TEST_CASE("traces that do not fit are refused", "[diagnose]") {
   const Run run(scenario);
   CHECK_THAT(message_of([&] { diagnosed(scenario_of({"model.num_layers=32"}), {run.trace(0)}); }),
              Contains("computation") && Contains("expected a trace of this model"));
+  CHECK_THAT(message_of([&] { diagnosed(scenario_of({"training.fp8_format=hybrid"}), {run.trace(0)}); }),
+             Contains("products have another precision") && Contains("2 bytes an element"));
+  CHECK_THAT(message_of([&] { diagnosed(scenario_of({"training.global_batch_size=16"}), {run.trace(0)}); }),
+             Contains("has kernels"));
+  KinetoOptions slow;
+  slow.inserted_at = 0.5;
+  slow.inserted_us = 5 * to_us(run.result.step);
+  CHECK_THAT(message_of([&] { diagnosed(scenario, {run.trace(0, slow)}); }), Contains("within a factor of 3"));
   CHECK_THAT(message_of([&] { diagnosed(scenario, {run.trace(0), run.trace(0)}); }), Contains("as another trace is"));
   CHECK_THAT(message_of([&] {
                diagnosed(scenario_of({"parallel.data_parallel_size=1", "parallel.tensor_model_parallel_size=1",

@@ -10,6 +10,7 @@
 #include "base/statistics.hpp"
 #include "diagnose/advice.hpp"
 #include "diagnose/fits_scenario.hpp"
+#include "diagnose/moved.hpp"
 
 namespace stretto::diagnose {
 namespace {
@@ -85,7 +86,7 @@ std::map<std::string, double> missing_shares(const Schedule& schedule, const Mea
   std::map<std::string, std::pair<double, double>> times;  // [name] predicted, and of it without kernels
   for (const TimelineRow* row : rank.predicted.rows) {
     if (row == nullptr || is_communication(rank.program.work_of(row->op))) continue;
-    auto& [all, missing] = times[without_bucket(schedule.operations[rank.program.ops[row->op].op].name)];
+    auto& [all, missing] = times[without_part(schedule.operations[rank.program.ops[row->op].op].name)];
     all += double(row->end - row->start);
     if (!found.contains(row->op)) missing += double(row->end - row->start);
   }
@@ -115,6 +116,15 @@ std::vector<Gap> gaps_of(const Schedule& schedule, const MeasuredRank& rank, con
     if (const auto share = missing.find(key.name);
         key.part == Part::kernel && share != missing.end() && std::max(measured, common) > 0) {
       const double missing_ms = share->second * to_ms(predicted), rest_ms = to_ms(predicted) - missing_ms;
+      // Kernels that have grown by much of what is missing are whole where the schedule cuts: one line for both.
+      constexpr double kWhole = 0.5;
+      if (to_ms(common) - rest_ms > kWhole * missing_ms) {
+        gaps.push_back({Cause::slower_kernel, key.name, to_ms(predicted), to_ms(common), to_ms(common - predicted),
+                        fmt::format("{:.3g} % of its predicted time has no kernel of its own: other kernels have it",
+                                    100 * share->second),
+                        ""});
+        continue;
+      }
       gaps.push_back({Cause::missing_kernel, key.name, missing_ms, 0, -missing_ms,
                       fmt::format("{:.3g} % of its predicted time has no kernel", 100 * share->second), ""});
       gaps.push_back({Cause::slower_kernel, key.name, rest_ms, to_ms(common), to_ms(common) - rest_ms, "", ""});
@@ -184,7 +194,7 @@ void add_details(std::vector<Gap>& gaps, const std::vector<OperationLength>& len
   for (Gap& gap : gaps) {
     if (gap.cause != Cause::slower_kernel) continue;
     const auto of = std::find_if(lengths.begin(), lengths.end(), [&](const auto& l) { return l.name == gap.name; });
-    if (of == lengths.end()) continue;
+    if (of == lengths.end() || !gap.detail.empty()) continue;
     gap.detail = fmt::format("{} calls of {:.4g} us, predicted {:.4g}", of->calls, of->measured_us, of->predicted_us);
     if (of->kernels > of->calls)
       gap.detail += fmt::format(", {:.1f} kernels each", double(of->kernels) / double(of->calls));
@@ -213,8 +223,9 @@ double launched_late(const MeasuredRank& rank) {
 }  // namespace
 
 const char* name_of(Cause cause) {
-  constexpr std::array kNames = {"slower kernel",      "exposed communication", "waiting for the host", "straggler",
-                                 "unscheduled kernel", "missing kernel",        "waiting for cores"};
+  constexpr std::array kNames = {"slower kernel",  "exposed communication", "waiting for the host",
+                                 "straggler",      "unscheduled kernel",    "moved kernel",
+                                 "missing kernel", "waiting for cores"};
   static_assert(kNames.size() == kCauses);
   return kNames[static_cast<std::size_t>(cause)];
 }
@@ -241,6 +252,7 @@ Diagnosis explain(const Schedule& schedule, const std::vector<MeasuredRank>& ran
   }
   diagnosis.lengths = lengths_of(schedule, rank);
   diagnosis.gaps = diagnosis.is_whole ? gaps_of(schedule, rank, ranks) : gaps_of_kernels(rank, diagnosis.lengths);
+  if (diagnosis.is_whole) join_moved(schedule, rank, diagnosis.gaps);
   std::stable_sort(diagnosis.gaps.begin(), diagnosis.gaps.end(),
                    [](const Gap& a, const Gap& b) { return a.gap_ms > b.gap_ms; });
   add_details(diagnosis.gaps, diagnosis.lengths);

@@ -13,11 +13,12 @@ enum class Cause : std::uint8_t {
   waiting_for_host,
   straggler,           // one rank is late, or this rank waits for one
   unscheduled_kernel,  // a kernel that the schedule does not have
+  moved_kernel,        // kernels of a kind run in another place than the operations of that kind, which have none
   missing_kernel,      // an operation without a kernel: it was fused with another, or did not run
   waiting_for_cores,
 };
 const char* name_of(Cause cause);  // "slower kernel", …
-constexpr int kCauses = 7;
+constexpr int kCauses = 8;
 
 // A part of the difference between the measured and the predicted step, in milliseconds of one step of one rank.
 struct Gap {

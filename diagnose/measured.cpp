@@ -31,6 +31,17 @@ Period whole_of(const trace::RankTrace& trace, Picoseconds end) {
   return period;
 }
 
+// What repeats in a trace without marks may be the layers of an excerpt of a step.
+bool is_step(const trace::RankTrace& trace, const Period& period, const BoundProgram& program) {
+  if (!period.is_whole || !trace.marks.empty()) return period.is_whole;
+  const auto kernels = std::count_if(period.kernels.begin(), period.kernels.end(), [&](std::uint32_t kernel) {
+    return !trace::is_communication(trace.kernels[kernel].cls);
+  });
+  std::int64_t operations = 0;
+  for (std::uint32_t op = 0; op < program.ops.size(); ++op) operations += !is_communication(program.work_of(op));
+  return double(kernels) >= kLeastOperations * double(operations);
+}
+
 PredictedRank predicted_of(const predict::PredictedStep& step, std::int64_t rank) {
   PredictedRank predicted;
   const std::size_t index = step.result.folding.index_of(rank);
@@ -63,10 +74,15 @@ std::vector<MeasuredRank> measure_ranks(const predict::PredictedStep& step, cons
                                     trace.file, trace.rank));
     MeasuredRank& rank = ranks.emplace_back();
     rank.trace = &trace;
+    rank.is_own = is_own;
     rank.program = program_of(step.schedule, step.result, trace.rank);
     rank.predicted = predicted_of(step, trace.rank);
     rank.periods = is_own ? std::vector<Period>{whole_of(trace, end)} : find_periods(trace);
     rank.period = median_of(rank.periods);
+    if (!is_own && !is_step(trace, rank.period, rank.program)) {
+      rank.period = all_of(trace);
+      rank.periods = {rank.period};
+    }
     rank.placed = place_kernels(step.schedule, rank.predicted, trace, rank.period, is_own);
   }
   std::sort(ranks.begin(), ranks.end(),
@@ -82,11 +98,12 @@ TimeKey key_of_communication(const Schedule& schedule, const Operation& operatio
           communicator};
 }
 
-std::string without_bucket(const std::string& name) {
-  const std::size_t dot = name.rfind(".b");
-  const bool is_bucket = dot != std::string::npos && dot + 2 < name.size() &&
-                         name.find_first_not_of("0123456789", dot + 2) == std::string::npos;
-  return is_bucket ? name.substr(0, dot) : name;
+std::string without_part(const std::string& name) {
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string::npos) return name;
+  const std::size_t digits = dot + 1 + (name.compare(dot, 2, ".b") == 0 ? 1 : 0);
+  const bool is_part = digits < name.size() && name.find_first_not_of("0123456789", digits) == std::string::npos;
+  return is_part ? name.substr(0, dot) : name;
 }
 
 std::string short_name(const std::string& kernel) {
@@ -140,7 +157,7 @@ std::vector<Span> predicted_spans(const Schedule& schedule, const PredictedRank&
     const bool moves = is_communication(operation.work);
     spans.push_back(
         {moves ? row->start : row->ready, row->start, row->transfer, row->moved(),
-         moves ? key_of_communication(schedule, operation) : TimeKey{Part::kernel, without_bucket(operation.name)}});
+         moves ? key_of_communication(schedule, operation) : TimeKey{Part::kernel, without_part(operation.name)}});
     // It is ready when the last of its waits is over, or the host has issued it.
     ops[row->op] = {kUnknown, row->ready, row->start, row->end};
   }
@@ -180,7 +197,7 @@ std::vector<Span> measured_spans(const Schedule& schedule, const MeasuredRank& r
         span.key = {Part::exposed, std::string(kind) + " outside the schedule"};
     } else {
       span.queued_from = kernel.start - kernel.queued;
-      span.key = is_placed ? TimeKey{Part::kernel, without_bucket(schedule.operations[rank.program.ops[op].op].name)}
+      span.key = is_placed ? TimeKey{Part::kernel, without_part(schedule.operations[rank.program.ops[op].op].name)}
                            : TimeKey{Part::unscheduled, short_name(rank.trace->name_of(kernel))};
     }
     spans.push_back(std::move(span));

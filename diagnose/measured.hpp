@@ -10,9 +10,14 @@
 
 namespace stretto::diagnose {
 
+// Compilers fuse what lies between products, so that many operations have no kernel of their own; a step has kernels
+// for this share of those that compute.
+constexpr double kLeastOperations = 0.25;
+
 // One step of one rank, measured and predicted.
 struct MeasuredRank {
   const trace::RankTrace* trace = nullptr;
+  bool is_own = false;          // a trace of Stretto's, which names operations
   BoundProgram program;         // of this rank; its indices are those of the rank that it is folded with
   PredictedRank predicted;      // `program` there is the representative's, which has equal indices
   std::vector<Period> periods;  // the steps that were found
@@ -43,8 +48,9 @@ void account_for(const Schedule& schedule, std::vector<MeasuredRank>& ranks);
 
 // Returns the key of exposed communication, named "dp reduce_scatter"; of messages "pp messages".
 TimeKey key_of_communication(const Schedule& schedule, const Operation& operation);
-// Returns an operation's name without that of a bucket: runs with other overlaps have other buckets.
-std::string without_bucket(const std::string& name);
+// Returns an operation's name without the number of a bucket (".b3") or of a piece (".3"): runs with other overlaps
+// have other buckets, and cut products into other pieces.
+std::string without_part(const std::string& name);
 // Returns the name without arguments and templates of a kernel, for people.
 std::string short_name(const std::string& kernel);
 

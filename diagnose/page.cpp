@@ -34,12 +34,17 @@ std::string about_text(const Diagnosed& diagnosed, const Traces& traces, const P
   return text;
 }
 
+// From the predicted step to the measured one, cause by cause: what each adds, and the step so far.
 Table causes_table(const Diagnosis& d) {
-  Table table({"cause", "gap", "of the predicted step"});
+  Table table({"cause", "gap", "of the predicted step", "step so far"});
+  const auto step = [&](double ms) { return d.is_whole ? time_text(ms) : std::string(); };
+  if (d.is_whole) table.add_row({"predicted", "", "", step(d.predicted_ms)});
+  double so_far = d.predicted_ms;
   for (int c = 0; c < kCauses; ++c)
     if (d.of_cause[c] != 0)
-      table.add_row(
-          {name_of(static_cast<Cause>(c)), signed_text(d.of_cause[c]), percent_text(d.of_cause[c] / d.predicted_ms)});
+      table.add_row({name_of(static_cast<Cause>(c)), signed_text(d.of_cause[c]),
+                     percent_text(d.of_cause[c] / d.predicted_ms), step(so_far += d.of_cause[c])});
+  if (d.is_whole) table.add_row({"measured", signed_text(d.gap_ms()), "", step(d.measured_ms)});
   return table;
 }
 

@@ -18,15 +18,6 @@ constexpr double kAlike = 0.9;
 // More occurrences of a name than this are not looked at: a name of steps occurs once in each.
 constexpr std::size_t kMostSteps = 256;
 
-Period all_of(const RankTrace& trace) {
-  Period all;
-  all.kernels.resize(trace.kernels.size());
-  std::iota(all.kernels.begin(), all.kernels.end(), 0u);
-  all.begin = trace.kernels.front().start;
-  for (const Kernel& kernel : trace.kernels) all.end = std::max(all.end, kernel.end);
-  return all;
-}
-
 // Makes periods of kernels whose step is known: [kernel], kNoStep: none. Each ends where the next begins computing.
 constexpr std::size_t kNoStep = ~std::size_t{0};
 std::vector<Period> periods_of(const RankTrace& trace, const std::vector<std::size_t>& step_of, std::size_t steps) {
@@ -162,6 +153,15 @@ std::vector<Period> by_repetition(const RankTrace& trace) {
 }
 
 }  // namespace
+
+Period all_of(const RankTrace& trace) {
+  Period all;
+  all.kernels.resize(trace.kernels.size());
+  std::iota(all.kernels.begin(), all.kernels.end(), 0u);
+  all.begin = trace.kernels.front().start;
+  for (const Kernel& kernel : trace.kernels) all.end = std::max(all.end, kernel.end);
+  return all;
+}
 
 std::uint32_t compute_stream(const RankTrace& trace) {
   std::vector<Picoseconds> computing(trace.streams.size(), 0);

@@ -19,6 +19,9 @@ struct Period {
 // where there are any. Of several steps the first is left out, because it warms up. At least one.
 std::vector<Period> find_periods(const trace::RankTrace& trace);
 
+// Returns all of a trace, which then is an excerpt of a step.
+Period all_of(const trace::RankTrace& trace);
+
 // Returns the stream with most time of computation.
 std::uint32_t compute_stream(const trace::RankTrace& trace);
 

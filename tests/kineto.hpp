@@ -93,6 +93,7 @@ struct KinetoOptions {
   double inserted_at = 0;
   double inserted_us = 0;
   std::string inserted_kernel;
+  double from_us = -1e18, until_us = 1e18;  // operations that start outside these times of the step are left out
   double clock_us = 1.7e9;  // the rank's clock at the beginning
   // [operation] when the host launches it, from the step's beginning on; empty: early enough
   std::vector<double> launched_us = {};
@@ -131,6 +132,7 @@ inline std::string kineto_json(const Schedule& schedule, const sim::SimResult& r
       const Operation& operation = schedule.operations[op.op];
       const bool moves = is_communication(operation.work);
       double begin = to_us(row.start) - origin;
+      if (begin < options.from_us || begin > options.until_us) continue;
       if (!moves && begin >= late_from && !is_inserted) {
         is_inserted = true;
         if (!options.inserted_kernel.empty())

@@ -1,6 +1,19 @@
 #include "trace/shapes.hpp"
 
+#include <string_view>
+#include <utility>
+
 namespace stretto::trace {
+namespace {
+
+// Words for the type of the operands in names of GEMMs, the narrowest first: a kernel of codes names its 16-bit output
+// too. Names of cuBLAS and CUTLASS in public traces (trace/kernel_class.cpp has the sources); "nvjet_qq" is cuBLAS's
+// prefix for products of two operands of 8 bits, "nvjet_h" and "nvjet_t" those for float16 and bfloat16.
+constexpr std::pair<std::string_view, int> kWordsOfTypes[] = {
+    {"e4m3", 1},    {"e5m2", 1},    {"nvjet_qq", 1}, {"bf16", 2}, {"fp16", 2},  {"h16816", 2}, {"s16816", 2},
+    {"nvjet_h", 2}, {"nvjet_t", 2}, {"hgemm", 2},    {"_f16", 2}, {"sgemm", 4}, {"tf32", 4},   {"f32f32", 4}};
+
+}  // namespace
 
 std::optional<Product> product_of(const RankTrace& trace, const Kernel& kernel) {
   if (kernel.call < 0 || kernel.cls != KernelClass::gemm) return std::nullopt;
@@ -24,6 +37,15 @@ std::optional<Product> product_of(const RankTrace& trace, const Kernel& kernel) 
                           : type.starts_with("c10::Float8")              ? 1
                                                                          : 0;
   return product;
+}
+
+int operand_bytes_of(const RankTrace& trace, const Kernel& gemm) {
+  if (const auto product = product_of(trace, gemm); product && product->element_bytes > 0)
+    return product->element_bytes;
+  const std::string& name = trace.name_of(gemm);
+  for (const auto& [word, bytes] : kWordsOfTypes)
+    if (name.find(word) != std::string::npos) return bytes;
+  return 0;
 }
 
 }  // namespace stretto::trace

@@ -15,4 +15,8 @@ struct Product {
 // for other kernels, and for batched products.
 std::optional<Product> product_of(const RankTrace& trace, const Kernel& kernel);
 
+// Returns the bytes of an element of a GEMM's operands, by the operator that launched it, else by the words of its name
+// that NVIDIA's libraries use for types; 0: not known.
+int operand_bytes_of(const RankTrace& trace, const Kernel& gemm);
+
 }  // namespace stretto::trace
