@@ -31,7 +31,7 @@ Period whole_of(const trace::RankTrace& trace, Picoseconds end) {
   return period;
 }
 
-// What repeats in a trace without marks may be the layers of an excerpt of a step.
+// The layers of an excerpt of a step may repeat, too, where a trace has no marks.
 bool is_step(const trace::RankTrace& trace, const Period& period, const BoundProgram& program) {
   if (!period.is_whole || !trace.marks.empty()) return period.is_whole;
   const auto kernels = std::count_if(period.kernels.begin(), period.kernels.end(), [&](std::uint32_t kernel) {
