@@ -8,6 +8,7 @@
 #include "base/utf8.hpp"
 #include "cli/commands.hpp"
 #include "model/interchange/megatron.hpp"
+#include "model/interchange/nemo_recipe.hpp"
 #include "model/interchange/recipe.hpp"
 #include "model/interchange/torchtitan.hpp"
 #include "model/scenario/overrides.hpp"
@@ -89,7 +90,7 @@ Translation translated(const ImportedFlags& given) {
   if (format == "yaml") return from_recipe(text, name, options);
   if (format == "megatron") return from_megatron(text, name, options);
   // Bridge's settings are Python, or a part of its YAML.
-  return from_bridge(text, name);
+  return from_python(text, name, options);
 }
 
 void import(const ImportedFlags& given) {
@@ -106,9 +107,10 @@ void import(const ImportedFlags& given) {
 void add_import(CLI::App& app) {
   auto options = std::make_shared<ImportedFlags>();
   CLI::App* command = app.add_subcommand("import", "a scenario from the settings of another program");
-  options->files.add_input(
-      *command, "FILE", options->file,
-      "a launch script with flags, a recipe in YAML, a configuration of torchtitan, or Python for bridge");
+  options->files.add_input(*command, "FILE", options->file,
+                           "a launch script with flags, a log with Megatron-LM's printed arguments, a recipe in YAML "
+                           "or of NeMo 2 in Python, or a "
+                           "configuration of torchtitan");
   command->add_option("--flags", options->flags, "the flags themselves, instead of FILE: \"--num-layers 32 …\"");
   options->files.add_output(*command, "-o,--output", options->output, "the scenario to write; default: standard output",
                             true);

@@ -204,6 +204,10 @@ void take_pieces(const shell::Run& run, Launcher& launcher, CommandLine& line) {
   for (const shell::Call& call : run.calls)
     if (is_flag(call.words[0])) words.insert(words.end(), call.words.begin(), call.words.end());
   if (words.empty() && run.calls.size() == 1) words = run.calls[0].words;
+  // A recipe of NeMo 2, whose program's name nothing sets: torchrun … ${NEMO_LAUNCH_SCRIPT} --factory "recipe()".
+  for (const shell::Call& call : run.calls)
+    if (words.empty() && std::find(call.words.begin(), call.words.end(), "--factory") != call.words.end())
+      words = call.words;
   if (!has_flags(words, 0)) words = words_of_variables(run);
   launcher.take(words);
   program_in(words, line.program);
@@ -231,9 +235,15 @@ CommandLine command_line_of(std::string_view text, const std::string& name, cons
     std::string program;
     const std::size_t at = program_in(call.words, program);
     const bool is_first = best == nullptr;
+    // Tools of text and files name programs that they do not start.
+    constexpr const char* kTools[] = {"sed",  "grep", "awk",  "find", "ls",   "wget",
+                                      "curl", "head", "tail", "diff", "patch"};
+    const std::string tool = std::filesystem::path(call.words[0]).filename().string();
+    if (std::find(std::begin(kTools), std::end(kTools), tool) != std::end(kTools)) continue;
     const bool is_program = at != std::string::npos && (has_settings(call.words, at) || is_benchmark_program(program));
     const bool trains = program.find("train") != std::string::npos || program.find("gpt") != std::string::npos;
-    if (is_program && (is_first || trains || line.program.empty() || program == line.program)) {
+    if (is_program &&
+        (is_first || trains || line.program.empty() || program == line.program || is_benchmark_program(program))) {
       if (!is_first && program == line.program && call.words != best->words) ++others;
       best = &call;
       begin = at;

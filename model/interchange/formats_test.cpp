@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "model/interchange/megatron.hpp"
+#include "model/interchange/nemo_recipe.hpp"
 #include "model/interchange/recipe.hpp"
 #include "model/interchange/torchtitan.hpp"
 #include "tests/message_of.hpp"
@@ -105,4 +106,132 @@ TEST_CASE("tools, servers, trainers of rewards and models with other towers are 
   };
   for (const auto& [kind, text] : commands) CHECK_THAT(command_refusal(text), Contains(kind));
   CHECK_NOTHROW(from_megatron("torchrun --nproc_per_node 8 /home/serverteam/clip/pretrain_gpt.py" + kSizes, "run.sh"));
+}
+
+TEST_CASE("Megatron-LM's printed arguments and a list of words are a command line", "[import]") {
+  const std::string log =
+      "using world size: 16\n0: ------------------------ arguments ------------------------\n"
+      "0:   add_bias_linear ................................. False\n"
+      "0:   attention_backend ............................... AttnBackend.flash\n"
+      "0:   bf16 ............................................ True\n"
+      "0:   fp8 ............................................. None\n"
+      "0:   fp8_recipe ...................................... delayed\n"
+      "0:   global_batch_size ............................... 64\n"
+      "0:   hidden_size ..................................... 512\n"
+      "0:   img_h ........................................... 224\n"
+      "0:   kv_lora_rank .................................... 32\n"
+      "0:   max_position_embeddings ......................... 128\n"
+      "0:   micro_batch_size ................................ 2\n"
+      "0:   moe_router_topk ................................. 2\n"
+      "0:   num_attention_heads ............................. 8\n"
+      "0:   num_experts ..................................... None\n"
+      "0:   num_layers ...................................... 4\n"
+      "0:   overlap_p2p_comm ................................ False\n"
+      "0:   padded_vocab_size ............................... 1024\n"
+      "0:   position_embedding_type ......................... rope\n"
+      "0:   seq_length ...................................... 128\n"
+      "0:   swiglu .......................................... True\n"
+      "0:   tensor_model_parallel_size ...................... 2\n"
+      "0:   world_size ...................................... 16\n"
+      "0: -------------------- end of arguments ---------------------\n0: started\n";
+  const Scenario printed = parse_scenario(from_megatron(log, "run.log").text, "s");
+  CHECK(printed.model.num_layers == 4);
+  CHECK_FALSE(printed.model.add_bias_linear);
+  CHECK(printed.model.vocab_size == 1024);
+  CHECK(printed.model.swiglu);
+  CHECK(printed.parallel.data_parallel_size == 8);
+  CHECK(printed.training.micro_batch_size == 2);
+  CHECK(printed.framework.name == "megatron-core-te-flash2");
+  const Scenario listed = parse_scenario(
+      from_megatron("['pretrain_gpt.py', '--num-layers', '2', '--hidden-size', '64', '--num-attention-heads', '4', "
+                    "'--seq-length', '32', '--max-position-embeddings', '32', '--vocab-size', '256', "
+                    "'--micro-batch-size', '1', '--global-batch-size', '8']\n",
+                    "argv.txt")
+          .text,
+      "s");
+  CHECK(listed.model.num_layers == 2);
+}
+
+TEST_CASE("a script that writes a script and starts it is read, and Slurm's variables are those of #SBATCH",
+          "[import]") {
+  const std::string written =
+      "command=$(cat <<- EOM\n  if [ \"\\$RANK\" -eq \"0\" ]; then\n    sleep 3 ;\n  fi ;\n"
+      "  numactl --membind=\\$((LOCAL_RANK/2)) python pretrain_gpt.py" +
+      kSizes +
+      " \\\n    --tensor-model-parallel-size $TP\nEOM\n)\n"
+      "sed -i s/a/b/ other/train.py --x 1\necho \"$command\" > worker.sh\n"
+      "torchrun --nproc-per-node=4 --nnodes=2 --no-python bash worker.sh\n";
+  const Scenario s = parse_scenario(from_megatron("TP=2\n" + written, "run.sh").text, "s");
+  CHECK(s.parallel.tensor_model_parallel_size == 2);
+  CHECK(s.parallel.data_parallel_size == 4);
+  const Scenario slurm =
+      parse_scenario(from_megatron("#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gpus-per-node=4\n"
+                                   "srun python pretrain_gpt.py" +
+                                       kSizes + " --tensor-model-parallel-size $SLURM_GPUS_PER_NODE\n",
+                                   "run.sh")
+                         .text,
+                     "s");
+  CHECK(slurm.parallel.tensor_model_parallel_size == 4);
+  CHECK(slurm.parallel.data_parallel_size == 2);
+}
+
+TEST_CASE("spellings of DeepSpeed, BLOOM, Pai-Megatron-Patch and tests are taken", "[import]") {
+  const auto read = [](const std::string& flags) {
+    return parse_scenario(from_megatron("torchrun --nproc_per_node 4 pretrain_gpt.py" + kSizes + flags, "run.sh").text,
+                          "s");
+  };
+  CHECK(read(" --normalization rmsnorm").model.normalization == Normalization::rms_norm);
+  const Scenario bloom =
+      read(" --num-layers 6 --pipeline-model-parallel-size 4 --pp-partition-method 'type:transformer|embedding'");
+  CHECK(bloom.parallel.account_for_embedding_in_pipeline_split);
+  CHECK(bloom.parallel.account_for_loss_in_pipeline_split);
+  CHECK(read(" --num-experts 4 --disable-bias-linear --moe-layer-freq \"'([0]*1+[1]*1)'\"")
+            .model.experts.moe_layer_freq == std::vector<std::int64_t>{0, 1});
+  CHECK_NOTHROW(
+      read(" --num-experts 4 --disable-bias-linear --moe-router-score-function sigmoid "
+           "--moe-router-enable-expert-bias --moe-router-bias-update-rate 0"));
+  CHECK_NOTHROW(read(" --lr 6e-4 --min-lr $(echo \"6e-4/10\" | bc -l)"));
+  CHECK(read(" --checkpoint-activations --ds-sequence-parallel-size 2").parallel.context_parallel_size == 2);
+  std::string patched = kSizes;
+  patched.replace(patched.find("--vocab-size 256"), 16, "");
+  CHECK(parse_scenario(from_megatron("torchrun pretrain_llama.py" + patched +
+                                         " --patch-tokenizer-type LLama3Tokenizer --extra-vocab-size 256",
+                                     "run.sh")
+                           .text,
+                       "s")
+            .model.vocab_size == 128512);
+  CHECK_THAT(command_refusal("torchrun pretrain_llama.py" + patched), Contains("--vocab-size"));
+}
+
+TEST_CASE("a recipe of NeMo 2 in Python is that of its name with the program's changes", "[import]") {
+  const std::string program =
+      "import nemo_run as run\nfrom nemo.collections import llm\n\ndef recipe():\n"
+      "    r = llm.llama3_8b.pretrain_recipe(num_nodes=2, num_gpus_per_node=8)\n"
+      "    r.trainer.strategy.tensor_model_parallel_size = 2\n    r.data.global_batch_size = 128\n    return r\n";
+  const Scenario s = parse_scenario(from_python(program, "recipe.py", {}).text, "s");
+  CHECK(s.model.num_layers == 32);
+  CHECK(s.model.vocab_size == 128256);
+  CHECK(s.parallel.tensor_model_parallel_size == 2);
+  CHECK(s.training.global_batch_size == 128);
+  CHECK_THROWS_WITH(from_python("import torch\ndef main():\n  pass\n", "a.py", {}), Contains("a program in Python"));
+}
+
+TEST_CASE("a configuration of Primus is its files of the module and the model, and its overrides", "[import]") {
+  ImportOptions options;
+  options.read = [](const std::string& path) -> std::optional<std::string> {
+    if (path == "primus/configs/models/megatron/tiny.yaml")
+      return "extends:\n  - base.yaml\nnum_layers: 4\nhidden_size: 64\nnum_attention_heads: 4\n";
+    if (path == "primus/configs/models/megatron/base.yaml")
+      return "num_layers: 9\nadd_bias_linear: false\nswiglu: true\nmax_position_embeddings: 32\npadded_vocab_size: "
+             "256\n";
+    return std::nullopt;
+  };
+  const std::string text =
+      "modules:\n  pre_trainer:\n    framework: megatron\n    model: ${SIZE:tiny}.yaml\n    overrides:\n"
+      "      micro_batch_size: 1\n      global_batch_size: ${BATCH:16}\n      seq_length: 32\n      bf16: true\n";
+  const Scenario s = parse_scenario(from_recipe(text, "p.yaml", options).text, "s");
+  CHECK(s.model.num_layers == 4);
+  CHECK_FALSE(s.model.add_bias_linear);
+  CHECK(s.training.global_batch_size == 16);
+  CHECK(s.parallel.data_parallel_size == 8);
 }

@@ -25,6 +25,8 @@ const std::vector<FlagRule>& flag_rules();
 std::vector<FlagRule> deepspeed_flag_rules();
 // Returns the rule of a flag; null: no known Megatron-LM has the flag.
 const FlagRule* rule_of(std::string_view flag);
+// Returns whether the importer takes the flag without a row of its own (megatron_import.cpp).
+bool is_flag_of_import(std::string_view flag);
 bool is_neutral(const FlagRule& rule, const std::vector<std::string>& values);
 
 // Returns the effect of an environment variable that Stretto does not model; "" for a variable without effect on a

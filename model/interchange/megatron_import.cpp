@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
@@ -15,6 +16,7 @@
 #include "model/interchange/launcher_command.hpp"
 #include "model/interchange/megatron.hpp"
 #include "model/interchange/megatron_flags.hpp"
+#include "model/interchange/printed_arguments.hpp"
 #include "model/interchange/recipe.hpp"
 #include "model/layout.hpp"
 
@@ -200,6 +202,27 @@ class Import {
     } else if (name == "--recompute-modules") {
       for (const auto& [module, effect] : settings_.take_recompute_modules(flag.values))
         near({flag.name, {module}, flag.line, {}}, effect);
+    } else if (name == "--normalization") {
+      if (const auto kind = value(flag)) {
+        std::string lower = *kind;
+        std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+        // DeepSpeed writes it in small letters.
+        values["model.normalization"] = lower == "rmsnorm" ? "RMSNorm" : lower == "layernorm" ? "LayerNorm" : *kind;
+      }
+    } else if (name == "--moe-router-bias-update-rate" && word(name.c_str()) != "" &&
+               value_of_word(word(name.c_str())) == 0) {
+      near(flag, "a frozen bias takes as long as one that is updated");
+    } else if (name == "--pp-partition-method") {  // Megatron-DeepSpeed's; BLOOM counts the embedding and the head
+      if (const auto method = value(flag); method && method->find("embed") != std::string::npos)
+        values["parallel.account_for_embedding_in_pipeline_split"] =
+            values["parallel.account_for_loss_in_pipeline_split"] = true;
+    } else if (name == "--pad-vocab-size-to") {
+      if (const auto size = count(flag)) {
+        values["model.vocab_size"] = *size;
+        values["model.make_vocab_size_divisible_by"] = 1;
+      }
+    } else if (name == "--extra-vocab-size" || name == "--patch-tokenizer-type" || name == "--tokenizer-name-or-path") {
+      // with the vocabulary
     } else if (name == "--use-rotary-position-embeddings") {
       values["model.position_embedding_type"] = "rope";
     } else if (name == "--position-embedding-type") {
@@ -263,7 +286,9 @@ class Import {
   // A number, or a list in Python: "[0,1]", "([0]*3+[1]*58)" (moe_freq_type() of arguments.py).
   Json layers_of(const Flag& flag, std::string text) const {
     if (const Json number = value_of_word(text); number.is_number_integer()) return number;
-    std::erase_if(text, [](char c) { return c == ' ' || c == '(' || c == ')'; });
+    // A test's YAML has quotes for a shell around it.
+    std::erase_if(text, [](char c) { return c == ' ' || c == '(' || c == ')' || c == '\'' || c == '"'; });
+    if (const Json number = value_of_word(text); number.is_number_integer()) return number;
     Json all = Json::array();
     for (std::size_t at = 0; at < text.size(); ++at) {
       const std::size_t end = text.find(']', at);
@@ -286,7 +311,7 @@ class Import {
   void take_positions(const Flag& flag) {
     const auto kind = value(flag);
     if (!kind) return;
-    const bool turns = *kind == "rope" || *kind == "yarn" || *kind == "mrope";
+    const bool turns = *kind == "rope" || *kind == "rotary" || *kind == "yarn" || *kind == "mrope";
     const bool is_ours = *kind == "rope" || *kind == "learned_absolute";
     const bool is_bias = *kind == "alibi" || *kind == "relative";  // alibi: of BigScience's Megatron-DeepSpeed
     if (!turns && *kind != "learned_absolute" && *kind != "none" && !is_bias)
@@ -352,6 +377,7 @@ class Import {
   void complete() {
     auto& values = settings_.values;
     const bool is_old = has("--DDP-impl") || has("--activations-checkpoint-method") || has("--checkpoint-activations");
+    is_old_ = is_old;
     if (is_old) settings_.profile = kOldProfile;
     if (const std::string backend = word("--attention-backend"); backend == "flash") is_flash_ = true;
     if (is_flash_ && !is_old) settings_.profile = kFlashProfile;
@@ -364,7 +390,8 @@ class Import {
     drop_idle();
     complete_model();
     complete_course();
-    settings_.vocabulary_hints = vocabulary_hints();
+    complete_patched_vocabulary();
+    settings_.vocabulary_hints = has("--patch-tokenizer-type") ? "" : vocabulary_hints();
     if (line_.gpus) {
       settings_.ranks = line_.gpus;
       settings_.ranks_from = "WORLD_SIZE";
@@ -474,6 +501,8 @@ class Import {
     if (repeats_experts_) add_experts_to_recompute_modules();
     settings_.finish_recompute();
     if (settings_.whole("parallel.tensor_model_parallel_size", 1) <= 1) values["parallel.sequence_parallel"] = false;
+    if (is_old_ && settings_.whole("parallel.context_parallel_size", 1) > 1)
+      values.emplace("training.attention_backend", "fused");  // whose exchanges only fused attention has
     if (settings_.whole("parallel.context_parallel_size", 1) <= 1)
       for (const char* key : {"parallel.cp_comm_type", "parallel.hierarchical_context_parallel_sizes"})
         values.erase(key);
@@ -509,6 +538,15 @@ class Import {
   // Completes the course of training, which has no effect on a step but must be consistent.
   void complete_course() {
     auto& values = settings_.values;
+    // A product or quotient that another program was to compute, as bc.
+    for (const char* key : {"lr", "min_lr", "lr_warmup_iters", "lr_decay_iters"})
+      if (const Json* given = settings_.find(std::string("training.") + key);
+          given != nullptr && given->is_string() &&
+          given->get_ref<const std::string&>().find_first_of("$*/") != std::string::npos) {
+        settings_.notes.push_back(fmt::format("{} is no number here; it has no effect on a step's time: {}", key,
+                                              in_quotes(given->get<std::string>().substr(0, 40))));
+        values.erase(std::string("training.") + key);
+      }
     // "0:16 2.4B:320": the last batch is that of most of the run.
     if (const std::string steps = schedule(); !steps.empty() && !values.contains("training.global_batch_size"))
       if (const Json batch = value_of_word(steps.substr(steps.rfind(':') + 1)); batch.is_number_integer() && batch > 0)
@@ -533,14 +571,36 @@ class Import {
 
   std::string vocabulary_hints() const {
     std::string type = word("--tokenizer-type");
-    if (type.empty()) type = "GPT2BPETokenizer";  // default of pretrain_gpt.py
+    // The default of pretrain_gpt.py and its like (args_defaults); a file of merges is of GPT-2's tokenizer.
+    const std::string program = std::filesystem::path(line_.program).filename().string();
+    if (type.empty() && (program.empty() || program.find("gpt") != std::string::npos || has("--merge-file")))
+      type = "GPT2BPETokenizer";
     std::string hints;
     const bool is_by_model = type == "HuggingFaceTokenizer" || type.find("SentencePiece") != std::string::npos ||
-                             type == "SFTTokenizer" || type == "TikTokenizer" || type == "MultimodalTokenizer";
-    if (!is_by_model) hints += type + "\n";
-    if (const std::string model = word("--tokenizer-model"); !model.empty()) hints += model + "\n";
+                             type == "SFTTokenizer" || type == "TikTokenizer" || type == "MultimodalTokenizer" ||
+                             type == "PretrainedFromHF" || type == "HFTokenizer";
+    if (!is_by_model && !type.empty()) hints += type + "\n";
+    for (const char* flag : {"--tokenizer-model", "--tokenizer-name-or-path"})
+      if (const std::string model = word(flag); !model.empty()) hints += model + "\n";
     if (is_by_model) hints += std::filesystem::path(settings_.name).stem().string() + "\n";
     return hints;
+  }
+
+  // Pai-Megatron-Patch's tokenizers: the vocabulary is that of the tokenizer and --extra-vocab-size
+  // (megatron_patch/tokenizer/__init__.py).
+  void complete_patched_vocabulary() {
+    const std::string type = word("--patch-tokenizer-type");
+    if (type.empty() || settings_.values.contains("model.vocab_size")) return;
+    constexpr std::pair<std::string_view, std::int64_t> kSizes[] = {
+        {"LLamaTokenizer", 32000},     {"LLama2Tokenizer", 32000},      {"LLama3Tokenizer", 128256},
+        {"LLama3.1Tokenizer", 128256}, {"Qwen2Tokenizer", 151643},      {"Qwen3Tokenizer", 151643},
+        {"Qwen2VLTokenizer", 151643},  {"DeepSeekV2Tokenizer", 100000}, {"MistralTokenizer", 32000},
+        {"MixtralTokenizer", 32000}};
+    const std::string extra = word("--extra-vocab-size");
+    const Json more = extra.empty() ? Json(0) : value_of_word(extra);
+    for (const auto& [name, size] : kSizes)
+      if (type == name && more.is_number_integer() && more >= 0 && more < (1 << 20))
+        settings_.values["model.vocab_size"] = size + more.get<std::int64_t>();
   }
 
   const CommandLine& line_;
@@ -550,7 +610,7 @@ class Import {
   std::map<std::string, const Flag*> given_;
   std::optional<std::int64_t> chunk_layers_, samples_;
   bool repeats_experts_ = false;
-  bool is_flash_ = false;
+  bool is_flash_ = false, is_old_ = false;
 };
 
 }  // namespace
@@ -571,8 +631,46 @@ Json value_of_word(const std::string& word) {
   return word;
 }
 
+bool is_flag_of_import(std::string_view flag) {
+  constexpr std::string_view kFlags[] = {"--num-layers-per-virtual-pipeline-stage",
+                                         "--recompute-activations",
+                                         "--checkpoint-activations",
+                                         "--activations-checkpoint-method",
+                                         "--activations-checkpoint-num-layers",
+                                         "--recompute-modules",
+                                         "--use-rotary-position-embeddings",
+                                         "--position-embedding-type",
+                                         "--padded-vocab-size",
+                                         "--moe-layer-freq",
+                                         "--train-samples",
+                                         "--use-torch-fsdp2",
+                                         "--group-query-attention",
+                                         "--use-megatron-fsdp",
+                                         "--num-key-value-heads",
+                                         "--ds-sequence-parallel-size",
+                                         "--zero-stage",
+                                         "--fp16",
+                                         "--fp8-hybrid",
+                                         "--fp8-e4m3",
+                                         "--accumulate-allreduce-grads-in-fp32",
+                                         "--normalization",
+                                         "--pp-partition-method",
+                                         "--pad-vocab-size-to",
+                                         "--tokenizer-type",
+                                         "--tokenizer-model",
+                                         "--tokenizer-name-or-path",
+                                         "--patch-tokenizer-type",
+                                         "--extra-vocab-size"};
+  return std::find(std::begin(kFlags), std::end(kFlags), flag) != std::end(kFlags);
+}
+
 Translation from_megatron(std::string_view text, const std::string& name, const ImportOptions& options) {
-  const CommandLine line = command_line_of(text, name, options);
+  if (const auto printed = printed_arguments(text)) {
+    Translation made = from_megatron_flags(*printed, name, options);
+    made.notes.insert(made.notes.begin(), "settings are the arguments that Megatron-LM printed");
+    return made;
+  }
+  const CommandLine line = command_line_of(command_of_list(text), name, options);
   refuse_program(line, name);
   if (is_benchmark_command(line)) return from_benchmark_command(line, name, options);
   if (is_launcher_command(line)) return from_launcher_command(line, name, options);

@@ -13,6 +13,7 @@
 #include "model/interchange/megatron_flags.hpp"
 #include "model/interchange/model_shapes.hpp"
 #include "model/interchange/perf_recipes.hpp"
+#include "model/interchange/primus.hpp"
 #include "model/interchange/recipe_settings.hpp"
 #include "model/interchange/yaml.hpp"
 
@@ -293,6 +294,7 @@ Translation from_recipe(std::string_view text, const std::string& name, const Im
   }
   if (yaml.root.is_object() && yaml.root.contains("MODEL_ARGS") && yaml.root["MODEL_ARGS"].is_object())
     return from_megatron_flags(command_line_of_test(yaml, name, options.environment), name, options);
+  if (const auto primus = primus_command(yaml.root, name, options)) return from_megatron_flags(*primus, name, options);
   if (kind_of_document(yaml.root) == DocumentKind::other) refuse_unparsed(text, name);
   require_document(yaml.root, name);
   // A file that has only overlap settings describes no model.

@@ -1,6 +1,8 @@
 #include <algorithm>
 
+#include "base/error.hpp"
 #include "model/interchange/recipe_settings.hpp"
+#include "model/layout.hpp"
 
 namespace stretto {
 
@@ -30,6 +32,21 @@ void finish_layout(RecipeSettings& recipe, bool is_whole) {
                      cp = recipe.settings.whole("parallel.context_parallel_size", 1);
   const char* virtual_stages = "parallel.virtual_pipeline_model_parallel_size";
   // A command may change a recipe's layout, and not what the recipe says for its own layout.
+  const char* layout_key = "parallel.pipeline_model_parallel_layout";
+  if (const Json* layout = recipe.settings.find(layout_key);
+      recipe.facts.is_recipe && layout != nullptr && layout->is_string() &&
+      (!recipe.settings.origins.contains(layout_key) || recipe.settings.origins[layout_key].line == 0))
+    try {
+      const std::int64_t chunks = std::ssize(parse_layout(layout->get<std::string>()));
+      const std::int64_t asked =
+          recipe.settings.whole("parallel.pipeline_model_parallel_size", 1) * recipe.settings.whole(virtual_stages, 1);
+      if (chunks != asked) {
+        values.erase(layout_key);
+        recipe.settings.assumptions.emplace_back(
+            layout_key, "the recipe's layout of stages falls away: it has " + std::to_string(chunks) + " chunks");
+      }
+    } catch (const Error&) {  // the scenario's reader reports the fault
+    }
   if (recipe.settings.whole("parallel.pipeline_model_parallel_size", 1) <= 1 &&
       recipe.settings.whole(virtual_stages, 1) > 1) {
     values.erase(virtual_stages);

@@ -43,6 +43,7 @@ class Runner {
     state_.folder = std::filesystem::path(outside.script).parent_path().string();
     if (state_.folder.empty()) state_.folder = ".";
     for (const auto& [key, value] : outside.environment) state_.set(key, {value});
+    state_.set("PIPESTATUS", {"0"}, true);
     state_.substitute = [this](const std::string& commands) { return output_of(commands); };
   }
 
@@ -51,6 +52,7 @@ class Runner {
     for (const char c : text)
       if (static_cast<unsigned char>(c) >= ' ' || c == '\n' || c == '\t' || c == '\r') clean += c;
     read_batch(clean);
+    set_slurm_variables();
     list(parsed(clean, name_, 1));
     result_.variables = state_.variables;
     result_.choices = state_.choices;
@@ -86,6 +88,43 @@ class Runner {
         begin = stop;
       }
     }
+  }
+
+  // Sets the variables that Slurm gives a job by its options (sbatch(1), output environment variables).
+  void set_slurm_variables() {
+    std::map<std::string, std::string> given;
+    for (std::size_t i = 0; i < result_.batch.size(); ++i) {
+      const std::string& word = result_.batch[i];
+      const std::size_t equal = word.find('=');
+      if (word.size() < 2 || word[0] != '-') continue;
+      given[word.substr(0, equal)] = equal != std::string::npos     ? word.substr(equal + 1)
+                                     : i + 1 < result_.batch.size() ? result_.batch[i + 1]
+                                                                    : "";
+    }
+    const auto value = [&](std::initializer_list<const char*> names) -> std::string {
+      for (const char* name : names)
+        if (const auto found = given.find(name); found != given.end()) {
+          const std::string number = found->second.substr(found->second.rfind(':') + 1);
+          if (!number.empty() && number.size() < 8 && number.find_first_not_of("0123456789") == std::string::npos)
+            return number;
+        }
+      return "";
+    };
+    const auto set = [&](const char* name, const std::string& number) {
+      if (!number.empty() && !state_.variables.contains(name)) state_.set(name, {number});
+    };
+    const std::string nodes = value({"--nodes", "-N"}), of_node = value({"--ntasks-per-node"});
+    std::string tasks = value({"--ntasks", "-n"});
+    if (tasks.empty() && !nodes.empty() && !of_node.empty())
+      tasks = std::to_string(std::stoll(nodes) * std::stoll(of_node));
+    for (const char* name : {"SLURM_NNODES", "SLURM_JOB_NUM_NODES"}) set(name, nodes);
+    for (const char* name : {"SLURM_NTASKS", "SLURM_NPROCS"}) set(name, tasks);
+    for (const char* name : {"SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}) set(name, of_node);
+    set("SLURM_GPUS_PER_NODE", value({"--gpus-per-node"}));
+    set("SLURM_GPUS_ON_NODE", value({"--gpus-per-node", "--gres"}));
+    set("SLURM_GPUS_PER_TASK", value({"--gpus-per-task"}));
+    set("SLURM_GPUS", value({"--gpus", "-G"}));
+    set("SLURM_CPUS_PER_TASK", value({"--cpus-per-task", "-c"}));
   }
 
   Error too_many_commands() const {
@@ -281,9 +320,47 @@ class Runner {
       return End::through;
     }
     if (words.empty()) return End::through;
+    const std::string document = node.is_literal ? node.document : expanded(node.document);
     if (words[0] == "read" && !node.here_string.empty()) return read_words(words, text_of(node.here_string, state_));
-    if (words[0] == "read" && !node.document.empty()) return read_words(words, node.document);
-    return command(words, line, node.document);
+    if (words[0] == "read" && !document.empty()) return read_words(words, document);
+    if (!node.output.empty() && is_in(words[0], {"echo", "printf", "cat"})) return write(node, words, document);
+    return command(words, line, document);
+  }
+
+  // Returns a here-document with its variables and commands expanded, as between double quotes; a double quote has no
+  // meaning there.
+  std::string expanded(const std::string& document) {
+    if (document.empty()) return document;
+    std::string word = "\"";
+    for (std::size_t i = 0; i < document.size(); ++i) {
+      const char c = document[i], next = i + 1 < document.size() ? document[i + 1] : '\0';
+      if (c == '\\' && (next == '$' || next == '`' || next == '\\' || next == '\n')) {
+        word += c;
+        word += next;
+        ++i;
+      } else if (c == '"' || c == '\\') {
+        word += '\\';
+        word += c;
+      } else {
+        word += c;
+      }
+    }
+    return text_of(word + "\"", state_);
+  }
+
+  // Keeps what a command writes into a file that the script may start later. No file is written.
+  End write(const Node& node, const Words& words, const std::string& document) {
+    const std::string path = without_unknown(text_of(node.output, state_));
+    const bool was_capturing = capturing_;
+    std::string before;
+    std::swap(before, output_);
+    capturing_ = true;
+    prints(words, document);
+    capturing_ = was_capturing;
+    std::swap(before, output_);
+    state_.budget.keep(before.size() + path.size());
+    if (!path.empty() && path != "/dev/null") files_[std::filesystem::path(path).filename().string()] = before;
+    return End::through;
   }
 
   // Runs `IFS=',' read -r A B <<< "1,2"`: the last name takes the rest.
@@ -380,7 +457,7 @@ class Runner {
       return inner(text, line);
     }
     if (name == "source" || name == ".") return words.size() > 1 ? take_in(words[1], {}, line, true) : End::through;
-    if (prints(words)) return End::through;
+    if (prints(words, document)) return End::through;
     if (is_in(name, {"cd",     "pushd", "popd", "mkdir", "trap", "wait",   "sleep",  "ulimit", "umask",
                      "alias",  "shopt", "rm",   "cp",    "mv",   "ln",     "touch",  "chmod",  "tee",
                      "module", "conda", "pip",  "kill",  "hash", "enable", "logger", "git",    "apt-get"}))
@@ -402,15 +479,21 @@ class Runner {
   End take_in(const std::string& path, const Words& arguments, int line, bool is_source) {
     const std::string plain = without_unknown(path);
     std::optional<std::string> text;
-    if (outside_.read && !plain.empty()) text = outside_.read(plain);
+    const auto written = files_.find(std::filesystem::path(plain).filename().string());
+    if (written != files_.end())
+      text = written->second;
+    else if (outside_.read && !plain.empty())
+      text = outside_.read(plain);
     if (!text || ++taken_in_ > 16) {
       state_.line = line;
       note(in_quotes(plain) + " is not read" + (text ? "" : ": there is no such file here"));
       return End::through;
     }
-    std::string clean;
-    for (const char c : *text)
-      if (static_cast<unsigned char>(c) >= ' ' || c == '\n' || c == '\t' || c == '\r') clean += c;
+    // A file that the script itself has written has marks of unknown values.
+    std::string clean = written != files_.end() ? *text : "";
+    if (written == files_.end())
+      for (const char c : *text)
+        if (static_cast<unsigned char>(c) >= ' ' || c == '\n' || c == '\t' || c == '\r') clean += c;
     read_batch(clean);
     Words before = arguments;
     if (!is_source) std::swap(before, state_.arguments);
@@ -452,6 +535,14 @@ class Runner {
       result_.batch.insert(result_.batch.end(), words.begin(), words.begin() + static_cast<std::ptrdiff_t>(i));
       return inner(words[option + 1], line);
     }
+    // A launcher starts a script that this one has written: torchrun … --no-python bash worker_command.sh.
+    for (std::size_t i = 0; i < words.size(); ++i)
+      if (files_.contains(std::filesystem::path(without_unknown(words[i])).filename().string())) {
+        const bool has_shell = i > 0 && is_in(std::filesystem::path(words[i - 1]).filename().string(), {"bash", "sh"});
+        result_.batch.insert(result_.batch.end(), words.begin(),
+                             words.begin() + static_cast<std::ptrdiff_t>(i - (has_shell ? 1 : 0)));
+        return take_in(words[i], Words(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end()), line, false);
+      }
     const bool is_batch = base == "sbatch" || base == "qsub", is_shell = is_in(base, {"bash", "sh", "zsh"});
     if (is_batch || is_shell) {
       for (std::size_t i = 1; i < words.size(); ++i) {
@@ -484,7 +575,7 @@ class Runner {
 
   // ---- $(…) ----
 
-  bool prints(const Words& words) {
+  bool prints(const Words& words, const std::string& document = "") {
     const std::string& name = words[0];
     std::string text;
     if (name == "echo") {
@@ -509,6 +600,8 @@ class Runner {
       text = sequence(words);
     } else if (name == "date") {
       text = "date";
+    } else if (name == "cat" && capturing_ && !document.empty()) {
+      text = document.substr(0, document.size() - 1);  // without its last end of a line
     } else if (name == "cat" && capturing_) {
       text = unknown("(cat)");
     } else if (name != "cat") {
@@ -610,6 +703,7 @@ class Runner {
   Run result_;
   std::deque<Nodes> trees_;  // a deque: elements stay where they are
   std::map<std::string, const Nodes*> functions_;
+  std::map<std::string, std::string> files_;  // [name without its folder]: text of files that the script writes
   std::string output_, said_;
   bool capturing_ = false;
   int status_ = 0, steps_ = 0, depth_ = 0, rounds_ = 0, taken_in_ = 0, fixed_line_ = 0;

@@ -435,7 +435,7 @@ class Parser {
     while (at < text_.size() && (text_[at] == ' ' || text_[at] == '\t')) ++at;
     return at < text_.size() && text_[at] == ')';
   }
-  // Takes a redirection. Files are ignored; only here-documents are kept.
+  // Takes a redirection: here-documents, and the name of the file that is written.
   bool take_redirection(Node& node) {
     if (token_.kind != Token::Kind::sign) return false;
     const std::string sign = token_.text;
@@ -453,6 +453,7 @@ class Parser {
     if (token_.kind != Token::Kind::word) return true;
     if (sign == "<<" || sign == "<<-") {
       std::string limit = token_.text;
+      node.is_literal = limit.find_first_of("'\"\\") != std::string::npos;
       std::erase_if(limit, [](char c) { return c == '\'' || c == '"' || c == '\\'; });
       document_texts_.push_back(std::make_unique<std::string>());
       documents_.push_back({document_texts_.back().get(), limit});
@@ -460,8 +461,13 @@ class Parser {
       advance();
       // The rest of the line belongs to the command; the document follows on the next line.
       while (token_.kind != Token::Kind::newline && token_.kind != Token::Kind::end) {
-        if (token_.kind == Token::Kind::word) node.words.push_back(token_.text);
-        advance();
+        if (token_.kind == Token::Kind::sign && token_.text.starts_with('>')) {
+          advance();
+          if (token_.kind == Token::Kind::word) node.output = token_.text;
+        } else if (token_.kind == Token::Kind::word) {
+          node.words.push_back(token_.text);
+        }
+        if (token_.kind != Token::Kind::newline && token_.kind != Token::Kind::end) advance();
       }
       node.document = *document_texts_[mine];
       return true;
@@ -469,6 +475,7 @@ class Parser {
     // In "--save <PATH TO FOLDER> --fp16" a person is to put in the path; a flag names no file.
     if (sign == ">" && token_.text.starts_with("-")) return true;
     if (sign == "<<<") node.here_string = token_.text;
+    if (sign == ">" || sign == ">>") node.output = token_.text;
     advance();
     return true;
   }

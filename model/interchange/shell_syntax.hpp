@@ -52,6 +52,8 @@ struct Node {
   std::vector<Arm> arms;                // as `Kind` says; in order, of which at most one is taken
   bool is_until = false;
   std::string document;     // the text of a here-document
+  bool is_literal = false;  // its limit is quoted, so that nothing in it is expanded
+  std::string output;       // the word behind > or >>
   std::string here_string;  // the word behind <<<
 };
 
