@@ -33,7 +33,7 @@ std::string text_of(const Json& value) {
 
 // Quotes a word for the shell.
 std::string quoted(const std::string& word) {
-  return word.find_first_of(" |*()$&;<>") == std::string::npos ? word : "'" + word + "'";
+  return word.find_first_of(" |*()$&;<>[]?") == std::string::npos ? word : "'" + word + "'";
 }
 
 Json theirs(const MegatronRow& row, const Json& ours) {
@@ -128,7 +128,8 @@ Translation to_megatron(const Scenario& scenario) {
     throw input_error(fmt::format(
         "[model] rotary_seq_len_interpolation_factor: expected a whole number for Megatron-LM, got {}", factor));
   Translation result;
-  result.text = environment_of(scenario, result.notes);
+  // The release that has every flag (megatron_flag_names.txt; a test checks each).
+  result.text = "# flags of Megatron-LM's main at d98e8a64 (August 2026)\n" + environment_of(scenario, result.notes);
   const std::int64_t ranks = scenario.parallel.ranks(),
                      of_node = processes_of_node(ranks, scenario.parallel.tensor_model_parallel_size);
   result.text += fmt::format("torchrun --nnodes {} --nproc_per_node {} pretrain_gpt.py", ranks / of_node, of_node);
@@ -146,7 +147,7 @@ Translation to_megatron(const Scenario& scenario) {
     if (!row.with.empty()) line(row.with);
     // The values of a list are separate words.
     const std::string text = text_of(theirs(row, value));
-    line(row.flag + " " + (row.is_list ? text : quoted(text)));
+    line(row.flag + " " + (row.is_list && text.find('[') == std::string::npos ? text : quoted(text)));
   }
   for (const Asserted& one : kAsserted)
     for (const MegatronRow& row : megatron_rows())

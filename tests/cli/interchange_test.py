@@ -16,7 +16,7 @@ class Interchange(ProgramTest):
         platform = ["--platform", str(ROOT / "scenarios/platforms/h100-sxm.toml")]
         profile = ["--set", f"profile={ROOT / 'scenarios/profiles/nemo-dgxc.toml'}"]
         # The export writes what Megatron-LM asserts, and the import reads it.
-        self.assertTrue(flags.startswith("export CUDA_DEVICE_MAX_CONNECTIONS=1\n"))
+        self.assertIn("\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\ntorchrun ", flags)
         connections = ["--set", "cluster.cuda_device_max_connections=1"]
         there, back = (self.json("simulate", scenario, *platform, *profile, *connections) for scenario in (MODEL, "back.toml"))
         self.assertEqual(there["step_ms"], back["step_ms"])
