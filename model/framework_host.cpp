@@ -65,6 +65,8 @@ double FrameworkHost::us_of(HostKind kind, bool is_backward) const {
   if (is_backward && own.backward) return own.backward->value * python.value;
   if (own.forward) return own.forward->value * python.value;
   // A graph's launch takes as long as two operations, copies of its inputs and the launch (assumed).
+  // Where kinds are equal, an expert's launch of codes takes as long as any launch of C++.
+  if (kind == HostKind::codes) return is_modelled() ? cpp_us.value : 0;
   const double times = kind == HostKind::graph ? 2 : is_issued(kind) ? 1 : 0;
   return (times * issue_us.value + (communicates(kind) ? collective_issue_us.value : 0)) * python.value;
 }

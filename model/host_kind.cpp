@@ -9,8 +9,9 @@ namespace stretto {
 namespace {
 
 constexpr std::array<const char*, kHostKinds> kNames = {
-    "linear", "attention", "norm", "torch_op",  "collective", "exchange", "flex_exchange", "message", "grouped",
-    "router", "layer",     "node", "recompute", "graph",      "sync",     "micro_batch",   "step",    "cpp"};
+    "linear",  "attention",   "norm",   "torch_op",  "collective", "exchange",  "flex_exchange",
+    "message", "grouped",     "router", "layer",     "node",       "recompute", "graph",
+    "sync",    "micro_batch", "step",   "parameter", "codes",      "cpp"};
 
 }  // namespace
 
@@ -45,6 +46,8 @@ bool has_passes(HostKind kind) {
     case HostKind::sync:
     case HostKind::micro_batch:
     case HostKind::step:
+    case HostKind::parameter:
+    case HostKind::codes:
     case HostKind::cpp:
       return false;
   }
@@ -87,11 +90,10 @@ HostKind host_kind_of(const Schedule& schedule, const Operation& operation) {
                         [](const Fill&) { return torch_op; },
                         [](const Cast&) { return torch_op; },
                         [](const ScaledCast&) { return torch_op; },
-                        // TransformerEngine makes codes, and what they need, by kernels that one call of C++ launches.
-                        [](const Amax&) { return cpp; },
-                        [](const UpdateScale&) { return cpp; },
-                        [](const Quantise&) { return cpp; },
-                        [](const TransposeCodes&) { return cpp; },
+                        [](const Amax&) { return codes; },
+                        [](const UpdateScale&) { return codes; },
+                        [](const Quantise&) { return codes; },
+                        [](const TransposeCodes&) { return codes; },
                         [](const LocalReduce&) { return torch_op; },
                         [](const SumSquares&) { return torch_op; },
                         [](const AdamW&) { return torch_op; },

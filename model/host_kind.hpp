@@ -28,7 +28,9 @@ enum class HostKind : std::uint8_t {
   sync,           // a device-to-host synchronisation, beyond the wait for the device
   micro_batch,    // before the first operation of a micro-batch: data, loss, bookkeeping
   step,           // before the first operation of a step: data, optimizer, logs
-  cpp,            // one launch in a loop of C++: a product of one expert, a kernel of codes
+  parameter,      // each parameter of a rank in a step: hooks of its gradient, the optimizer's loops over parameters
+  codes,          // a kernel that makes codes, or an expert's product of codes, for which Python prepares each operand
+  cpp,            // one launch in a loop of C++: a product of one expert
 };
 constexpr int kHostKinds = static_cast<int>(HostKind::cpp) + 1;
 

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <limits>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "base/error.hpp"
@@ -103,20 +104,44 @@ std::vector<bool> begins_of_parts(const Schedule& schedule, const BoundProgram& 
   return begins;
 }
 
+// Returns the parameters that a program's forward passes read, those of each expert counted.
+std::int64_t parameters_of(const Schedule& schedule, const BoundProgram& program) {
+  std::map<std::pair<TensorId, std::int64_t>, std::int64_t> experts;  // parameter, layer → experts
+  for (const BoundOp& op : program.ops) {
+    const Operation& operation = schedule.operations[op.op];
+    if (operation.phase != Phase::forward || operation.recomputed != Recomputed::none) continue;
+    std::int64_t groups = 1;
+    if (const auto* product = std::get_if<GroupedGemm>(&operation.work)) groups = product->groups;
+    if (const auto* quantise = std::get_if<Quantise>(&operation.work))
+      groups = std::max<std::int64_t>(1, quantise->groups);
+    for (const Access& access : operation.accesses) {
+      const Tensor& tensor = schedule.tensors[access.view.tensor];
+      if (schedule.storages[tensor.places.front().storage].kind != BufferKind::parameter) continue;
+      std::int64_t& most = experts[{access.view.tensor, op.layer}];
+      most = std::max(most, groups);
+    }
+  }
+  std::int64_t count = 0;
+  for (const auto& [parameter, of] : experts) count += of;
+  return count;
+}
+
 Issue issue_of(const Schedule& schedule, const BoundProgram& program, const HostCosts& host) {
   Issue issue;
   if (host.issue.empty()) return issue;
   issue.at.reserve(program.ops.size());
   Picoseconds now = host.step;
+  if (host.parameter > 0) now += host.parameter * parameters_of(schedule, program);
   std::uint32_t segment = 0;
   std::vector<bool> has_begun;  // [micro-batch]
   bool receives = false;        // the group of messages that is being issued has a receive
   const std::vector<bool> is_batched = lanes_of_batches(program);
-  const auto wait_for = [&](std::uint32_t op) {
+  const auto wait_for = [&](std::uint32_t op, Picoseconds then = 0) {
     issue.ends.push_back({op, now});
     ++segment;
-    now = 0;
+    now = then;
   };
+  std::optional<std::uint32_t> computed;  // the last computation that has been issued
   std::map<OpId, std::uint32_t> counted;  // last instance of an operation for which the host will wait
   for (const auto& [before, on] : host.waits_before) counted[on] = 0;
   const std::vector<bool> begins_part = host.part > 0 ? begins_of_parts(schedule, program) : std::vector<bool>();
@@ -129,9 +154,14 @@ Issue issue_of(const Schedule& schedule, const BoundProgram& program, const Host
     if (is_forward && !has_begun[micro_batch]) now += host.micro_batch, has_begun[micro_batch] = true;
     if (const auto wait = host.waits_before.find(op.op); wait != host.waits_before.end())
       // An earlier wait may have been for the same instance.
-      if (const std::uint32_t on = counted.at(wait->second); issue.at[on].segment == segment) wait_for(on);
+      if (const std::uint32_t on = counted.at(wait->second); issue.at[on].segment == segment) wait_for(on, host.sync);
+    if (computed && host.waits_for_device_before.contains(op.op)) {
+      if (issue.at[*computed].segment == segment) wait_for(*computed);
+      now += host.device_sync;
+    }
     now += host.issue[op.op];
     issue.at.push_back({now, segment});
+    if (!is_communication(program.works[op.op])) computed = i;
     if (const auto last = counted.find(op.op); last != counted.end()) last->second = i;
     const auto* message = std::get_if<PointToPoint>(&program.works[op.op]);
     if (!host.waits_for_messages || message == nullptr || !is_batched[op.lane]) continue;
@@ -321,9 +351,11 @@ FlatPrograms flatten_all(const Schedule& schedule, const std::vector<BoundProgra
 const FlatPrograms& TimedPrograms::with(const Schedule& schedule, const BoundStep& step, const Costs& costs) {
   // Flat forms that are equal with some costs are equal with all, unless the host counts what it did not count before.
   const auto counts = [](const HostCosts& host) {
-    return std::tuple(host.issue.empty(), host.waits_for_messages, host.micro_batch > 0, host.part > 0);
+    return std::tuple(host.issue.empty(), host.waits_for_messages, host.micro_batch > 0, host.part > 0,
+                      host.parameter > 0);
   };
-  if (!distinct_.empty() && counts(host_) == counts(costs.host) && host_.waits_before == costs.host.waits_before) {
+  if (!distinct_.empty() && counts(host_) == counts(costs.host) && host_.waits_before == costs.host.waits_before &&
+      host_.waits_for_device_before == costs.host.waits_for_device_before) {
     check_costs(schedule, costs, costs);
     for (const auto& [flat, program] : distinct_) set_costs(*flat, schedule, step.programs[program], costs, costs.host);
     return programs_;

@@ -391,20 +391,9 @@ ProductType lowest_product_type(const Schedule& schedule) {
   return lowest;
 }
 
-double kernels_of(const Framework& framework, const Operation& operation) {
+int kernels_of(const Framework& framework, const Operation& operation) {
   if (const auto* route = std::get_if<Route>(&operation.work)) return kernels_of_router(framework, *route);
   if (std::holds_alternative<LatentHeads>(operation.work)) return kKernelsOfLatentHeads;
-  // Transformer Engine issues a product a group in a loop of C++, and the kernels of a cast in one call from Python,
-  // those of groups in such a loop too.
-  constexpr double kOfLoop = 0.15;  // assumed, of what an operation takes that Python issues
-  if (const auto* quantise = std::get_if<Quantise>(&operation.work))
-    return 0.5 + kOfLoop * double(quantise->of_codes ? 0 : std::max<std::int64_t>(quantise->groups - 1, 0));
-  if (const auto* amax = std::get_if<Amax>(&operation.work))
-    return kOfLoop * double(std::max<std::int64_t>(amax->groups, 1));
-  if (const auto* update = std::get_if<UpdateScale>(&operation.work))
-    return kOfLoop * double(update->history > 0 ? 1 : update->elements);
-  if (is_of_low_precision(operation.work)) return kOfLoop;
-  if (const auto* grouped = std::get_if<GroupedGemm>(&operation.work)) return 1 + kOfLoop * double(grouped->groups - 1);
   const auto* softmax = std::get_if<Softmax>(&operation.work);
   return softmax != nullptr && falls_back(framework, *softmax) ? kKernelsOfPyTorch : 1;
 }

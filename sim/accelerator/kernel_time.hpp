@@ -36,10 +36,9 @@ ProductType product_type_of(const Schedule& schedule, const Operation& product);
 // Returns the kind of the products in the schedule's lowest precision, which its peak is that of (docs/mfu.md).
 ProductType lowest_product_type(const Schedule& schedule);
 
-// Returns how many kernels the host issues for an operation, or how many would take it as long: one, or more for a
-// softmax that the framework leaves to PyTorch, for a router that is not fused, for the heads of latent attention, and
-// for a loop over experts.
-double kernels_of(const Framework& framework, const Operation& operation);
+// Returns how many operations of PyTorch stand behind an operation: one, or more for a softmax that the framework
+// leaves to it, for a router that is not fused, and for the heads of latent attention.
+int kernels_of(const Framework& framework, const Operation& operation);
 
 // Returns the time of a group's collective, alone on its links; `bytes` is the size of the whole buffer. A group across
 // nodes has as many network cards as members on a node, as long as NVLink and the links between pods can carry their

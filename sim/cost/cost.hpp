@@ -79,6 +79,7 @@ struct HostCosts {
   Picoseconds micro_batch = 0;     // time for each micro-batch, before its first operation
   Picoseconds step = 0;            // time for each step, before its first operation
   Picoseconds part = 0;            // time for each call of a part of a block, before its first operation
+  Picoseconds parameter = 0;       // time for each parameter of the rank in a step, before its first operation
   // The process waits for every message that it receives on a lane that also sends (a batch of the pipeline), and for
   // the sends of the same group, before it issues another operation.
   bool waits_for_messages = false;

@@ -12,6 +12,7 @@
 #include "sim/cost/communication.hpp"
 #include "sim/cost/evaluate.hpp"
 #include "sim/cost/features.hpp"
+#include "sim/cost/host_costs.hpp"
 
 namespace stretto::sim {
 
@@ -135,88 +136,6 @@ CollectiveCost group_cost(const Accelerator& accelerator, const Framework& frame
   return cost;
 }
 
-// Returns whether an operation of a layer's forward or backward pass is in a CUDA graph.
-bool is_captured(const Operation& operation, const Training& training, bool is_before_experts) {
-  switch (operation.module) {
-    case Module::attention_norm:
-    case Module::attention:
-      return training.captures(GraphModule::attn);
-    case Module::mlp_norm:
-      return training.captures(is_before_experts ? GraphModule::moe_router : GraphModule::mlp);
-    case Module::mlp:
-      return training.captures(GraphModule::mlp);
-    case Module::router:
-    case Module::shared_experts:
-      return training.captures(GraphModule::moe_router);
-    case Module::token_sort:
-      return training.captures(GraphModule::moe_preprocess);
-    case Module::none:
-    case Module::embedding:
-    case Module::experts:
-    case Module::final_norm:
-    case Module::head:
-      return false;
-  }
-  return false;
-}
-
-// A function that a backward pass runs again saves and restores states and enters autograd again.
-void recompute_functions(const Schedule& schedule, const Framework& framework, HostCosts& host) {
-  if (framework.host.us_of(HostKind::recompute) == 0) return;
-  std::set<OpId> begin;
-  for (const Block& block : schedule.blocks) {
-    Recomputed before = Recomputed::none;
-    for (const OpId id : block.ops) {
-      const Recomputed now = schedule.operations[id].recomputed;
-      // TransformerEngine has the norm before a dense MLP in one function with it.
-      const bool goes_on = now == before || (before == Recomputed::layernorm && now == Recomputed::mlp);
-      if (now != Recomputed::none && !goes_on) begin.insert(id);
-      before = now;
-    }
-  }
-  for (const OpId id : begin) host.issue[id] += from_us(framework.host.us_of(HostKind::recompute));
-}
-
-// The host launches one graph in place of neighbouring operations of a block that are captured.
-void launch_graphs(const Schedule& schedule, const Framework& framework, const Training& training, HostCosts& host) {
-  if (training.cuda_graph_modules.empty()) return;
-  const Picoseconds launch = from_us(framework.host.us_of(HostKind::graph));
-  if (training.captures(GraphModule::full_iteration)) {
-    std::fill(host.issue.begin(), host.issue.end(), 0);
-    host.step += launch;
-    host.micro_batch = host.part = 0;
-    host.waits_for_messages = false;
-    host.waits_before.clear();
-    return;
-  }
-  for (const Block& block : schedule.blocks) {
-    const bool is_before_experts = std::any_of(
-        block.ops.begin(), block.ops.end(), [&](OpId id) { return schedule.operations[id].module == Module::router; });
-    bool was_captured = false;
-    for (const OpId id : block.ops) {
-      const bool is_now = is_captured(schedule.operations[id], training, is_before_experts);
-      if (is_now) host.issue[id] = was_captured ? 0 : launch;
-      was_captured = is_now;
-    }
-  }
-}
-
-// Messages to several ranks, or of several operands, that follow each other in a block are issued in one group
-// (batch_isend_irecv of PyTorch), which costs the host one issue. A ring has one message of each direction at a time.
-void issue_groups(const Schedule& schedule, HostCosts& host) {
-  const auto is_message = [&](OpId id) { return std::holds_alternative<PointToPoint>(schedule.operations[id].work); };
-  for (const Block& block : schedule.blocks)
-    for (auto begin = block.ops.begin(); begin != block.ops.end();) {
-      begin = std::find_if(begin, block.ops.end(), is_message);
-      const auto end = std::find_if_not(begin, block.ops.end(), is_message);
-      const auto sends = std::count_if(
-          begin, end, [&](OpId id) { return std::get<PointToPoint>(schedule.operations[id].work).is_send; });
-      for (auto id = begin; sends > 1 && id != end; ++id)
-        if (id != begin) host.issue[*id] = 0;
-      begin = end;
-    }
-}
-
 // Returns how the framework runs attention and products of experts.
 KernelChoices choices_of(const Schedule& schedule, const Training& training) {
   const bool is_mx =
@@ -225,60 +144,6 @@ KernelChoices choices_of(const Schedule& schedule, const Training& training) {
         return grouped != nullptr && grouped->scaling_a == Scaling::mx;
       });
   return {training.fp8_dot_product_attention, training.use_transformer_engine_op_fuser && is_mx};
-}
-
-// Returns whether rows of experts are counted slot by slot, each of which has those of one rank.
-bool counts_slots(const Schedule& schedule) {
-  return std::any_of(schedule.operations.begin(), schedule.operations.end(), [](const Operation& operation) {
-    const auto* count = std::get_if<CountRows>(&operation.work);
-    return count != nullptr && count->ranks == 1;
-  });
-}
-
-HostCosts host_costs(const Schedule& schedule, const Framework& framework, const Training& training) {
-  HostCosts host;
-  const FrameworkHost& takes = framework.host;
-  if (!takes.is_modelled()) return host;
-  for (const Operation& operation : schedule.operations)
-    host.issue.push_back(
-        from_us(takes.python.value * (takes.issue_us.value * kernels_of(framework, operation) +
-                                      (is_communication(operation.work) ? takes.collective_issue_us.value : 0))));
-  if (choices_of(schedule, training).fuses_experts)
-    for (OpId id = 0; id < schedule.operations.size(); ++id)
-      if (is_part_of_experts(schedule, schedule.operations[id])) host.issue[id] = 0;
-  issue_groups(schedule, host);
-  host.micro_batch = from_us(takes.us_of(HostKind::micro_batch));
-  host.step = from_us(takes.us_of(HostKind::step));
-  host.part = from_us(takes.us_of(HostKind::node));
-  host.waits_for_messages = takes.waits_for_messages;
-  // Megatron-LM copies the counts of rows to the host in the forward pass, and waits for them before it starts the
-  // exchange (core/transformer/moe/token_dispatcher.py, cuda_sync_point "before_ep_alltoall"), and with gathered tokens
-  // before it permutes them (dispatch_postprocess(), with padding as well); the gradient's rows have the same counts.
-  // Padded rows that are exchanged have none. With slots (model/expert_slots.hpp) products alone need counts, all of
-  // which come at once.
-  std::map<TensorId, OpId> counts;  // what says where rows go → the operation that counts
-  const bool has_slots = counts_slots(schedule);
-  for (OpId id = 0; id < schedule.operations.size(); ++id) {
-    const Operation& operation = schedule.operations[id];
-    if (operation.phase != Phase::forward) continue;
-    if (std::holds_alternative<CountRows>(operation.work))
-      counts[operation.accesses[has_slots ? 1 : 0].view.tensor] = id;
-    if (const auto* product = std::get_if<GroupedGemm>(&operation.work);
-        has_slots && product != nullptr && !product->equal)
-      host.waits_before[id] = counts.at(operation.accesses[2].view.tensor);
-    if (const auto* sort = std::get_if<SortTokens>(&operation.work); !has_slots && sort != nullptr && sort->local > 0)
-      counts[operation.accesses.back().view.tensor] = id;
-    if (const auto* rows = std::get_if<Collective>(&operation.work);
-        rows != nullptr && rows->kind == CollectiveKind::dispatch && rows->by_rows())
-      host.waits_before[id] = counts.at(operation.accesses[1].view.tensor);
-    if (const auto* rows = std::get_if<Permute>(&operation.work);
-        rows != nullptr && rows->pass == Pass::forward && !rows->apart)
-      if (const auto sorted = counts.find(operation.accesses.front().view.tensor); sorted != counts.end())
-        host.waits_before[id] = sorted->second;
-  }
-  recompute_functions(schedule, framework, host);
-  launch_graphs(schedule, framework, training, host);
-  return host;
 }
 
 // Throws unless the platform has times for products of all multiplied types.
@@ -294,6 +159,13 @@ void require_types(const Schedule& schedule, const std::string& name, const Acce
 }
 
 }  // namespace
+
+bool counts_slots(const Schedule& schedule) {
+  return std::any_of(schedule.operations.begin(), schedule.operations.end(), [](const Operation& operation) {
+    const auto* count = std::get_if<CountRows>(&operation.work);
+    return count != nullptr && count->ranks == 1;
+  });
+}
 
 double most_rows(const Schedule& schedule, const ExpertLoads& loads) {
   const Route* route = nullptr;
@@ -342,10 +214,11 @@ bool is_cast_of_parameter(const Schedule& schedule, const Operation& operation) 
   });
 }
 
-Costs cost_on_accelerator(const Schedule& schedule, const Accelerator& accelerator, const Framework& framework,
-                          const Training& training) {
+Costs cost_on_accelerator(const Schedule& schedule, const Accelerator& accelerator, const Cpu& cpu,
+                          const Framework& framework, const Training& training) {
   Costs costs;
-  costs.host = host_costs(schedule, framework, training);
+  const KernelChoices choices = choices_of(schedule, training);
+  costs.host = host_costs(schedule, framework, training, cpu, choices.fuses_experts);
   const double most = most_rows(schedule, training.expert_loads);
   GroupLimit limit;
   for (const Operation& operation : schedule.operations)
@@ -359,7 +232,6 @@ Costs cost_on_accelerator(const Schedule& schedule, const Accelerator& accelerat
     costs.ring_distance.push_back(spans.back().on_node());
   }
   const std::vector<std::vector<double>> crossing = crossing_messages(schedule, spans, accelerator.domain);
-  const KernelChoices choices = choices_of(schedule, training);
   for (const Operation& equal : schedule.operations) {
     const Operation& operation = most == 1 ? equal : with_most_rows(equal, most);
     const bool communicates = is_communication(operation.work);
@@ -389,7 +261,8 @@ Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cl
     throw input_error("platform " + platform.name +
                       ": expected [cluster] ranks_per_device = 1 and network = \"links\" with a published GPU");
   if (platform.accelerator) require_types(schedule, platform.name, *platform.accelerator);
-  if (platform.accelerator) return cost_on_accelerator(schedule, *platform.accelerator, framework, training);
+  if (platform.accelerator)
+    return cost_on_accelerator(schedule, *platform.accelerator, platform.cpu, framework, training);
   Costs costs;
   const std::optional<Gpu>& gpu = platform.gpu;
   costs.cores_per_device = gpu ? 1 : cores_per_device(platform, cluster);
