@@ -197,6 +197,7 @@ Prediction prediction_of(const Scenario& scenario, const sim::Platform& platform
   p.parameters = double(parameter_count(scenario.model));
   p.step_ms = to_ms(told.step());
   p.steady = told.result.steady;
+  p.has_host = !platform.accelerator || scenario.framework.host.is_modelled();
   p.peak = peak_of(platform, scenario.cluster, schedule, p.devices);
   p.throughput = throughput_of(scenario, p.step_ms, p.devices, p.peak);
   p.breakdown = to_ms(b);

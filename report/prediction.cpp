@@ -167,7 +167,10 @@ Table prediction_table(const Prediction& p) {
   if (p.breakdown.queue_wait > 0)
     table.add_row({"behind hardware queues", fmt::format("{} ({})", time_text(p.breakdown.queue_wait),
                                                          percent_text(share_of(p, p.breakdown.queue_wait)))});
-  table.add_row({"host bound", percent_text(share_of(p, p.breakdown.host))});
+  if (p.has_host)
+    table.add_row({"host bound", percent_text(share_of(p, p.breakdown.host))});
+  else
+    table.add_row({"host", "not modelled"});
   table.add_row({"memory", memory_text(p.memory, p.device)});
   return table;
 }
@@ -206,8 +209,8 @@ nlohmann::json prediction_json(const Prediction& p) {
           {"compute_ms", p.breakdown.compute},
           {"core_wait_ms", p.breakdown.core_wait},
           {"queue_wait_ms", p.breakdown.queue_wait},
-          {"host_bound_pct", p.host_bound_pct()},
-          {"host_bound", p.host_bound_pct() > 50},
+          {"host_bound_pct", p.has_host ? nlohmann::json(p.host_bound_pct()) : nlohmann::json(nullptr)},
+          {"host_bound", p.has_host ? nlohmann::json(p.host_bound_pct() > 50) : nlohmann::json(nullptr)},
           {"peak_bytes", p.memory.predicted_bytes()},
           {"predicted_peak_bytes", p.memory.predicted_bytes()},
           {"reserved_bytes", p.memory.reserved_bytes()},

@@ -41,7 +41,8 @@ struct Prediction {
   std::string device = "device";   // "GPU" where devices are GPUs
   double parameters = 0;
   double step_ms = 0;
-  bool steady = true;  // two periods were equal
+  bool steady = true;    // two periods were equal
+  bool has_host = true;  // false: the profile of a published GPU has no host, and nothing waits for one
   PeakRate peak;
   Throughput throughput;
   BreakdownMs breakdown;
