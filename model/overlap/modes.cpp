@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "model/overlap/gates.hpp"
 #include "model/overlap/overlap.hpp"
+#include "model/overlap/serial_reductions.hpp"
 #include "model/schedule/derive.hpp"
 #include "model/step_size.hpp"
 #include "model/without_effect.hpp"
@@ -126,6 +127,8 @@ Schedule build_schedule(const Scenario& scenario, std::int64_t free_bytes) {
   if (scenario.training.round_partial_sums) sum_round_rings(lowered.schedule);
   derive_waits(lowered.schedule, lowered.free);
   assign_streams(lowered.schedule, scenario.cluster);
+  if (scenario.cluster.cuda_device_max_connections == 1 && scenario.framework.host.reductions_serialise.value >= 0.5)
+    serialise_reductions(lowered.schedule);
   lowered.schedule.name = mode_name(acting);
   for (const OverlapMode& mode : overlap_modes())
     if (mode.is_set(acting)) lowered.schedule.modes.push_back(mode.name);
