@@ -251,6 +251,9 @@ Diagnosis explain(const Schedule& schedule, const std::vector<MeasuredRank>& ran
     if (placed.op != kNoOperation && matched.insert(placed.op).second) diagnosis.matched_operations += placed.group;
   }
   diagnosis.lengths = lengths_of(schedule, rank);
+  diagnosis.predicted = predicted_observables(rank);
+  diagnosis.measured = measured_observables(rank);
+  diagnosis.communication = communication_calls(schedule, rank);
   diagnosis.gaps = diagnosis.is_whole ? gaps_of(schedule, rank, ranks) : gaps_of_kernels(rank, diagnosis.lengths);
   if (diagnosis.is_whole) join_moved(schedule, rank, diagnosis.gaps);
   std::stable_sort(diagnosis.gaps.begin(), diagnosis.gaps.end(),

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "diagnose/measured.hpp"
+#include "diagnose/observables.hpp"
 
 namespace stretto::diagnose {
 
@@ -50,6 +51,8 @@ struct Diagnosis {
   std::vector<Gap> gaps;                 // the most first; with a whole step they add up to measured − predicted
   double of_cause[kCauses] = {};         // sums of gaps
   std::vector<OperationLength> lengths;  // by predicted time, the most first
+  Observables predicted, measured;       // of a whole step
+  std::vector<CommunicationCalls> communication;
   std::vector<std::string> streams, notes;
 
   double gap_ms() const { return measured_ms - predicted_ms; }

@@ -48,6 +48,27 @@ Table causes_table(const Diagnosis& d) {
   return table;
 }
 
+Table observables_table(const Diagnosis& d) {
+  Table table({"", "predicted", "measured"});
+  const Observables &p = d.predicted, &m = d.measured;
+  table.add_row({"communication moves bytes", time_text(p.active_ms), time_text(m.active_ms)});
+  table.add_row({"hidden by computation", time_text(p.hidden_ms), time_text(m.hidden_ms)});
+  table.add_row({"share that is hidden", percent_text(p.hidden_share()), percent_text(m.hidden_share())});
+  const auto share = [](double ms, double step_ms) { return percent_text(step_ms > 0 ? ms / step_ms : 0); };
+  table.add_row(
+      {"share of the step that waits for the host", share(p.host_ms, d.predicted_ms), share(m.host_ms, d.measured_ms)});
+  return table;
+}
+
+Table communication_table(const Diagnosis& d) {
+  Table table({"communication", "calls", "predicted a call", "measured a call", "hidden", "concurrent over alone"});
+  for (const CommunicationCalls& of : d.communication)
+    table.add_row({of.name, fmt::format("{}", of.calls), time_text(of.predicted_us * 1e-3),
+                   time_text(of.measured_us * 1e-3), percent_text(of.hidden),
+                   of.stretch > 0 ? fmt::format("{:.2f}", of.stretch) : "-"});
+  return table;
+}
+
 Table gaps_table(const Diagnosis& d, std::size_t most) {
   Table table({"cause", "what", "predicted", "measured", "gap", "how"});
   for (const Gap& gap : d.gaps) {
@@ -113,6 +134,8 @@ std::string diagnosis_text(const Diagnosed& diagnosed, const Traces& traces, con
   std::string text = about_text(diagnosed, traces, prediction);
   for (const std::string& stream : d.streams) text += "  " + printable(stream) + "\n";
   text += "\n" + causes_table(d).text() + "\nwhat costs most:\n\n" + gaps_table(d, kShownGaps).text();
+  if (d.is_whole) text += "\n" + observables_table(d).text();
+  if (!d.communication.empty()) text += "\n" + communication_table(d).text();
   const std::vector<std::string> lines = advice_lines(d);
   if (!lines.empty()) text += "\nwhat to try:\n";
   for (const std::string& line : lines) text += "  " + line + "\n";
@@ -133,6 +156,17 @@ nlohmann::json diagnosis_json(const Diagnosed& diagnosed, const Traces& traces, 
                     {"gap_ms", gap.gap_ms},
                     {"detail", gap.detail},
                     {"advice", gap.advice}});
+  nlohmann::json communication = nlohmann::json::array();
+  for (const CommunicationCalls& of : d.communication)
+    communication.push_back({{"name", of.name},
+                             {"calls", of.calls},
+                             {"predicted_us", of.predicted_us},
+                             {"measured_us", of.measured_us},
+                             {"hidden", of.hidden},
+                             {"stretch", of.stretch > 0 ? nlohmann::json(of.stretch) : nlohmann::json(nullptr)}});
+  const auto observables = [](const Observables& of) {
+    return nlohmann::json{{"active_ms", of.active_ms}, {"hidden_ms", of.hidden_ms}, {"host_ms", of.host_ms}};
+  };
   for (const OperationLength& of : d.lengths)
     operations.push_back({{"operation", of.name},
                           {"kind", of.kind},
@@ -159,6 +193,8 @@ nlohmann::json diagnosis_json(const Diagnosed& diagnosed, const Traces& traces, 
           {"causes", std::move(causes)},
           {"gaps", std::move(gaps)},
           {"operations", std::move(operations)},
+          {"observables", {{"predicted", observables(d.predicted)}, {"measured", observables(d.measured)}}},
+          {"communication", std::move(communication)},
           {"streams", d.streams},
           {"notes", d.notes}};
 }
@@ -180,6 +216,15 @@ HtmlReport diagnosis_page(const Diagnosed& diagnosed, const Traces& traces, cons
        "Parts of the difference between the measured and the predicted step of one rank; they add up "
        "to it.",
        gaps_table(d, 40)});
+  if (d.is_whole)
+    report.tables.push_back({"observables", "Communication and the host",
+                             "Of one step: communication that moves bytes, and of it while an operation computes.",
+                             observables_table(d)});
+  if (!d.communication.empty())
+    report.tables.push_back({"communication", "Communications",
+                             "Calls that were matched. The last column is the time of calls concurrent with "
+                             "computation over that of equal calls alone.",
+                             communication_table(d)});
   report.tables.push_back({"lengths", "Operations",
                            "Lengths of one call, mean over the matched calls; of a communication while bytes move.",
                            lengths_table(d)});

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/statistics.hpp"
 #include "calibrate/import/measurements.hpp"
+#include "trace/busy.hpp"
 #include "trace/shapes.hpp"
 
 namespace stretto::calibrate {
@@ -19,9 +20,6 @@ using trace::Kernel;
 using trace::KernelClass;
 using trace::RankTrace;
 
-// A kernel is beside others when they run during this share of its time, and alone when they run during less than the
-// rest.
-constexpr double kBeside = 0.9;
 // Fewer calls than this say nothing about interference.
 constexpr std::size_t kFewest = 3;
 // Calls of one kernel whose lengths alone differ by more than this (90th over 10th percentile) have several shapes.
@@ -41,31 +39,6 @@ std::optional<CollectiveKind> kind_of(KernelClass cls) {
       return std::nullopt;
   }
 }
-
-// Intervals in which a set of kernels runs, joined and in order.
-class Busy {
- public:
-  explicit Busy(std::vector<std::pair<Picoseconds, Picoseconds>> intervals) {
-    std::sort(intervals.begin(), intervals.end());
-    for (const auto& [begin, end] : intervals)
-      if (!joined_.empty() && begin <= joined_.back().second)
-        joined_.back().second = std::max(joined_.back().second, end);
-      else
-        joined_.push_back({begin, end});
-  }
-  // Returns the share of the kernel's time in which any of the set runs.
-  double share_of(const Kernel& kernel) const {
-    auto at = std::lower_bound(joined_.begin(), joined_.end(), kernel.start,
-                               [](const auto& interval, Picoseconds t) { return interval.second <= t; });
-    Picoseconds common = 0;
-    for (; at != joined_.end() && at->first < kernel.end; ++at)
-      common += std::min(at->second, kernel.end) - std::max(at->first, kernel.start);
-    return kernel.length() > 0 ? double(common) / double(kernel.length()) : 0;
-  }
-
- private:
-  std::vector<std::pair<Picoseconds, Picoseconds>> joined_;
-};
 
 // Lengths of calls of one kernel or collective, in microseconds.
 struct KernelCalls {
@@ -98,12 +71,12 @@ class KernelTimes {
     std::vector<std::pair<Picoseconds, Picoseconds>> computing, moving;
     for (const Kernel& kernel : trace.kernels)
       (trace::is_communication(kernel.cls) ? moving : computing).push_back({kernel.start, kernel.end});
-    const Busy compute(std::move(computing)), communication(std::move(moving));
+    const trace::Busy compute(std::move(computing)), communication(std::move(moving));
     for (const Kernel& kernel : trace.kernels) {
       if (trace::is_communication(kernel.cls))
-        add_collective(trace, kernel, compute.share_of(kernel));
+        add_collective(trace, kernel, compute.share_of(kernel.start, kernel.end));
       else
-        add_compute(trace, kernel, communication.share_of(kernel));
+        add_compute(trace, kernel, communication.share_of(kernel.start, kernel.end));
     }
   }
 
@@ -177,8 +150,8 @@ class KernelTimes {
 
   static void put(KernelCalls& calls, const Kernel& kernel, double beside) {
     if (kernel.length() <= 0) return;
-    if (beside >= kBeside) calls.beside.push_back(to_us(kernel.length()));
-    if (beside <= 1 - kBeside) calls.alone.push_back(to_us(kernel.length()));
+    if (beside >= trace::kConcurrent) calls.beside.push_back(to_us(kernel.length()));
+    if (beside <= 1 - trace::kConcurrent) calls.alone.push_back(to_us(kernel.length()));
   }
 
   MeasuredInterference interference() const {
