@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -27,6 +28,53 @@ void add_number(CLI::App& command, const std::string& name, std::optional<T>& va
 // Returns a file name in the folder of `path`: "mine.toml" and "gemm" give "mine.gemm.csv".
 std::string beside(const std::string& path, const char* what) {
   return std::filesystem::path(path).replace_extension(std::string(what) + ".csv").string();
+}
+
+Table host_table(const calibrate::HostTimes& host) {
+  Table table({"kind of the host", "gaps", "median us", "80 % of them", "kernels an operation"});
+  for (const calibrate::HostKindTime& of : host.kinds)
+    table.add_row({std::string(of.kind) + (of.is_backward ? "_backward" : ""), fmt::format("{}", of.count),
+                   fmt::format("{:.4g}", of.us), fmt::format("{:.4g} to {:.4g}", of.low, of.high),
+                   fmt::format("{:.2f}", of.kernels)});
+  return table;
+}
+
+Table overlap_table(const calibrate::HostTimes& host) {
+  Table table({"communication", "calls", "hidden", "CTAs", "concurrent over alone"});
+  for (const calibrate::CollectiveOverlap& of : host.overlap)
+    table.add_row({of.name, fmt::format("{}", of.calls), fmt::format("{:.0f} %", 100 * of.hidden),
+                   of.ctas > 0 ? fmt::format("{:.0f}", of.ctas) : "-",
+                   of.stretch > 0 ? fmt::format("{:.2f}", of.stretch) : "-"});
+  return table;
+}
+
+std::string host_lines(const calibrate::HostTimes& host) {
+  std::string text = fmt::format("\nthe host, of {} marked steps with {} synchronisations:\n", host.steps, host.syncs);
+  if (!host.kinds.empty()) text += host_table(host).text();
+  if (!host.overlap.empty()) text += "\n" + overlap_table(host).text();
+  if (host.full > 0) text += fmt::format("left out: {} gaps in which the queue of launches was full\n", host.full);
+  for (const std::string& unknown : host.unknown) text += "not determined: " + unknown + "\n";
+  return text;
+}
+
+nlohmann::json host_json(const calibrate::HostTimes& host) {
+  nlohmann::json kinds = nlohmann::json::array(), overlap = nlohmann::json::array();
+  for (const calibrate::HostKindTime& of : host.kinds)
+    kinds.push_back({{"kind", of.kind},
+                     {"backward", of.is_backward},
+                     {"gaps", of.count},
+                     {"us", of.us},
+                     {"low_us", of.low},
+                     {"high_us", of.high},
+                     {"kernels", of.kernels}});
+  for (const calibrate::CollectiveOverlap& of : host.overlap)
+    overlap.push_back({{"communication", of.name},
+                       {"calls", of.calls},
+                       {"hidden", of.hidden},
+                       {"ctas", of.ctas > 0 ? nlohmann::json(of.ctas) : nlohmann::json(nullptr)},
+                       {"stretch", of.stretch > 0 ? nlohmann::json(of.stretch) : nlohmann::json(nullptr)}});
+  return {{"kinds", std::move(kinds)}, {"communication", std::move(overlap)}, {"steps", host.steps},
+          {"syncs", host.syncs},       {"gaps_of_full_queue", host.full},     {"unknown", host.unknown}};
 }
 
 std::string file_name(const Output& output) { return std::filesystem::path(output.name()).filename().string(); }
@@ -61,6 +109,7 @@ void add_import_options(CLI::App& command, Files& files, MeasurementImport& opti
   add_number(command, "--sms", sheet.sms, 1 << 16, "streaming multiprocessors");
   files.add_output(command, "--gemm-table", options.gemms, "")->group("");
   files.add_output(command, "--collective-table", options.collectives, "")->group("");
+  files.add_output(command, "--host-file", options.host, "")->group("");
 }
 
 void import_measurements(MeasurementImport& options, const Files& files, Output& output, const Output& json,
@@ -72,6 +121,7 @@ void import_measurements(MeasurementImport& options, const Files& files, Output&
     throw input_error("--output " + output.name() + ": expected a platform file, FILE.toml, got a table");
   Files::set_default(options.gemms, beside(output.name(), "gemm"));
   Files::set_default(options.collectives, beside(output.name(), "collectives"));
+  Files::set_default(options.host, std::filesystem::path(output.name()).replace_extension("host.toml").string());
   if (is_data_name(options.base)) options.base = data_file("platforms", options.base);
   std::vector<calibrate::ImportFile> imports;
   std::vector<Input> read;
@@ -96,6 +146,10 @@ void import_measurements(MeasurementImport& options, const Files& files, Output&
   if (!a.gemms.empty()) write_text(options.gemms, a.gemms.text());
   if (!a.collectives.empty()) write_text(options.collectives, a.collectives.text());
   write_text(output, platform_text(imported, file_name(options.gemms), file_name(options.collectives)));
+  const auto of_host = std::find_if(measured.begin(), measured.end(),
+                                    [](const calibrate::Measurements& m) { return m.host && !m.host->kinds.empty(); });
+  const bool has_host = of_host != measured.end();
+  if (has_host) write_text(options.host, host_text(*of_host->host, of_host->file));
 
   Table table({"what", "value", "from"});
   nlohmann::json parts = nlohmann::json::array();
@@ -108,9 +162,14 @@ void import_measurements(MeasurementImport& options, const Files& files, Output&
     std::cout << table.text() << "\nwrote " << output.name();
     if (!a.gemms.empty()) std::cout << ", " << options.gemms.name();
     if (!a.collectives.empty()) std::cout << ", " << options.collectives.name();
+    if (has_host) std::cout << ", " << options.host.name();
     std::cout << "\n";
+    if (has_host) std::cout << host_lines(*of_host->host);
   }
-  write_json(json, {{"platform", output.name()}, {"parts", std::move(parts)}, {"notes", imported.notes}});
+  write_json(json, {{"platform", output.name()},
+                    {"parts", std::move(parts)},
+                    {"notes", imported.notes},
+                    {"host", has_host ? host_json(*of_host->host) : nlohmann::json(nullptr)}});
 }
 
 }  // namespace stretto::cli

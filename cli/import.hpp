@@ -14,6 +14,7 @@ struct MeasurementImport {
   std::string base;
   calibrate::DataSheet sheet;
   Output gemms, collectives;  // tables in the folder of the platform file
+  Output host;                // [host.us] of a profile, of a trace, in that folder
   bool is_asked() const;      // whether any of the options was given
 };
 void add_import_options(CLI::App& command, Files& files, MeasurementImport& options);

@@ -24,7 +24,7 @@ Field field_named(const std::string& key) {
   return Field::none;
 }
 
-enum class Kept : std::uint8_t { nothing, argument, shapes, types };
+enum class Kept : std::uint8_t { nothing, argument, shapes, types, grid };
 struct KeptArgument {
   Kept kept = Kept::nothing;
   Argument argument = Argument::count;
@@ -52,6 +52,7 @@ KeptArgument argument_named(const std::string& key) {
     if (key == name) return {Kept::argument, argument};
   if (key == "Input Dims") return {Kept::shapes, Argument::count};
   if (key == "Input type") return {Kept::types, Argument::count};
+  if (key == "grid") return {Kept::grid, Argument::count};
   return {};
 }
 
@@ -177,6 +178,12 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
       event_.shapes.back().push_back(integer);
       return true;
     }
+    if (event_depth_ > 0 && depth_ == event_depth_ + 2 && kept_.kept == Kept::grid) {
+      constexpr std::int64_t kMostBlocks = std::int64_t{1} << 31;
+      const std::int64_t side = std::clamp<std::int64_t>(integer, 1, kMostBlocks);
+      event_.blocks = std::min(kMostBlocks, std::max<std::int64_t>(1, event_.blocks) * side);
+      return true;
+    }
     if (event_depth_ > 0 && depth_ == event_depth_ && (field_ == Field::begin || field_ == Field::length)) {
       (field_ == Field::begin ? event_.begin : event_.length) = written_time(text);
       return true;
@@ -244,6 +251,7 @@ void ChromeEvent::clear() {
   begin = length = {};
   for (std::string& argument : arguments) argument.clear();
   shapes.clear();
+  blocks = 0;
 }
 
 WrittenTime written_time(std::string_view text) {

@@ -58,6 +58,7 @@ struct ChromeEvent {
   WrittenTime begin, length;
   std::array<std::string, static_cast<std::size_t>(Argument::count)> arguments;
   std::vector<std::vector<std::int64_t>> shapes;  // "Input Dims"
+  std::int64_t blocks = 0;                        // product of "grid": blocks of a kernel; 0: not known
   std::string type;                               // first of "Input type"
 
   const std::string& operator[](Argument argument) const { return arguments[static_cast<std::size_t>(argument)]; }

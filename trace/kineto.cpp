@@ -67,6 +67,13 @@ std::optional<std::int64_t> rank_in_name(const std::string& file) {
   return std::nullopt;
 }
 
+bool waits_for_device(std::string_view call) {
+  for (const std::string_view library : {"cuda", "hip"})
+    for (const std::string_view of : {"StreamSynchronize", "DeviceSynchronize", "EventSynchronize"})
+      if (call.starts_with(library) && call.substr(library.size()).starts_with(of)) return true;
+  return false;
+}
+
 bool marks_step(std::string_view name) {
   const auto is_alpha = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; };
   const std::size_t digit = name.find_first_of("0123456789");
@@ -136,6 +143,7 @@ struct ChromeTrace::State {
     kernel.stream = index_of_stream(device + "/" + stream, "stream " + stream);
     kernel.start = clock.at(event.begin);
     kernel.end = kernel.start + length_of(event.length);
+    kernel.blocks = static_cast<std::uint32_t>(event.blocks);
     kernel.cls = KernelClass::other;  // take() sets it, once for each name
     if (const std::string& collective = event[Argument::collective]; !collective.empty()) {
       Message message;
@@ -247,6 +255,11 @@ void ChromeTrace::add(const ChromeEvent& event) {
     s.trace.marks.push_back({event.name, begin, begin + length_of(event.length)});
     return;
   }
+  if (is_launch(event.category) && waits_for_device(event.name)) {
+    keep();
+    s.trace.syncs.push_back(s.clock.at(event.begin));
+    return;
+  }
   if (is_launch(event.category) && !event[Argument::correlation].empty()) {
     keep();
     s.launches[number_of(event[Argument::correlation])] = {s.clock.at(event.begin), s.thread(event)};
@@ -279,6 +292,7 @@ TraceFile ChromeTrace::take(const ChromeHeader& header) {
   }
   for (Section& section : file.sections)
     for (RankTrace& rank : section.ranks) {
+      std::sort(rank.syncs.begin(), rank.syncs.end());
       std::stable_sort(rank.kernels.begin(), rank.kernels.end(),
                        [](const Kernel& a, const Kernel& b) { return a.start < b.start; });
       std::stable_sort(rank.marks.begin(), rank.marks.end(),

@@ -30,6 +30,10 @@ class ChromeTrace {
 // Returns N of a file named …rank-N… or …rank_N…; nullopt for other names.
 std::optional<std::int64_t> rank_in_name(const std::string& file);
 
+// Returns whether a call of CUDA's or HIP's runtime makes the host wait for the device: "cudaStreamSynchronize",
+// "cudaDeviceSynchronize_v3020".
+bool waits_for_device(std::string_view call);
+
 // Returns whether an annotation marks a step: "ProfilerStep#3", "iteration 12", "step_7".
 bool marks_step(std::string_view name);
 

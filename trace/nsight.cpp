@@ -34,11 +34,12 @@ class Report {
     read_launches();
     has_pid_ = columns.contains("globalPid");
     const std::string name = columns.contains("demangledName") ? "demangledName" : "shortName";
-    add_events(kKernels, name);
+    const bool has_grid = columns.contains("gridX") && columns.contains("gridY") && columns.contains("gridZ");
+    add_events(kKernels, name, has_grid ? "gridX * gridY * gridZ" : "0");
     const std::pair<const char*, std::int64_t> copies[] = {{"CUPTI_ACTIVITY_KIND_MEMCPY", kMemcpy},
                                                            {"CUPTI_ACTIVITY_KIND_MEMSET", kMemset}};
     for (const auto& [table, id] : copies)
-      if (database_.columns(table).contains("streamId")) add_events(table, std::to_string(id));
+      if (database_.columns(table).contains("streamId")) add_events(table, std::to_string(id), "0");
     if (ranks_.empty()) throw input_error(path_ + ": has no kernels; expected a trace of a GPU");
     read_marks();
     return take();
@@ -73,35 +74,42 @@ class Report {
   static std::int64_t process_of(std::int64_t thread) { return thread & ~std::int64_t{0xFFFFFF}; }
 
   void read_launches() {
-    if (!database_.columns("CUPTI_ACTIVITY_KIND_RUNTIME").contains("correlationId")) return;
-    database_.query("SELECT correlationId, globalTid, start FROM CUPTI_ACTIVITY_KIND_RUNTIME",
+    const std::set<std::string> columns = database_.columns("CUPTI_ACTIVITY_KIND_RUNTIME");
+    if (!columns.contains("correlationId")) return;
+    const std::string name = columns.contains("nameId") ? "nameId" : "0";
+    database_.query("SELECT correlationId, globalTid, start, " + name + " FROM CUPTI_ACTIVITY_KIND_RUNTIME",
                     [&](const SqliteRow& row) {
                       database_.budget().keep(kEntryBytes);
-                      launches_[process_of(row.number(1))][row.number(0)] = row.number(2);
+                      const std::int64_t process = process_of(row.number(1));
+                      launches_[process][row.number(0)] = row.number(2);
+                      if (waits_for_device(string(row.number(3)))) syncs_[process].push_back(row.number(2));
                     });
   }
 
-  // `name` is the column or the number of the events' name.
-  void add_events(const std::string& table, const std::string& name) {
-    database_.query("SELECT start, end, deviceId, streamId, correlationId, " +
-                        std::string(has_pid_ ? "globalPid" : "0") + ", " + name + " FROM " + table + " ORDER BY start",
-                    [&](const SqliteRow& row) {
-                      const std::int64_t process = row.number(5);
-                      const auto [at_rank, is_new] = ranks_.try_emplace({process, row.number(2)});
-                      RankTrace& rank = at_rank->second;
-                      database_.budget().keep(sizeof(Kernel) + (is_new ? sizeof(RankTrace) : 0));
-                      if (is_new && ranks_.size() > kMostRanks)
-                        throw input_error(path_ + ": expected kernels of at most " + std::to_string(kMostRanks) +
-                                          " devices, got more");
-                      Kernel kernel;
-                      kernel.start = at(row.number(0));
-                      kernel.end = std::max(kernel.start, at(row.number(1)));
-                      kernel.name = index(rank, row.number(6));
-                      kernel.cls = names_[&rank].classes[kernel.name];
-                      kernel.stream = stream(rank, row.number(3));
-                      kernel.launched = launched(process, row.number(4));
-                      rank.kernels.push_back(kernel);
-                    });
+  // `name` is the column or the number of the events' name, `blocks` the expression for blocks of the grid.
+  void add_events(const std::string& table, const std::string& name, const std::string& blocks) {
+    database_.query(
+        "SELECT start, end, deviceId, streamId, correlationId, " + std::string(has_pid_ ? "globalPid" : "0") + ", " +
+            name + ", " + blocks + " FROM " + table + " ORDER BY start",
+        [&](const SqliteRow& row) {
+          const std::int64_t process = row.number(5);
+          const auto [at_rank, is_new] = ranks_.try_emplace({process, row.number(2)});
+          RankTrace& rank = at_rank->second;
+          database_.budget().keep(sizeof(Kernel) + (is_new ? sizeof(RankTrace) : 0));
+          if (is_new && ranks_.size() > kMostRanks)
+            throw input_error(path_ + ": expected kernels of at most " + std::to_string(kMostRanks) +
+                              " devices, got more");
+          Kernel kernel;
+          kernel.start = at(row.number(0));
+          kernel.end = std::max(kernel.start, at(row.number(1)));
+          kernel.name = index(rank, row.number(6));
+          kernel.cls = names_[&rank].classes[kernel.name];
+          kernel.stream = stream(rank, row.number(3));
+          constexpr std::int64_t kMostBlocks = std::int64_t{1} << 31;
+          kernel.blocks = static_cast<std::uint32_t>(std::clamp<std::int64_t>(row.number(7), 0, kMostBlocks));
+          kernel.launched = launched(process, row.number(4));
+          rank.kernels.push_back(kernel);
+        });
   }
 
   Picoseconds launched(std::int64_t process, std::int64_t correlation) {
@@ -162,6 +170,8 @@ class Report {
       rank.rank = next++;
       rank.says_rank = named.has_value() || ranks_.size() > 1;
       rank.file = path_;
+      for (const std::int64_t ns : syncs_[key.first]) rank.syncs.push_back(at(ns));
+      std::sort(rank.syncs.begin(), rank.syncs.end());
       std::stable_sort(rank.kernels.begin(), rank.kernels.end(),
                        [](const Kernel& a, const Kernel& b) { return a.start < b.start; });
       file.sections[0].ranks.push_back(std::move(rank));
@@ -175,6 +185,7 @@ class Report {
   std::optional<std::int64_t> origin_;
   std::unordered_map<std::int64_t, std::string> strings_;
   std::map<std::int64_t, std::unordered_map<std::int64_t, std::int64_t>> launches_;  // [process][correlation] ns
+  std::map<std::int64_t, std::vector<std::int64_t>> syncs_;                          // [process] ns
   std::map<std::pair<std::int64_t, std::int64_t>, RankTrace> ranks_;                 // [process, device]
   struct Names {
     std::unordered_map<std::int64_t, std::uint32_t> of_id;

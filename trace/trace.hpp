@@ -38,6 +38,7 @@ enum class Side : std::uint8_t { unknown, forward, backward };
 struct Kernel {
   std::uint32_t name = 0, stream = 0;
   KernelClass cls = KernelClass::other;
+  std::uint32_t blocks = 0;   // of its grid; 0: not known
   Side side = Side::unknown;  // of the thread that launched it
   Picoseconds start = 0, end = 0;
   Picoseconds launched = kNoTime;  // the host's call began; kNoTime: the trace does not say
@@ -72,7 +73,8 @@ struct RankTrace {
   std::vector<Kernel> kernels;  // in order of start
   std::vector<Message> messages;
   std::vector<HostCall> calls;
-  std::vector<StepMark> marks;  // in order
+  std::vector<StepMark> marks;     // in order
+  std::vector<Picoseconds> syncs;  // begin of the host's calls that wait for the device, in order
   // Of Stretto's traces: when the step begins.
   std::optional<Picoseconds> step_begin = {};
 

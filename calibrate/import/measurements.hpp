@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "calibrate/import/host_times.hpp"
 #include "sim/accelerator/collective_table.hpp"
 #include "sim/accelerator/gemm_table.hpp"
 
@@ -35,7 +36,8 @@ struct Measurements {
   std::string device;              // the GPU's name; "" when the file does not say
   std::vector<std::string> notes;  // data of the file that is not used
   MeasuredInterference interference = {};
-  bool in_steps = false;  // times of GEMMs are those in training steps: they are sustained
+  std::optional<HostTimes> host = {};  // of a trace: of its first rank
+  bool in_steps = false;               // times of GEMMs are those in training steps: they are sustained
 };
 
 // Reads a file of any supported form: output of nccl-tests as text or JSON, a table of collectives or of GEMMs as CSV,

@@ -68,6 +68,7 @@ class KernelTimes {
 
   void add(const RankTrace& trace) {
     if (!trace.device.empty()) found_.device = trace.device;
+    if (!found_.host) found_.host = host_times(trace);
     std::vector<std::pair<Picoseconds, Picoseconds>> computing, moving;
     for (const Kernel& kernel : trace.kernels)
       (trace::is_communication(kernel.cls) ? moving : computing).push_back({kernel.start, kernel.end});
@@ -101,10 +102,11 @@ class KernelTimes {
     note(without_message_, "communication kernels without size and group (PyTorch 2.3 and later say them)");
     const MeasuredInterference& i = found_.interference;
     if (found_.collectives.empty() && found_.gemms.empty() && !i.gemm && !i.attention && !i.memory_bound &&
-        !i.communication)
-      throw input_error(said_.path +
-                        ": expected GEMMs with shapes (record_shapes=True), collectives with sizes, or kernels both "
-                        "alone and beside communication, got none");
+        !i.communication && (!found_.host || found_.host->kinds.empty()))
+      throw input_error(
+          said_.path +
+          ": expected GEMMs with shapes (record_shapes=True), collectives with sizes, launches of the host, or "
+          "kernels both alone and beside communication, got none");
     return std::move(found_);
   }
 
