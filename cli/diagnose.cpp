@@ -17,7 +17,7 @@ namespace {
 
 struct DiagnoseOptions : CommonOptions {
   std::string measured;
-  std::string section;
+  std::string section, window;
   std::int64_t rank = -1;
 };
 
@@ -35,8 +35,9 @@ void diagnose_command(const DiagnoseOptions& options) {
   keep_within_free_memory();
   Progress progress;
   progress.show("reading " + options.measured);
-  const diagnose::Traces traces = diagnose::read_traces(files, options.rank, options.section);
+  diagnose::Traces traces = diagnose::read_traces(files, options.rank, options.section);
   diagnose::require_same_gpu(traces, platform);
+  if (!options.window.empty()) keep_window(traces, diagnose::parse_window(options.window));
   progress.show("predicting the step");
   const predict::PredictedStep step = predict::predict_step(scenario, platform);
   const bool on_gpu = platform.gpu.has_value() || platform.accelerator.has_value();
@@ -70,6 +71,10 @@ void add_diagnose(CLI::App& app) {
   add_platform_option(*command, *options);
   command->add_option("--rank", options->rank, "the rank of a trace that does not say it; default: 0")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31));
+  command->add_option(
+      "--window", options->window,
+      "BEGIN:END in milliseconds from the first kernel on: a part of a step to compare alone, such as a "
+      "layer or a pair of chunks");
   command->add_option("--section", options->section,
                       "a part of the title of the run to explain, where a trace of Stretto's has several");
   add_json_option(*command, options->files, options->json);

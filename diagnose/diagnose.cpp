@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+#include <vector>
+
 #include "base/error.hpp"
 #include "base/gpu_name.hpp"
 #include "base/toml.hpp"
@@ -58,6 +61,35 @@ Traces read_traces(const std::vector<std::string>& files, std::int64_t rank, con
     throw input_error(
         fmt::format("--rank: expected none beside traces of {} ranks, got {}", traces.section.ranks.size(), rank));
   return traces;
+}
+
+Window parse_window(const std::string& text) {
+  Window window;
+  const char* const end = text.data() + text.size();
+  const auto [colon, problem] = std::from_chars(text.data(), end, window.begin_ms);
+  if (problem == std::errc() && colon != end && *colon == ':')
+    if (const auto [last, other] = std::from_chars(colon + 1, end, window.end_ms);
+        other == std::errc() && last == end && window.begin_ms >= 0 && window.end_ms > window.begin_ms &&
+        window.end_ms < 1e9)
+      return window;
+  throw input_error("--window: expected BEGIN:END in milliseconds from the first kernel on, as 120:145.5, got " +
+                    in_quotes(text));
+}
+
+void keep_window(Traces& traces, const Window& window) {
+  constexpr double kPicosecondsOfMs = 1e9;
+  for (trace::RankTrace& rank : traces.section.ranks) {
+    if (traces.origin == trace::Origin::stretto || rank.kernels.empty())
+      throw input_error(rank.file + ": --window: expected a trace of a profiler");
+    const Picoseconds first = rank.kernels.front().start;
+    const Picoseconds begin = first + static_cast<Picoseconds>(window.begin_ms * kPicosecondsOfMs);
+    const Picoseconds end = first + static_cast<Picoseconds>(window.end_ms * kPicosecondsOfMs);
+    std::erase_if(rank.kernels, [&](const trace::Kernel& kernel) { return kernel.start < begin || kernel.end > end; });
+    rank.marks.clear();
+    if (rank.kernels.empty())
+      throw input_error(
+          fmt::format("{}: --window {:g}:{:g}: no kernel runs within it", rank.file, window.begin_ms, window.end_ms));
+  }
 }
 
 void require_same_gpu(const Traces& traces, const sim::Platform& platform) {

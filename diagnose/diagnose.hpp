@@ -17,6 +17,16 @@ struct Traces {
 // Error(input) for bad traces, for traces of several kinds together, and where the section is not the only one.
 Traces read_traces(const std::vector<std::string>& files, std::int64_t rank, const std::string& section);
 
+// A part of a trace, in milliseconds from its first kernel on.
+struct Window {
+  double begin_ms = 0, end_ms = 0;
+};
+// Reads "BEGIN:END". Throws Error(input) with the text for anything else than two numbers, the first the smaller.
+Window parse_window(const std::string& text);
+// Leaves out what does not run within the window of each rank, marks of steps too: what remains is an excerpt. Throws
+// Error(input) for a trace of Stretto's, and where no kernel remains.
+void keep_window(Traces& traces, const Window& window);
+
 // Throws Error(input) where a trace names another model of a GPU than the platform: every kernel would be a gap.
 void require_same_gpu(const Traces& traces, const sim::Platform& platform);
 
