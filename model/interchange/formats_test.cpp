@@ -234,4 +234,5 @@ TEST_CASE("a configuration of Primus is its files of the module and the model, a
   CHECK_FALSE(s.model.add_bias_linear);
   CHECK(s.training.global_batch_size == 16);
   CHECK(s.parallel.data_parallel_size == 8);
+  CHECK_THROWS_WITH(from_recipe(text + "      model_type: mamba\n", "p.yaml", options), Contains("got \"mamba\""));
 }

@@ -82,6 +82,9 @@ std::optional<CommandLine> primus_command(const Json& root, const std::string& n
   const Json model = substituted_value(trainer["model"], options);
   primus.add_file("models/megatron/", model.is_string() ? model.get<std::string>() : model.dump());
   if (const Json overrides = trainer.value("overrides", Json()); overrides.is_object()) primus.add(overrides);
+  if (const Json type = primus.arguments_.value("model_type", Json()); type.is_string() && type != "gpt")
+    throw input_error(name + ": model_type: expected \"gpt\", a decoder of attention and MLPs, got " + type.dump() +
+                      ", whose layers are not modelled yet");
   CommandLine line = command_line_of_arguments(primus.arguments_, {});
   line.processes = 8;  // GPUS_PER_NODE of its examples/run_pretrain.sh
   line.notes.push_back("settings are those of Primus' files of the module and the model, and of overrides");
