@@ -14,7 +14,7 @@ struct HostTime {
   std::optional<Quantity> forward, backward;
 };
 
-// What it takes the process of a framework to issue operations, on an x86 CPU; the platform has the factors of another
+// The process of a framework takes so long to issue operations on an x86 CPU; the platform has the factors of another
 // CPU. Without any time the host is not modelled: a prediction says so, and nothing waits for it.
 struct FrameworkHost {
   std::array<HostTime, kHostKinds> us;  // [HostKind]; kinds without a time have that of `issue_us`
