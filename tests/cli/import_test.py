@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 
 from program import PLATFORM, ProgramTest, main
 
@@ -145,7 +146,10 @@ class Import(ProgramTest):
         self.assertIn(f"of the {len(shown['numbers'])} of `h100-sxm`", walk)
         self.assertIn("measured", self.ok("show", "--platform", PLATFORM).out)
         components = self.json("validate", "--components")["components"]
-        shipped = {path.stem for path in (pathlib.Path(__file__).parents[2] / "scenarios/platforms").glob("*.toml")}
+        # A table that is assumed has no rows to compare.
+        known = re.compile(r"_table = .*kind = \"(?!assumed)")
+        platforms = (pathlib.Path(__file__).parents[2] / "scenarios/platforms").glob("*.toml")
+        shipped = {path.stem for path in platforms if known.search(path.read_text())}
         self.assertEqual({row["platform"] for row in components}, shipped)
         self.assertTrue(json.dumps(components))
 

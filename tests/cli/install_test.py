@@ -92,7 +92,7 @@ class Install(ProgramTest):
         self.assertEqual(complete("simulate", "llama3-8"), ["llama3-8b"])
         self.assertEqual(complete("simulate", "--eng"), ["--engine"])
         self.assertEqual(complete("simulate", "--engine", "f"), ["fluid"])
-        self.assertEqual(complete("simulate", "--platform", "h100-s"), ["h100-sxm"])
+        self.assertEqual(complete("simulate", "--platform", "h100-s"), ["h100-sxm", "h100-sxm-efa"])
 
 
 if __name__ == "__main__":
