@@ -377,9 +377,9 @@ Picoseconds active_communication(const Schedule& schedule, const std::vector<Bou
   for (const BoundProgram& program : programs) {
     Picoseconds of_rank = 0;
     const auto [begin, end] = std::equal_range(timeline.rows.begin(), timeline.rows.end(), program.rank, RankOrder{});
-    for (const TimelineRow& row : std::span(begin, end))
-      if (is_communication(schedule.operations[program.ops[row.op].op].work))
-        of_rank += repeated.count(row) * (row.moved() - row.transfer);
+    for (auto row = begin; row != end; ++row)
+      if (is_communication(schedule.operations[program.ops[row->op].op].work))
+        of_rank += repeated.count(*row) * (row->moved() - row->transfer);
     active.add(of_rank);
   }
   return active.floor();
