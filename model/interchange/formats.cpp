@@ -207,11 +207,11 @@ bool is_bridge(const Json& root, const DocumentKeys& keys) {
 
 bool is_overlap(const Json& root) {
   if (root.empty()) return false;
-  for (const auto& [key, value] : root.items()) {
+  for (const auto& one : root.items()) {
     const bool is_field = std::any_of(megatron_rows().begin(), megatron_rows().end(),
-                                      [&](const MegatronRow& row) { return row.in_bridge && row.name() == key; });
+                                      [&](const MegatronRow& row) { return row.in_bridge && row.name() == one.key(); });
     if (is_field) return true;
-    if (value.is_structured()) return false;
+    if (one.value().is_structured()) return false;
   }
   return false;
 }

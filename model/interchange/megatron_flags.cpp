@@ -504,12 +504,12 @@ std::vector<FlagRule> make_rules() {
   };
 }
 
-struct Program {
+struct KnownProgram {
   const char* word;
   const char* kind;
 };
 // Megatron-LM's own programs and examples, by a part of their names.
-constexpr Program kPrograms[] = {
+constexpr KnownProgram kPrograms[] = {
     {"pretrain_bert", "encoders"},
     {"pretrain_t5", "encoders"},
     {"pretrain_ict", "encoders"},
@@ -586,7 +586,7 @@ std::string_view effect_of_variable(std::string_view name, std::string_view valu
 }
 
 std::string_view other_kind_of(std::string_view program) {
-  for (const Program& one : kPrograms)
+  for (const KnownProgram& one : kPrograms)
     if (program.find(one.word) != std::string_view::npos) return one.kind;
   return "";
 }
