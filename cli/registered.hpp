@@ -13,7 +13,7 @@ struct RegisterOptions {
 };
 void add_register_options(CLI::App& command, Files& files, RegisterOptions& options);
 void register_recipes(const RegisterOptions& options);
-// Prints the steps of `published` of which the file has a prediction.
+// Prints the steps of `published` that the file predicts.
 void show_score(const RegisterOptions& options, const std::string& published, const Output& json);
 
 }  // namespace stretto::cli

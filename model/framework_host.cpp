@@ -9,7 +9,7 @@ namespace {
 
 constexpr Limits<double> kTime{.min = 0, .max = 1e9};
 
-// Keys from before there were kinds, each of which is a kind now.
+// Keys from before there were kinds; each is a kind now.
 struct OlderKey {
   const char* key;
   HostKind kind;

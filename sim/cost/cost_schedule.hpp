@@ -23,7 +23,7 @@ Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cl
 // experts.
 double most_rows(const Schedule& schedule, const ExpertLoads& loads);
 
-// Returns whether rows of experts are counted slot by slot, each of which has those of one rank.
+// Returns whether rows of experts are counted slot by slot; a slot has those of one rank.
 bool counts_slots(const Schedule& schedule);
 
 }  // namespace stretto::sim
