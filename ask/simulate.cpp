@@ -1,6 +1,7 @@
 #include "ask/simulate.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
@@ -51,6 +52,34 @@ Assumptions assumptions_of(const Asked& asked, const habits::Answer& made, const
   return assumed;
 }
 
+StepInterval interval_of(const predict::QuickStep& step, const sim::Platform& platform,
+                         const std::optional<Assumptions>& assumed, double step_ms) {
+  const Framework& framework = step.scenario().framework;
+  // Constants move the step on either network by the same share; the closed form is the quicker one.
+  predict::Spread spread = predict::spread_of(step, platform, framework, step.step_s(platform, framework));
+  predict::add_containers(spread);
+  if (assumed) {
+    const double down = std::log(step_ms / assumed->least_ms), up = std::log(assumed->most_ms / step_ms);
+    spread.down = std::hypot(spread.down, down);
+    spread.up = std::hypot(spread.up, up);
+    if (down + up > 0) spread.shares.push_back({"assumed settings", (down + up) / 2});
+    std::stable_sort(spread.shares.begin(), spread.shares.end(),
+                     [](const auto& a, const auto& b) { return a.second > b.second; });
+  }
+  return {step_ms * std::exp(-spread.down), step_ms * std::exp(spread.up), std::move(spread.shares),
+          predict::published_accuracy(step.scenario(), platform.name)};
+}
+
+Json json_of(const StepInterval& interval) {
+  Json causes = Json::array();
+  for (const auto& [name, share] : interval.shares)
+    causes.push_back({{"cause", name}, {"half_width_pct", 100 * share}});
+  return {{"causes", std::move(causes)},
+          {"published", interval.published ? Json{{"steps", interval.published->steps},
+                                                  {"mean_abs_error_pct", interval.published->mean_abs_error_pct}}
+                                           : Json(nullptr)}};
+}
+
 Json json_of(const Assumptions& assumed) {
   Json json = habits::json_of(assumed.answer);
   json["readings"] = Json::array();
@@ -85,6 +114,7 @@ SimulateAnswer simulate(Asked& asked, const SimulateOptions& options) {
   if (auto note = predict::unresolved_graphs(scenario, platform, engine, p.step_ms)) p.notes.push_back(*note);
   if (const habits::Answer* made = habits::answer_of(asked.request.scenario))
     answer.assumed = assumptions_of(asked, *made, platform, engine, p.step_ms);
+  if (platform.accelerator) answer.interval = interval_of(quick, platform, answer.assumed, p.step_ms);
   if (keys) answer.run = predict::predict_run(*keys, quick, p, platform, engine);
   if (options.modes) answer.modes = modes_of(quick, platform, engine, p.step_ms);
   if (options.limits) answer.limits = limits_of(asked, platform, step);
@@ -112,6 +142,10 @@ Json json_of(const SimulateAnswer& answer) {
     json["machines"] = predict::machines_sheet(limits->machines, step_ms).json();
     json["changes"] = sweep::changes_sheet(limits->changes, step_ms).json();
   }
+  const auto& interval = answer.interval;
+  json["step_low_ms"] = interval ? Json(interval->low_ms) : Json(nullptr);
+  json["step_high_ms"] = interval ? Json(interval->high_ms) : Json(nullptr);
+  json["interval_from"] = interval ? json_of(*interval) : Json(nullptr);
   json["assumed"] = answer.assumed ? json_of(*answer.assumed) : Json(nullptr);
   if (answer.run) json["run"] = predict::run_json(*answer.run);
   if (answer.fits_with) json["fits_with"] = predict::fitting_sheet(*answer.fits_with).json();

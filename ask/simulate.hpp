@@ -8,6 +8,7 @@
 #include "ask/request.hpp"
 #include "habits/question.hpp"
 #include "model/overlap/left_out.hpp"
+#include "predict/accuracy.hpp"
 #include "predict/fit_memory.hpp"
 #include "predict/knobs.hpp"
 #include "predict/predict_modes.hpp"
@@ -15,6 +16,7 @@
 #include "predict/recipes.hpp"
 #include "predict/run.hpp"
 #include "predict/sensitivity.hpp"
+#include "predict/spread.hpp"
 #include "sweep/near.hpp"
 
 namespace stretto::ask {
@@ -53,10 +55,19 @@ struct Assumptions {
   double least_ms = 0, most_ms = 0;  // of all readings, the step itself among them
 };
 
+// The 80 % interval of the step on a published GPU: of its constants and between containers (predict/spread.hpp), and
+// of the readings of what was assumed; and how far published steps of the same kind are from their predictions.
+struct StepInterval {
+  double low_ms = 0, high_ms = 0;
+  std::vector<std::pair<std::string, double>> shares;  // as predict::Spread has them, "assumed settings" among them
+  std::optional<predict::Accuracy> published;
+};
+
 struct SimulateAnswer {
   predict::PredictedStep step;         // of it the prediction alone, where neither `timeline` nor `limits` is asked for
   std::optional<Assumptions> assumed;  // of a question in names
-  std::optional<predict::Run> run;     // where the scenario has a table [run]
+  std::optional<StepInterval> interval;  // of a published GPU
+  std::optional<predict::Run> run;       // where the scenario has a table [run]
   std::optional<Modes> modes;
   std::optional<StepLimits> limits;
   std::optional<predict::FitSearch> fits_with;

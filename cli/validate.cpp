@@ -12,6 +12,7 @@
 #include "cli/components.hpp"
 #include "cli/progress.hpp"
 #include "cli/registered.hpp"
+#include "predict/accuracy.hpp"
 #include "validate/validation_page.hpp"
 #include "validate/validation_tables.hpp"
 
@@ -105,6 +106,9 @@ nlohmann::json json_of(const ValidatedStep& step, const validate::ValidationOpti
       {"id", step.published.id},
       {"model", step.published.model},
       {"gpus", step.published.gpus},
+      {"profile", step.scenario.framework.name},
+      {"platform", step.published.platform},
+      {"precision", predict::precision_of_products(step.scenario)},
       {"measured_s", step.published.step_s},
       // Above 100 % the data sheet's rate is no yardstick for the row.
       {"measured_mfu_pct", step.mfu <= 1 ? nlohmann::json(100 * step.mfu) : nlohmann::json()},

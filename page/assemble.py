@@ -16,7 +16,7 @@ built, output = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 scenarios = here.parent / "scenarios"
 files = {path.relative_to(scenarios).as_posix(): path.read_text()
          for kind in ("models", "platforms", "profiles") for path in sorted((scenarios / kind).iterdir())}
-files |= {name: (scenarios / name).read_text() for name in ("habits.toml", "model_names.toml", "bridge_recipes.csv", "formats.toml", "families.toml")}
+files |= {name: (scenarios / name).read_text() for name in ("habits.toml", "model_names.toml", "bridge_recipes.csv", "formats.toml", "families.toml", "accuracy.csv")}
 
 
 def packed(data):

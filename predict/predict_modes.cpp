@@ -61,7 +61,7 @@ std::vector<double> log_steps(const QuickStep& step, sim::Platform platform, dou
 }
 
 // Returns the 80 % interval of a mode's saving, in percent of the plain step: changes of the ratio add in quadrature,
-// as in validate/intervals.hpp.
+// as in predict/spread.hpp.
 double unsure_pct(const std::vector<double>& plain, const std::vector<double>& mode) {
   double unsure = 0;
   for (std::size_t i = 1; i < plain.size(); ++i)

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <initializer_list>
 
@@ -65,6 +66,35 @@ std::string count_text(double count) { return count_unit(std::abs(count)).text(c
 std::string rate_text(double FLOPs_per_s) { return rate_unit(std::abs(FLOPs_per_s)).text(FLOPs_per_s); }
 std::string percent_text(double share) {
   return std::isfinite(share) ? fmt::format("{:.1f} %", 100 * share) : std::string("–");
+}
+
+std::string three_digits(double value) {
+  if (!std::isfinite(value)) return "–";
+  if (value == 0) return "0";
+  // The power of ten of the rounded value: 9.996 is 10.0.
+  const std::string scientific = fmt::format("{:.2e}", value);
+  const int power = std::stoi(scientific.substr(scientific.find('e') + 1));
+  std::string digits = fmt::format("{:.{}f}", value, std::max(0, 2 - power));
+  const std::size_t first = digits.front() == '-' ? 1 : 0;
+  const std::size_t point = std::min(digits.find('.'), digits.size());
+  for (std::size_t at = point; at > first + 3; at -= 3) digits.insert(at - 3, ",");
+  return digits;
+}
+
+std::string short_time(double ms) {
+  const Unit unit = time_unit(std::abs(ms));
+  return three_digits(ms / unit.per_unit) + " " + unit.name;
+}
+
+std::string short_count(double count) {
+  const Unit unit = count_unit(std::abs(count));
+  return three_digits(count / unit.per_unit) + (unit.name.empty() ? "" : unit.name == "K" ? " k" : " " + unit.name);
+}
+
+std::string change_text(double relative) {
+  if (!std::isfinite(relative)) return "–";
+  if (std::abs(relative) < 0.0005) return "0";
+  return fmt::format("{}{:.1f} %", relative < 0 ? "−" : "+", 100 * std::abs(relative));
 }
 
 }  // namespace stretto

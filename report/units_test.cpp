@@ -34,3 +34,19 @@ TEST_CASE("one value stands in its own unit", "[report]") {
          {time_text(none), size_text(none), count_text(none), rate_text(none), percent_text(none)})
       CHECK(text == "–");
 }
+
+TEST_CASE("numbers with three significant digits", "[units]") {
+  CHECK(three_digits(59.004) == "59.0");
+  CHECK(three_digits(9.996) == "10.0");
+  CHECK(three_digits(1138.6) == "1,139");
+  CHECK(three_digits(-1234567) == "-1,234,567");
+  CHECK(three_digits(0.5126) == "0.513");
+  CHECK(three_digits(0) == "0");
+  CHECK(short_time(14380) == "14.4 s");
+  CHECK(short_time(0.5126) == "513 µs");
+  CHECK(short_count(72911) == "72.9 k");
+  CHECK(short_count(512) == "512");
+  CHECK(change_text(-0.2518) == "−25.2 %");
+  CHECK(change_text(0.03) == "+3.0 %");
+  CHECK(change_text(-0.0004) == "0");
+}

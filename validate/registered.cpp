@@ -61,8 +61,8 @@ RegisteredStep predicted(const PerfRecipe& recipe) {
   const sim::Platform platform = sim::read_platform(scenario.platform);
   const predict::QuickStep quick(scenario);
   step.predicted_s = quick.step_s(platform, scenario.framework);
-  Spread spread = spread_of(quick, platform, scenario.framework, step.predicted_s);
-  add_containers(spread);
+  predict::Spread spread = predict::spread_of(quick, platform, scenario.framework, step.predicted_s);
+  predict::add_containers(spread);
   step.low_s = step.predicted_s * std::exp(-spread.down);
   step.high_s = step.predicted_s * std::exp(spread.up);
   step.peak_GiB = double(quick.memory(platform).predicted_bytes()) / double(1 << 30);

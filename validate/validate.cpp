@@ -128,8 +128,8 @@ void predict_published(ValidatedStep& step, const sim::Platform& shipped, bool w
              predict::peak_of(shipped, scenario.cluster, quick.schedule(), step.published.gpus).FLOPs_per_s;
   predict_readings(step, quick, shipped);
   if (!with_interval) return;
-  step.spread = spread_of(quick, shipped, scenario.framework, step.predicted(Fitted::shipped));
-  add_containers(step.spread);
+  step.spread = predict::spread_of(quick, shipped, scenario.framework, step.predicted(Fitted::shipped));
+  predict::add_containers(step.spread);
 }
 
 // Returns why a mode with which the row says it ran is off in its scenario; "": all act. The prediction would be that

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "model/scenario.hpp"
-#include "validate/intervals.hpp"
+#include "predict/spread.hpp"
 #include "validate/published.hpp"
 
 namespace stretto::validate {
@@ -36,7 +36,7 @@ struct ValidatedStep {
   double active_s = 0, hidden_s = 0;
   std::int64_t peak_bytes = 0;  // predicted for the kind that the row publishes; of a device where it publishes none
   std::int64_t over_bytes = 0;  // above 0: the bytes by which it is predicted not to fit
-  Spread spread;                // of the shipped prediction; 0 unless requested
+  predict::Spread spread;                // of the shipped prediction; 0 unless requested
   // The shipped prediction of each PublishedStep::readings, in their order; empty where the row leaves nothing open.
   std::vector<double> readings_s;
 

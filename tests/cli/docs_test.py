@@ -190,7 +190,7 @@ class Docs(ProgramTest):
 
     def test_deviation_of_containers(self):
         """The deviation between containers that intervals take is that of the published steps."""
-        header = (ROOT / "validate/intervals.hpp").read_text()
+        header = (ROOT / "predict/spread.hpp").read_text()
         taken = float(re.search(r"kBetweenContainers = 1.28 \* ([\d.]+);", header)[1])
         self.assertAlmostEqual(taken, script("figures").container_deviation(), delta=0.0005)
 

@@ -5,7 +5,7 @@
 
 #include "predict/quick_step.hpp"
 
-namespace stretto::validate {
+namespace stretto::predict {
 
 // The 80 % interval of one predicted step, in natural logarithms of time around the prediction. Each constant with an
 // interval of its own is moved to both of its ends; the changes add in quadrature: to first order, for independent
@@ -27,4 +27,4 @@ void add_containers(Spread& spread);
 // is not simulated.
 Spread spread_of(const predict::QuickStep& step, sim::Platform platform, Framework framework, double predicted_s);
 
-}  // namespace stretto::validate
+}  // namespace stretto::predict
