@@ -102,7 +102,7 @@ HtmlStep step_with_timeline(const predict::PredictedStep& of) {
 
 }  // namespace
 
-std::string text_of(const SimulateAnswer& answer) {
+std::string details_text(const SimulateAnswer& answer) {
   const Prediction& p = answer.step.prediction;
   std::string text =
       about_text(p) + "\n\n" + prediction_table(p).text() + "\n" + memory_tables_text(p.memory) + "\n" +
@@ -110,16 +110,19 @@ std::string text_of(const SimulateAnswer& answer) {
       fmt::format("\n{} operations simulated in {:.4f} s; with building and verifying the schedule {:.4f} s\n",
                   p.operations, p.simulate_s, p.whole_s);
   for (const std::string& note : p.notes) text += "note: " + note + "\n";
-  if (answer.assumed) text += text_of(*answer.assumed);
+  return text;
+}
+
+std::string further_text(const SimulateAnswer& answer) {
+  const Prediction& p = answer.step.prediction;
+  std::string text;
+  if (answer.assumed) text += "\n" + text_of(*answer.assumed);
   if (answer.modes)
     for (const Section& section : sections_of(*answer.modes, p.step_ms))
       text += "\n" + section.above + (section.above.empty() ? "" : "\n") + section.table.table.text();
   if (answer.limits) text += text_of(*answer.limits, p.step_ms);
   if (answer.run) text += "\n" + predict::run_table(*answer.run).text();
-  if (answer.fits_with)
-    text += "\n" + text_of(*answer.fits_with);
-  else if (p.memory.fit() != Fit::fits)
-    text += "\n--fit looks for changes with which it fits\n";
+  if (answer.fits_with) text += "\n" + text_of(*answer.fits_with);
   return text;
 }
 

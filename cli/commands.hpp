@@ -47,6 +47,10 @@ void add_platform_option(CLI::App& command, CommonOptions& options);
 void add_json_option(CLI::App& command, Files& files, Output& json);
 void add_trace_option(CLI::App& command, CommonOptions& options);
 void add_html_option(CLI::App& command, CommonOptions& options);
+// Adds --color, for a first screen (ink_of_output()).
+void add_color_option(CLI::App& command, std::string& when);
+// Adds --tokens and --price, which set keys of the table [run].
+void add_run_options(CLI::App& command, CommonOptions& options);
 
 void add_backend_option(CLI::App& command, std::string& backend);  // --backend host|cuda
 

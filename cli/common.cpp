@@ -1,5 +1,9 @@
+#include <fmt/format.h>
+
 #include <atomic>
+#include <charconv>
 #include <csignal>
+#include <system_error>
 #include <utility>
 
 #include "base/error.hpp"
@@ -18,6 +22,24 @@ void on_interrupt(int signal) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);
   }
+}
+
+// Reads "15T", "300B", "1.5e12". Throws Error(input) for anything else.
+double count_of(const std::string& given) {
+  const std::size_t digits =
+      given.find_last_of("0123456789.") == std::string::npos ? 0 : given.find_last_of("0123456789.") + 1;
+  const std::string unit = given.substr(digits);
+  const double factor = unit.empty()                 ? 1
+                        : unit == "K" || unit == "k" ? 1e3
+                        : unit == "M"                ? 1e6
+                        : unit == "B" || unit == "G" ? 1e9
+                        : unit == "T"                ? 1e12
+                                                     : 0;
+  double number = 0;
+  const auto [end, failure] = std::from_chars(given.data(), given.data() + digits, number);
+  if (factor == 0 || failure != std::errc() || end != given.data() + digits || !(number > 0))
+    throw input_error("--tokens: expected a number of tokens above 0 such as 15T, 300B or 1e12, got \"" + given + "\"");
+  return number * factor;
 }
 
 }  // namespace
@@ -82,6 +104,24 @@ void add_trace_option(CLI::App& command, CommonOptions& options) {
 void add_html_option(CLI::App& command, CommonOptions& options) {
   options.files.add_output(command, "--html", options.html,
                            "write a page with charts and timelines: one file, opens in any browser");
+}
+
+void add_color_option(CLI::App& command, std::string& when) {
+  command.add_option("--color", when, "colours of the first screen: auto (on a terminal), always or never")
+      ->check(CLI::IsMember({"auto", "always", "never"}));
+}
+
+void add_run_options(CLI::App& command, CommonOptions& options) {
+  command.add_option_function<std::string>(
+      "--tokens",
+      [&options](const std::string& given) {
+        options.set.push_back(fmt::format("run.tokens={:.17g}", count_of(given)));
+      },
+      "tokens of the whole training, 15T or 300B: how many days and GPU-hours");
+  command.add_option_function<double>(
+      "--price",
+      [&options](const double& price) { options.set.push_back(fmt::format("run.price_per_gpu_hour={:.17g}", price)); },
+      "with --tokens, the price of a GPU-hour, in any currency: what the training costs");
 }
 
 void add_backend_option(CLI::App& command, std::string& backend) {

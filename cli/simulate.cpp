@@ -2,10 +2,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "ask/first_screen.hpp"
 #include "ask/simulate_text.hpp"
 #include "base/memory.hpp"
 #include "cli/commands.hpp"
 #include "cli/progress.hpp"
+#include "cli/terminal.hpp"
 #include "report/trace.hpp"
 
 namespace stretto::cli {
@@ -13,7 +15,8 @@ namespace {
 
 struct SimulateOptions : CommonOptions {
   ask::SimulateOptions asked;
-  bool lists_assumed = false;
+  bool lists_assumed = false, verbose = false;
+  std::string color = "auto";
 };
 
 void simulate_command(const SimulateOptions& options) {
@@ -22,7 +25,9 @@ void simulate_command(const SimulateOptions& options) {
   keep_within_free_memory();
   const Patience patience(asked.scenario);
   const ask::SimulateAnswer answer = ask::simulate(asked, options.asked);
-  std::cout << text_of(answer) << (options.lists_assumed ? list_of(answer) : "");
+  print_screen(first_screen(asked, answer, ink_of_output(options.color)));
+  if (options.verbose) std::cout << "\n" << details_text(answer);
+  std::cout << further_text(answer) << (options.lists_assumed ? list_of(answer) : "");
   write_json(options.json, json_of(answer));
   const predict::PredictedStep& step = answer.step;
   if (!options.trace.empty())
@@ -41,6 +46,7 @@ void add_simulate(CLI::App& app) {
   add_scenario_options(*command, *options);
   add_question_options(*command, *options);
   add_platform_option(*command, *options);
+  add_run_options(*command, *options);
   add_json_option(*command, options->files, options->json);
   add_trace_option(*command, *options);
   add_html_option(*command, *options);
@@ -51,6 +57,8 @@ void add_simulate(CLI::App& app) {
   command->add_flag("--limits", asked.limits,
                     "also, on published GPUs: how the step changes with each number of the platform, on better "
                     "machines, and by single changes of the scenario");
+  command->add_flag("--verbose", options->verbose, "also: every figure, memory by stage and part, what was simulated");
+  add_color_option(*command, options->color);
   command->add_flag("--assumed", options->lists_assumed,
                     "also, of a model's name: every setting that was assumed, why, and where it is written");
   command->add_flag("--fit", asked.fit, "also: changes with which the step fits into memory, and the steps they give");

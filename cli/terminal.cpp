@@ -1,7 +1,12 @@
 #include "cli/terminal.hpp"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 #include "base/printable.hpp"
@@ -20,6 +25,38 @@ std::size_t unfinished(std::string_view text) {
     return length < whole ? length : 0;
   }
   return 0;
+}
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+bool takes_utf8() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    std::string value = variable(name);
+    if (value.empty()) continue;
+    std::transform(value.begin(), value.end(), value.begin(), [](unsigned char c) { return std::tolower(c); });
+    return value.find("utf-8") != std::string::npos || value.find("utf8") != std::string::npos;
+  }
+  return true;  // nothing is said
+}
+
+std::string in_ascii(std::string text) {
+  static constexpr std::pair<const char*, const char*> kSpellings[] = {
+      {"–", "-"},   {"−", "-"},  {"×", "x"},  {"±", "+-"}, {"·", "|"}, {"µ", "u"},
+      {"…", "..."}, {"≥", ">="}, {"≤", "<="}, {"█", "#"},  {"░", "."}, {"▒", "~"}};
+  for (const auto& [sign, spelling] : kSpellings)
+    for (std::size_t at = text.find(sign); at != std::string::npos; at = text.find(sign, at))
+      text.replace(at, std::string_view(sign).size(), spelling);
+  return text;
+}
+
+// Returns the end of the style that begins at `at`, "ESC [ digits and semicolons m"; `at` where none does.
+std::size_t end_of_style(std::string_view text, std::size_t at) {
+  if (text.substr(at, 2) != "\x1b[") return at;
+  const std::size_t end = text.find_first_not_of("0123456789;", at + 2);
+  return end != std::string_view::npos && text[end] == 'm' ? end + 1 : at;
 }
 
 }  // namespace
@@ -59,6 +96,43 @@ void write_to_standard_output(const std::string& data) {
   std::streambuf* const out = shown == nullptr ? std::cout.rdbuf() : shown->data_ ? shown->data_ : shown->inner_;
   const auto size = static_cast<std::streamsize>(data.size());
   if (out->sputn(data.data(), size) != size || out->pubsync() != 0) std::cout.setstate(std::ios::badbit);
+}
+
+Ink ink_of_output(const std::string& when) {
+  Ink ink;
+  const bool is_terminal = isatty(STDOUT_FILENO) != 0;
+  if (winsize size{}; is_terminal && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    ink.columns = std::min(ink.columns, static_cast<int>(size.ws_col));
+  const bool may = is_terminal && variable("NO_COLOR").empty() && variable("TERM") != "dumb";
+  if (when == "never" || (when == "auto" && !may)) return ink;
+  const std::string depth = variable("COLORTERM");
+  ink.colours = depth == "truecolor" || depth == "24bit" ? Ink::Colours::all : Ink::Colours::sixteen;
+  return ink;
+}
+
+void print_screen(const std::string& text) {
+  const std::string spelled = takes_utf8() ? text : in_ascii(text);
+  auto* const shown = dynamic_cast<ShownText*>(std::cout.rdbuf());
+  if (shown == nullptr || shown->data_ != nullptr) {  // text goes elsewhere, where styles may not
+    std::string plain;
+    for (std::size_t at = 0; at < spelled.size();)
+      if (const std::size_t end = end_of_style(spelled, at); end > at)
+        at = end;
+      else
+        plain += spelled[at++];
+    std::cout << plain;
+    return;
+  }
+  std::cout.flush();
+  std::string out;
+  for (std::size_t at = 0; at < spelled.size();) {
+    const std::size_t end = end_of_style(spelled, at);
+    const std::size_t next = end > at ? end : std::min(spelled.find('\x1b', at + 1), spelled.size());
+    out += end > at ? spelled.substr(at, end - at) : printable_lines(spelled.substr(at, next - at));
+    at = next;
+  }
+  const auto size = static_cast<std::streamsize>(out.size());
+  if (shown->inner_->sputn(out.data(), size) != size) std::cout.setstate(std::ios::badbit);
 }
 
 void clear_line() {

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "report/ink.hpp"
+
 namespace stretto::cli {
 
 // While the object lives, text on a stream (std::cout, std::cerr) passes through printable_lines(): control characters
@@ -25,6 +27,7 @@ class ShownText : public std::streambuf {
  private:
   friend void keep_standard_output_for_data();
   friend void write_to_standard_output(const std::string& data);
+  friend void print_screen(const std::string& text);
   std::ostream& stream_;
   std::streambuf* inner_;
   std::streambuf* data_ = nullptr;  // standard output, when text goes elsewhere
@@ -36,6 +39,12 @@ class ShownText : public std::streambuf {
 void keep_standard_output_for_data();
 // Writes data unchanged to standard output, wherever text goes. A failure shows in the state of std::cout.
 void write_to_standard_output(const std::string& data);
+// Returns how standard output shows text. `when`: "auto", "always" or "never". auto: colours on a terminal, unless
+// NO_COLOR is set (no-color.org) or text goes to standard error; 24 bits where COLORTERM says so.
+Ink ink_of_output(const std::string& when);
+// Prints a text that may have the styles of Ink, and no other control characters. Signs outside ASCII are spelled in
+// ASCII where the locale's variables (LC_ALL, LC_CTYPE, LANG) name one that is not UTF-8.
+void print_screen(const std::string& text);
 // Moves to the beginning of the terminal's line on standard error, and empties it.
 void clear_line();
 

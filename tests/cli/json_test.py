@@ -81,7 +81,13 @@ class Json(ProgramTest):
         for stage in value["memory"]:
             self.assertEqual(sum(stage[f"{part}_bytes"] for part in PARTS_OF_MEMORY) + stage["held_bytes"]
                              + sum(part["bytes"] for part in stage["other_parts"]), stage["peak_bytes"])
-        text = self.ok("simulate", str(model), *platform, "--html", "page.html").out
+        text = self.ok("simulate", str(model), *platform, "--verbose", "--html", "page.html").out
+        first = text.split("\n\nscenario ")[0].splitlines()
+        self.assertLessEqual(len(first), 24, text)
+        self.assertLessEqual(max(map(len, first)), 100, text)
+        if value["step_low_ms"] is not None:
+            self.assertLess(value["step_low_ms"], value["step_ms"])
+            self.assertLess(value["step_ms"], value["step_high_ms"])
         self.assertNotIn("(plan ", text)
         summary = re.search(r"^memory +(\S+) (\S+) of (\S+) (\S+) a ", text, re.M)
         table = re.search(rf"^memory.* {summary[2]} +kind\n-.*\n((?:.+\n)+?)sum +(\S+)", text, re.M)
@@ -269,7 +275,7 @@ class Json(ProgramTest):
             done = self.ok(*words, "--json", "-")
             self.assertIsInstance(json.loads(done.out), dict, words)
             if words[0] != "show":
-                self.assertIn("scenario tiny", done.err)
+                self.assertRegex(done.err, r"(^|scenario )tiny\b")
         with open("/dev/full", "w") as full:
             done = self.start("simulate", self.tiny, *platform, "--json", "-", stdout=full)
             _, err = done.communicate(timeout=60)
