@@ -114,7 +114,8 @@ SimulateAnswer simulate(Asked& asked, const SimulateOptions& options) {
   if (auto note = predict::unresolved_graphs(scenario, platform, engine, p.step_ms)) p.notes.push_back(*note);
   if (const habits::Answer* made = habits::answer_of(asked.request.scenario))
     answer.assumed = assumptions_of(asked, *made, platform, engine, p.step_ms);
-  if (platform.accelerator) answer.interval = interval_of(quick, platform, answer.assumed, p.step_ms);
+  if (options.interval && platform.accelerator)
+    answer.interval = interval_of(quick, platform, answer.assumed, p.step_ms);
   if (keys) answer.run = predict::predict_run(*keys, quick, p, platform, engine);
   if (options.modes) answer.modes = modes_of(quick, platform, engine, p.step_ms);
   if (options.limits) answer.limits = limits_of(asked, platform, step);

@@ -29,6 +29,7 @@ struct SimulateOptions {
   bool limits = false;    // on published GPUs: the step by each number, on better machines, by single changes
   bool fit = false;       // changes are searched with which the step fits into memory
   bool timeline = false;  // the answer's step has its whole schedule and timeline
+  bool interval = true;   // of a published GPU: takes some dozens of steps with few micro-batches
 };
 
 // Every mode compared with the plain schedule, those that are not tried, every knob with the scenario without it, and
@@ -66,7 +67,7 @@ struct StepInterval {
 struct SimulateAnswer {
   predict::PredictedStep step;         // of it the prediction alone, where neither `timeline` nor `limits` is asked for
   std::optional<Assumptions> assumed;  // of a question in names
-  std::optional<StepInterval> interval;  // of a published GPU
+  std::optional<StepInterval> interval;  // of a published GPU, where it is asked for
   std::optional<predict::Run> run;       // where the scenario has a table [run]
   std::optional<Modes> modes;
   std::optional<StepLimits> limits;

@@ -107,7 +107,7 @@ Json headline_json(const Prediction& p) {
 }
 
 Json step_of(ask::Asked& asked) {
-  const ask::SimulateAnswer answer = ask::simulate(asked);
+  const ask::SimulateAnswer answer = ask::simulate(asked, {.interval = false});
   const Prediction& p = answer.step.prediction;
   return {{"simulate", ask::json_of(answer)},
           {"shown",
@@ -150,7 +150,7 @@ Json texts_of(const ask::Asked& asked) {
 }
 
 Json limits_of(ask::Asked& asked) {
-  const ask::SimulateAnswer answer = ask::simulate(asked, {.limits = true});
+  const ask::SimulateAnswer answer = ask::simulate(asked, {.limits = true, .interval = false});
   const double step_ms = answer.step.prediction.step_ms;
   const ask::StepLimits& limits = answer.limits.value();
   return {{"simulate", ask::json_of(answer)},
