@@ -22,7 +22,7 @@ Modes modes_of(const predict::QuickStep& step, const sim::Platform& platform, co
   Modes modes;
   modes.modes = predict::predict_modes(scenario, platform, engine, &step);
   modes.left_out = modes_left_out(scenario);
-  modes.knobs = predict::predict_without(scenario, platform, engine, step_ms, modes.modes);
+  modes.knobs = predict::predict_without(scenario, platform, engine, step_ms, modes.modes, &step);
   modes.recipes = predict::predict_recipes(scenario, platform, engine, &step);
   return modes;
 }

@@ -71,6 +71,15 @@ std::string released_profile(const std::string& text) {
       ", got " + in_quotes(release));
 }
 
+std::vector<std::string> profiles_meant(const Framework& framework) {
+  if (framework.files.empty()) return {};
+  TomlTable root = read_toml(framework.files.back());
+  const auto names = value_or<std::vector<std::string>>(root, "could_mean", {});
+  for (const std::string& name : names)
+    if (!is_data_name(name)) throw root.error("could_mean", "names of profiles that come with Stretto");
+  return names;
+}
+
 FrameworkProfile read_framework_profile(const std::string& path) {
   TomlTable root = read_toml(path), scenario = root.section("scenario");
   const std::string base = value_or<std::string>(root, "base", "");
@@ -84,7 +93,8 @@ FrameworkProfile read_framework_profile(const std::string& path) {
   f.name = require<std::string>(root, "name");
   TomlTable kernels = root.section("kernels"), elements = root.section("element_bytes"), host = root.section("host"),
             memory = root.section("memory");
-  releases_of(root);  // released_profile() reads them
+  releases_of(root);                                           // released_profile() reads them
+  value_or<std::vector<std::string>>(root, "could_mean", {});  // profiles_meant() reads it
   root.finish();
 
   f.attention_kernel = value_or<std::string>(kernels, "attention_kernel", f.attention_kernel);

@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <vector>
 
 #include "base/toml.hpp"
 #include "model/framework.hpp"
@@ -24,6 +25,10 @@ std::string profile_of_release(const std::string& profile, const std::string& re
 // Returns the name of the profile that "NAME@RELEASE" stands for, and other text as it is. Throws Error(input) with the
 // known releases for another one.
 std::string released_profile(const std::string& text);
+
+// Returns the names of other profiles that people mean by a framework's name (`could_mean`): another release, or
+// recipes of the same library. {} of a framework without a file. Throws Error(input): no such profile.
+std::vector<std::string> profiles_meant(const Framework& framework);
 
 // Reads a profile file. Throws Error(input) as read_scenario does.
 FrameworkProfile read_framework_profile(const std::string& path);

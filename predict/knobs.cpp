@@ -8,7 +8,6 @@
 #include "base/parallel.hpp"
 #include "model/overlap/overlap.hpp"
 #include "model/overlap/without.hpp"
-#include "predict/quick_step.hpp"
 #include "predict/resolution.hpp"
 #include "report/sheet.hpp"
 #include "report/units.hpp"
@@ -24,47 +23,61 @@ std::optional<double> known_step_ms(const Scenario& scenario, const Overlap& ove
   return std::nullopt;
 }
 
-double step_ms_with(Scenario scenario, const Overlap& overlap, const sim::Platform& platform,
-                    const sim::SimOptions& options) {
-  scenario.overlap = overlap;
-  return 1e3 * QuickStep(scenario).step_s(platform, scenario.framework, options);
-}
-
 }  // namespace
 
 std::vector<KnobOff> predict_without(const Scenario& scenario, const sim::Platform& platform,
                                      const sim::SimOptions& options, double step_ms,
-                                     const std::vector<PredictedMode>& modes) {
+                                     const std::vector<PredictedMode>& modes, const QuickStep* own) {
   const std::vector<WithoutKnob> without = without_each_knob(scenario);
-  std::vector<double> ms(without.size());
+  if (without.empty()) return {};
+  std::optional<Doubts> doubts;
+  std::vector<double> own_logs;
+  if (platform.accelerator) {
+    doubts.emplace(scenario, platform);
+    std::optional<QuickStep> built;
+    const QuickStep& step = own != nullptr ? *own : built.emplace(scenario);
+    own_logs = doubts->logs(step, step.step_s(platform, scenario.framework));
+  }
+  std::vector<KnobOff> knobs(without.size());
   const auto simulate = [&](std::int64_t at) {
     const auto i = static_cast<std::size_t>(at);
-    const std::optional<double> known = known_step_ms(scenario, without[i].overlap, modes);
-    ms[i] = known ? *known : step_ms_with(scenario, without[i].overlap, platform, options);
+    Scenario off = scenario;
+    off.overlap = without[i].overlap;
+    const QuickStep step(off);
+    const std::optional<double> known = known_step_ms(scenario, off.overlap, modes);
+    const double ms = known ? *known : 1e3 * step.step_s(platform, off.framework, options);
+    knobs[i] = {without[i].knob, without[i].also_off, ms, ms - step_ms};
+    if (!doubts) return;
+    const double fluid_s =
+        options.network == sim::NetworkKind::fluid ? ms * 1e-3 : step.step_s(platform, off.framework);
+    const Gain cost = doubts->gain(own_logs, doubts->logs(step, fluid_s));
+    knobs[i].low_pct = -100 * cost.high;
+    knobs[i].high_pct = -100 * cost.low;
+    knobs[i].decides = cost.decides;
   };
   // Only one SimGrid engine can exist at a time.
   if (options.network == sim::NetworkKind::fluid)
     parallel_each(std::ssize(without), simulate);
   else
     for (std::int64_t i = 0; i < std::ssize(without); ++i) simulate(i);
-  std::vector<KnobOff> knobs;
-  for (std::size_t i = 0; i < without.size(); ++i)
-    knobs.push_back({without[i].knob, without[i].also_off, ms[i], ms[i] - step_ms});
   return knobs;
 }
 
 std::string knobs_text(double step_ms) {
   return fmt::format(
       "each knob of the scenario switched off alone; with all of them a step takes {} (not resolved: less than {}, "
-      "about "
-      "the least error of predictions)",
-      time_text(step_ms), percent_text(kResolved));
+      "what "
+      "two software stacks differ by, or its interval of 80 % has both signs)",
+      time_text(step_ms), percent_text(kBetweenStacks));
 }
 
 Sheet knobs_sheet(const std::vector<KnobOff>& knobs) {
   const auto step_ms = [](const KnobOff& k) { return k.step_ms - k.saved_ms; };  // the scenario's own
   const auto saved_pct = [=](const KnobOff& k) { return 100 * k.saved_ms / step_ms(k); };
-  const auto resolved = [=](const KnobOff& k) { return is_resolved(k.saved_ms, step_ms(k)); };
+  const auto resolved = [=](const KnobOff& k) {
+    if (k.decides == Doubt::nothing) return is_resolved(k.saved_ms, step_ms(k));
+    return std::abs(k.saved_ms) > kBetweenStacks * step_ms(k) && k.low_pct * k.high_pct > 0;
+  };
   return {knobs, std::vector<Column<KnobOff>>{
                      {"knob", "knob", [](const KnobOff& k) { return k.knob; }},
                      {"also_off", "off with it", [](const KnobOff& k) { return k.also_off; },
@@ -77,6 +90,13 @@ Sheet knobs_sheet(const std::vector<KnobOff>& knobs) {
                       [=](const KnobOff& k) {
                         return fmt::format("{:+.1f} %{}", saved_pct(k), resolved(k) ? "" : " (not resolved)");
                       }},
+                     {"saved_low_pct", "interval", [](const KnobOff& k) { return k.low_pct; },
+                      [](const KnobOff& k) {
+                        return k.decides == Doubt::nothing ? ""
+                                                           : fmt::format("{:.0f} to {:.0f} %", k.low_pct, k.high_pct);
+                      }},
+                     {"saved_high_pct", "", [](const KnobOff& k) { return k.high_pct; }},
+                     {"decides", "because", [](const KnobOff& k) { return words_of(k.decides); }},
                      {"resolved", "", resolved}}};
 }
 

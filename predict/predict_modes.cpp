@@ -10,7 +10,7 @@
 
 #include "base/parallel.hpp"
 #include "model/overlap/overlap.hpp"
-#include "predict/constants.hpp"
+#include "predict/gain.hpp"
 #include "predict/predict_step.hpp"
 #include "predict/quick_step.hpp"
 #include "report/exposure.hpp"
@@ -26,47 +26,6 @@ ModeStep mode_step(const QuickStep& step, const ToldStep& told, const sim::Platf
   return {to_ms(told.step()), to_ms(b),
           traffic_of(*told.schedule, told.programs(), told.result.timeline, b, told.rounds),
           platform.accelerator ? memory.predicted_bytes() : memory.taken_bytes(), memory.fits()};
-}
-
-// Returns ln of a schedule's step for each set of constants in which one is at an end of its interval; the first entry
-// is for the shipped constants, with which it takes `shipped_s`. Costs that a constant does not change are not
-// simulated again.
-std::vector<double> log_steps(const QuickStep& step, sim::Platform platform, double shipped_s) {
-  Framework framework = step.scenario().framework;
-  const sim::Costs shipped = step.costs(platform, framework);
-  struct Changed {
-    sim::Platform platform;
-    Framework framework;
-    sim::Costs costs;
-  };
-  std::vector<std::optional<Changed>> changed(1);  // nullopt: the costs are the shipped ones
-  for (const Constant& constant : constants_of(*platform.accelerator, framework)) {
-    if (!constant.has_interval()) continue;
-    // The farther end stands for both: to first order the change is equal in both directions.
-    const double value = constant.quantity->value, low = constant.quantity->low, high = constant.quantity->high;
-    constant.quantity->value = high - value > value - low ? high : low;
-    if (sim::Costs costs = step.costs(platform, framework); costs == shipped)
-      changed.emplace_back();
-    else
-      changed.push_back(Changed{platform, framework, std::move(costs)});
-    constant.quantity->value = value;
-  }
-  std::vector<double> logs(changed.size(), std::log(shipped_s));
-  parallel_each(std::ssize(changed), [&](std::int64_t at) {
-    const auto i = static_cast<std::size_t>(at);
-    if (changed[i])
-      logs[i] = std::log(step.step_s(changed[i]->platform, changed[i]->framework, {}, &changed[i]->costs));
-  });
-  return logs;
-}
-
-// Returns the 80 % interval of a mode's saving, in percent of the plain step: changes of the ratio add in quadrature,
-// as in predict/spread.hpp.
-double unsure_pct(const std::vector<double>& plain, const std::vector<double>& mode) {
-  double unsure = 0;
-  for (std::size_t i = 1; i < plain.size(); ++i)
-    unsure = std::hypot(unsure, (mode[i] - plain[i]) - (mode[0] - plain[0]));
-  return 100 * unsure * std::exp(mode[0] - plain[0]);
 }
 
 // Returns why a mode gives the plain schedule here: the note of its knob.
@@ -101,6 +60,8 @@ std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Pl
   const std::vector<std::string> names = modes_of(scenario);
   std::vector<PredictedMode> modes(names.size());
   std::vector<std::string> plain;  // modes that act in the plain schedule
+  std::optional<Doubts> doubts;
+  if (platform.accelerator) doubts.emplace(scenario, platform);
   std::vector<double> plain_logs;
   const auto predict = [&](std::size_t i) {
     const std::string& name = names[i];
@@ -125,15 +86,21 @@ std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Pl
     const auto logs = [&] {
       const double fluid_s =
           options.network == sim::NetworkKind::fluid ? mode.step_ms * 1e-3 : step.step_s(platform, scenario.framework);
-      return log_steps(step, platform, fluid_s);
+      return doubts->logs(step, fluid_s);
     };
     if (i == 0) {
       plain = step.schedule().modes;
-      if (platform.accelerator) plain_logs = logs();
+      if (doubts) plain_logs = logs();
     } else if (step.schedule().modes == plain) {
       advice.off_because = reason_of(step.schedule(), name == kAsGiven ? std::string() : find_overlap_mode(name).knob);
+    } else if (doubts) {
+      const Gain gain = doubts->gain(plain_logs, logs());
+      advice.low_pct = 100 * gain.low;
+      advice.high_pct = 100 * gain.high;
+      advice.least_pct = 100 * kBetweenStacks;
+      advice.decides = words_of(gain.decides);
     } else {
-      advice.unsure_pct = platform.accelerator ? unsure_pct(plain_logs, logs()) : kUnsure_pct;
+      advice.set_unsure(kUnsure_pct);
     }
     if (of_mode.overlap.overlap_p2p_comm && advice.off_because.empty())
       advice.because = why_blocking_messages_cost(scenario, advice);

@@ -22,9 +22,9 @@ struct PredictedMode {
   bool is_scenario = false;                // its knobs are the scenario's
   Advice advice;
 };
-// Returns every mode in modes_of(scenario), the plain schedule first. On a GPU of the tables the uncertainty of a
-// mode's saving follows from the constants' intervals (predict/constants.hpp); on a calibrated machine it is
-// kUnsure_pct. `own`: the scenario's step, where it is built already.
+// Returns every mode in modes_of(scenario), the plain schedule first. On a GPU of the tables a mode's saving has the
+// interval of predict/gain.hpp; on a calibrated machine it is kUnsure_pct. `own`: the scenario's step, where it is
+// built already.
 std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Platform& platform,
                                          const sim::SimOptions& options, const QuickStep* own = nullptr);
 // Return the table of `simulate --modes` and of modes that it does not try: `modes` and `modes_left_out` in

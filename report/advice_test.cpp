@@ -11,7 +11,7 @@ Advice advice(double plain_ms, double step_ms, double unsure_pct) {
   advice.mode = "a";
   advice.plain.step_ms = plain_ms;
   advice.step.step_ms = step_ms;
-  advice.unsure_pct = unsure_pct;
+  advice.set_unsure(unsure_pct);
   return advice;
 }
 
@@ -59,6 +59,29 @@ TEST_CASE("advice says what is hidden and what compute and memory pay", "[report
   CHECK(json.at("basis") == "expected");
   CHECK(json.at("verdict") == "use");
   CHECK(json.at("hidden_bytes") == 3 << 20);
+}
+
+TEST_CASE("advice names what decides where its interval is known", "[report]") {
+  Advice a = advice(100, 78, 0);
+  a.low_pct = 12, a.high_pct = 31;
+  a.least_pct = 5;
+  a.decides = "your release's host decides";
+  CHECK(a.verdict() == Verdict::use);
+  CHECK(a.why() == "saves 12 to 31 % (22.0 expected): your release's host decides");
+  a.low_pct = -3;
+  CHECK(a.verdict() == Verdict::benchmark_first);
+  a.step.step_ms = 120;
+  a.low_pct = -26, a.high_pct = -11;
+  CHECK(a.verdict() == Verdict::avoid);
+  CHECK(a.why() == "costs 11 to 26 % (20.0 expected): your release's host decides");
+  a.step.step_ms = 104;  // two stacks differ by as much, so that no interval makes it certain
+  a.low_pct = -5, a.high_pct = -3;
+  CHECK(a.verdict() == Verdict::benchmark_first);
+  const nlohmann::json json = advice_json(a);
+  CHECK(json.at("saved_low_pct") == -5);
+  CHECK(json.at("unsure_pct") == 1);
+  CHECK(json.at("decides") == "your release's host decides");
+  CHECK(advice_json(advice(1, 1, 0)).at("decides").is_null());
 }
 
 TEST_CASE("measured advice knows nothing without a noise floor", "[report]") {

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <exception>
 #include <mutex>
+#include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
 #include "model/scenario/keys.hpp"
+#include "predict/quick_step.hpp"
+#include "report/advice.hpp"
 #include "report/sheet.hpp"
 #include "report/units.hpp"
 #include "sweep/evaluate.hpp"
@@ -57,6 +60,21 @@ std::vector<std::string> other_values(const std::string& key, const std::string&
   return others;
 }
 
+// Gives each change of an overlap mode the interval of its gain.
+void add_doubts(std::vector<SingleChange>& changes, const Scenario& scenario, const sim::Platform& platform,
+                const std::function<Scenario(const std::vector<std::string>& set)>& read) {
+  const auto is_of_mode = [](const SingleChange& change) { return change.set.front().starts_with("overlap."); };
+  if (std::none_of(changes.begin(), changes.end(), is_of_mode)) return;
+  const predict::Doubts doubts(scenario, platform);
+  const predict::QuickStep own(scenario);
+  const std::vector<double> own_logs = doubts.logs(own, own.step_s(platform, scenario.framework));
+  parallel_each(std::ssize(changes), [&](std::int64_t at) {
+    SingleChange& change = changes[static_cast<std::size_t>(at)];
+    if (!is_of_mode(change)) return;
+    change.gain = doubts.gain(own_logs, doubts.logs(predict::QuickStep(read(change.set)), change.step_ms * 1e-3));
+  });
+}
+
 }  // namespace
 
 std::vector<SingleChange> faster_changes(const Scenario& scenario, const sim::Platform& platform, double step_ms,
@@ -71,7 +89,7 @@ std::vector<SingleChange> faster_changes(const Scenario& scenario, const sim::Pl
     const std::string now = text_of(value_of(row, scenario));
     for (const std::string& value : other_values(key, now, scenario, platform)) {
       const auto settings = settings_of({{{key, {value}}}}, {value}, scenario);
-      if (settings) tried.push_back({fmt::format("{} {} -> {}", row.name, now, value), settings->set, 0});
+      if (settings) tried.push_back({fmt::format("{} {} -> {}", row.name, now, value), settings->set, 0, {}});
     }
   }
   std::exception_ptr problem;
@@ -97,18 +115,44 @@ std::vector<SingleChange> faster_changes(const Scenario& scenario, const sim::Pl
   std::erase_if(tried, [](const SingleChange& change) { return change.step_ms == 0; });
   std::stable_sort(tried.begin(), tried.end(),
                    [](const SingleChange& a, const SingleChange& b) { return a.step_ms < b.step_ms; });
+  add_doubts(tried, scenario, platform, read);
   return tried;
 }
 
+namespace {
+
+// Returns "use: 6 to 17 %, …"; "" of what is no overlap mode.
+std::string advice_text(const SingleChange& change) {
+  if (!change.gain) return "";
+  const predict::Gain& gain = *change.gain;
+  return fmt::format("{}: saves {:.0f} to {:.0f} %, {}",
+                     name_of(verdict_of(gain.saved, gain.low, gain.high, predict::kBetweenStacks)), 100 * gain.low,
+                     100 * gain.high, words_of(gain.decides));
+}
+
+}  // namespace
+
 Sheet changes_sheet(const std::vector<SingleChange>& changes, double step_ms) {
-  return {changes,
-          std::vector<Column<SingleChange>>{
-              {"change", "one change", [](const SingleChange& c) { return c.what; }},
-              {"set", "", [](const SingleChange& c) { return c.set; }},
-              {"step_ms", "step", [](const SingleChange& c) { return c.step_ms; },
-               [](const SingleChange& c) { return time_text(c.step_ms); }},
-              {"saved_pct", "change", [=](const SingleChange& c) { return 100 * (1 - c.step_ms / step_ms); },
-               [=](const SingleChange& c) { return fmt::format("{:+.1f} %", 100 * (c.step_ms / step_ms - 1)); }}}};
+  const bool has_modes = std::any_of(changes.begin(), changes.end(), [](const SingleChange& c) { return c.gain; });
+  return {
+      changes,
+      std::vector<Column<SingleChange>>{
+          {"change", "one change", [](const SingleChange& c) { return c.what; }},
+          {"set", "", [](const SingleChange& c) { return c.set; }},
+          {"step_ms", "step", [](const SingleChange& c) { return c.step_ms; },
+           [](const SingleChange& c) { return time_text(c.step_ms); }},
+          {"saved_pct", "change", [=](const SingleChange& c) { return 100 * (1 - c.step_ms / step_ms); },
+           [=](const SingleChange& c) { return fmt::format("{:+.1f} %", 100 * (c.step_ms / step_ms - 1)); }},
+          {"advice", has_modes ? "advice" : "",
+           [](const SingleChange& c) {
+             if (!c.gain) return nlohmann::json(nullptr);
+             const predict::Gain& g = *c.gain;
+             return nlohmann::json({{"verdict", name_of(verdict_of(g.saved, g.low, g.high, predict::kBetweenStacks))},
+                                    {"saved_low_pct", 100 * g.low},
+                                    {"saved_high_pct", 100 * g.high},
+                                    {"decides", words_of(g.decides)}});
+           },
+           advice_text}}};
 }
 
 }  // namespace stretto::sweep

@@ -1,8 +1,10 @@
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "predict/gain.hpp"
 #include "report/table.hpp"
 #include "sweep/settings.hpp"
 #include "sweep/space.hpp"
@@ -14,8 +16,10 @@ struct SingleChange {
   std::string what;  // "tensor_model_parallel_size 4 -> 8"
   std::vector<std::string> set;
   double step_ms = 0;
+  std::optional<predict::Gain> gain;  // of an overlap mode
 };
-// Returns the single changes that fit and make a step faster than `step_ms`, the fastest first. GPUs and batch stay, so
+// Returns the single changes that fit and make a step faster than `step_ms`, the fastest first. What a switch of
+// [overlap] saves has its interval. GPUs and batch stay, so
 // the data-parallel size may change too. `read` returns the scenario with further overrides, and throws Error(input)
 // where they are refused. Keys that `leaves_out` are not changed; null: none. Published GPUs only; others give none.
 std::vector<SingleChange> faster_changes(const Scenario& scenario, const sim::Platform& platform, double step_ms,

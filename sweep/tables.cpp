@@ -4,9 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "base/shell.hpp"
+#include "predict/gain.hpp"
 #include "report/units.hpp"
 #include "sweep/names.hpp"
 
@@ -34,6 +36,16 @@ std::vector<std::string> keys_of(const Space& space) {
   return keys;
 }
 
+bool differ_in_modes(const Point& one, const Point& other) {
+  const auto modes_of = [](const Point& point) {
+    std::vector<std::string> modes;
+    std::copy_if(point.set.begin(), point.set.end(), std::back_inserter(modes),
+                 [](const std::string& set) { return set.starts_with("overlap."); });
+    return modes;
+  };
+  return modes_of(one) != modes_of(other);
+}
+
 }  // namespace
 
 Table points_table(const Space& space, const SearchResult& result, const std::vector<std::size_t>& points) {
@@ -47,14 +59,15 @@ Table points_table(const Space& space, const SearchResult& result, const std::ve
     std::vector<std::string> cells;
     for (const std::string& key : keys) cells.push_back(value_of(point, key));
     const double behind = first.tokens_per_s_per_gpu / point.tokens_per_s_per_gpu - 1;
+    const double tie = differ_in_modes(point, first) ? predict::kBetweenStacks : kTie;
     cells.push_back(time_text(point.step_ms));
     cells.push_back(fmt::format("{:.1f}", point.tokens_per_s_per_gpu));
     cells.push_back(point.mfu ? percent_text(*point.mfu) : "");
     cells.push_back(size_text(double(point.memory_bytes)) + (point.fit == Fit::tight ? ", tight" : ""));
     // A tight layout may be faster than the first, which fits.
     cells.push_back(i == points.front() ? ""
-                    : behind < -kTie    ? fmt::format("{:.1f} % ahead", -100 * behind / (1 + behind))
-                                        : fmt::format("{:.1f} %{}", 100 * behind, behind < kTie ? " (tie)" : ""));
+                    : behind < -tie     ? fmt::format("{:.1f} % ahead", -100 * behind / (1 + behind))
+                                        : fmt::format("{:.1f} %{}", 100 * behind, behind < tie ? " (tie)" : ""));
     table.add_row(std::move(cells));
   }
   return table;

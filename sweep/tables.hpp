@@ -8,11 +8,12 @@
 
 namespace stretto::sweep {
 
-// Predictions of two layouts that differ by less cannot be ranked.
+// Predictions of two layouts that differ by less cannot be ranked; of two that differ in an overlap mode
+// predict::kBetweenStacks.
 constexpr double kTie = predict::kResolved;
 
 // Returns a table of the points with these indices, in this order: values of the axes that differ anywhere, step,
-// tokens, MFU, memory, and the distance to the first one, "tie" within kTie.
+// tokens, MFU, memory, and the distance to the first one, "tie" where it is too small to rank.
 Table points_table(const Space& space, const SearchResult& result, const std::vector<std::size_t>& points);
 // Returns the values of the axes that differ anywhere, and the data-parallel size: "tp 4, pp 2, …".
 std::string name_of_layout(const Space& space, const Point& point);
