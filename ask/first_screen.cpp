@@ -22,23 +22,6 @@ std::string padded(const std::string& text, std::size_t width) {
   return text + blanks(has < width ? width - has : 0);
 }
 
-// Returns the lines of a text that is wrapped at blanks, the second and later ones after `indent` blanks.
-std::string wrapped(const std::string& text, std::size_t columns, std::size_t indent) {
-  std::string lines, line;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
-    const std::string word = text.substr(at, end - at);
-    if (!line.empty() && display_width(line) + 1 + display_width(word) > columns) {
-      lines += line + "\n";
-      line = blanks(indent) + word;
-    } else {
-      line += (at == 0 ? "" : " ") + word;
-    }
-    at = end + 1;
-  }
-  return lines + line + "\n";
-}
-
 std::string faint_lines(const std::string& lines, const Ink& ink) {
   return ink.faint(lines.substr(0, lines.size() - 1)) + "\n";
 }

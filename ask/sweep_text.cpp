@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/shell.hpp"
 #include "report/layout_text.hpp"
@@ -58,8 +59,8 @@ std::string recipe_text(const Prediction& own, const Prediction& first, const st
   const double behind = first.throughput.tokens_per_s_per_device / own.throughput.tokens_per_s_per_device - 1;
   return fmt::format("the scenario as it is, {} on {} GPUs: {}, {}{}\n", layout_text(own.parallel, own.micro_batches),
                      own.devices, time_text(own.step_ms),
-                     behind < 0 ? fmt::format("{:.1f} % ahead of the {}", -100 * behind / (1 + behind), first_name)
-                                : fmt::format("{:.1f} % behind the {}{}", 100 * behind, first_name,
+                     behind < 0 ? fmt::format("{:.1f} % faster than the {}", -100 * behind / (1 + behind), first_name)
+                                : fmt::format("{:.1f} % slower than the {}{}", 100 * behind, first_name,
                                               behind < sweep::kTie ? " (tie)" : ""),
                      own.memory.fit() == Fit::fits    ? ""
                      : own.memory.fit() == Fit::tight ? "; its memory is tight"
@@ -101,11 +102,33 @@ Parts parts_of(const SweepAnswer& answer, const sweep::Space& space) {
   parts.front_name =
       leaves_out ? "Pareto front of the points that were simulated; --all simulates the others too" : "Pareto front";
   parts.most_gains = "of the keys that were not searched, these gain most on the " + parts.first_name;
-  if (!answer.changes.empty())
-    parts.gains = sweep::changes_sheet(answer.changes, points[answer.order.front()].step_ms).table();
+  // What a table would print as 0 is no advice.
+  constexpr double kLeast = 0.0005;
+  std::vector<sweep::SingleChange> gains = answer.changes;
+  const double step_ms = points[answer.order.front()].step_ms;
+  std::erase_if(gains, [&](const sweep::SingleChange& change) { return change.step_ms > (1 - kLeast) * step_ms; });
+  if (!gains.empty()) parts.gains = sweep::changes_sheet(gains, step_ms).table();
   if (!answer.by_gpus.empty()) parts.scaling = sweep::points_table(space, answer.result, answer.by_gpus);
   parts.scaling_limits = limits_table(answer.scales);
   return parts;
+}
+
+// Returns the finding in two lines: the step of the first point, its layout, and its figures.
+std::string finding_text(const SweepAnswer& answer, const SweptSpace& space, const Ink& ink) {
+  const Prediction& p = answer.full.front().step.prediction;
+  const sweep::Point& first = answer.result.points[answer.order.front()];
+  std::string text = wrapped(fmt::format("{} a step on {} × {}: {}", short_time(p.step_ms), p.devices, p.platform,
+                                         sweep::name_of_layout(space.space(), first)),
+                             static_cast<std::size_t>(ink.columns), 2);
+  text = ink.bold(text.substr(0, text.size() - 1)) + "\n";
+  const double GiB = double(1 << 30);
+  std::string figures = short_count(p.throughput.tokens_per_s) + " tokens/s";
+  if (p.throughput.mfu) figures += " · MFU " + percent_text(*p.throughput.mfu);
+  if (p.memory.device_bytes > 0)
+    figures +=
+        fmt::format(" · {} of {} GiB{}", three_digits(double(p.memory.predicted_bytes()) / GiB),
+                    three_digits(double(p.memory.device_bytes) / GiB), p.memory.fit() == Fit::tight ? ", tight" : "");
+  return text + "  " + figures + "\n";
 }
 
 // Returns lines with the commands of the first point, and of the fastest where it is another.
@@ -132,29 +155,58 @@ std::string commands_text(const SweepAnswer& answer, const SweptSpace& space) {
 
 }  // namespace
 
-std::string text_of(const SweepAnswer& answer, const SweptSpace& space, bool is_kept) {
-  std::string text =
-      sweep::summary_text(answer.result, answer.combinations) +
-      fmt::format("{:.1f} s; {}\n", answer.seconds, sweep::not_searched(space.space(), space.scenario()));
+std::string text_of(const SweepAnswer& answer, const SweptSpace& space, const SweepShown& shown) {
+  constexpr std::size_t kShown = 5, kOfFront = 3;
+  const auto columns = static_cast<std::size_t>(shown.ink.columns);
+  const sweep::Space& axes = space.space();
+  const auto some_of = [&](std::vector<std::size_t> points, std::size_t most) {
+    if (!shown.verbose && points.size() > most) points.resize(most);
+    return points;
+  };
+  std::string text;
   if (!answer.result.complete)
     text += fmt::format("interrupted: these are the points so far{}\n",
-                        is_kept ? "; --resume goes on with the others" : "");
-  if (answer.order.empty() && space.request.shards > 1) text += "\n" + sweep::why_none(answer.result) + "\n";
+                        shown.is_kept ? "; --resume goes on with the others" : "");
+  if (answer.order.empty() && space.request.shards > 1) text += sweep::why_none(answer.result) + "\n";
   if (!answer.order.empty()) {
-    const Parts parts = parts_of(answer, space.space());
-    text += "\n" + parts.ranked + "\n\n" + parts.best.text() + "\n" + parts.limits.text();
-    if (answer.front.size() > 1)
-      text +=
-          fmt::format("\nless memory, {} ({}):\n", parts.has_several ? "less efficient" : "slower", parts.front_name) +
-          parts.pareto.text();
-    if (!parts.recipe.empty()) text += "\n" + parts.recipe;
-    if (parts.gains.rows() > 0) text += "\n" + parts.most_gains + ":\n" + parts.gains.text();
+    const Parts parts = parts_of(answer, axes);
+    text += finding_text(answer, space, shown.ink) + "\n";
+    if (parts.has_several) text += wrapped(parts.ranked, columns, 2) + "\n";
+    if (const std::size_t tied = sweep::ties(answer.result, answer.order); tied > 1)
+      text += fmt::format("{} of the best tie: predictions cannot rank what differs by less than {}\n", tied,
+                          percent_text(sweep::kTie));
+    const std::vector<std::size_t> best = some_of(answer.order, kShown);
+    text += sweep::points_table(axes, answer.result, best).text();
+    if (best.size() < answer.order.size())
+      text += fmt::format("and {} more: --verbose\n", answer.order.size() - best.size());
+    if (shown.verbose) text += "\n" + parts.limits.text();
+    // The front from the first layout on that the table above does not have.
+    std::vector<std::size_t> front;
+    std::copy_if(answer.front.begin(), answer.front.end(), std::back_inserter(front),
+                 [&](std::size_t i) { return shown.verbose || std::find(best.begin(), best.end(), i) == best.end(); });
+    if (!front.empty() && answer.front.size() > 1) {
+      if (front.front() != best.front()) front.insert(front.begin(), best.front());
+      text += fmt::format("\nless memory, {}{}\n", parts.has_several ? "less efficient" : "slower",
+                          shown.verbose ? " (" + parts.front_name + ")" : "") +
+              sweep::points_table(axes, answer.result, some_of(front, kOfFront + 1)).text();
+    }
+    if (!parts.recipe.empty()) text += "\n" + wrapped(parts.recipe.substr(0, parts.recipe.size() - 1), columns, 2);
+    if (parts.gains.rows() > 0) text += "\nthen change\n" + parts.gains.text();
     if (parts.scaling.rows() > 0)
       text += "\nby the number of GPUs:\n" + parts.scaling.text() + "\n" + parts.scaling_limits.text();
     text += commands_text(answer, space);
-    if (!answer.megatron.empty()) text += "\n" + answer.megatron;
   }
-  for (const std::string& note : answer.notes) text += "note: " + note + "\n";
+  text += "\n" +
+          (shown.verbose
+               ? sweep::summary_text(answer.result, answer.combinations) + fmt::format("{:.1f} s\n", answer.seconds)
+               : fmt::format("{} in {:.1f} s (--verbose: why)\n", sweep::counts_text(answer.result), answer.seconds));
+  const std::string searched = sweep::not_searched(axes, space.scenario());
+  text += wrapped(shown.verbose ? searched : searched.substr(0, searched.find("; ")), columns, 2);
+  if (!answer.megatron.empty())
+    text += shown.megatron
+                ? "\n" + answer.megatron
+                : std::string("--megatron: the ") + answer.ranking->first_name() + " as flags of Megatron-LM\n";
+  for (const std::string& note : answer.notes) text += wrapped("note: " + note, columns, 6);
   return text;
 }
 

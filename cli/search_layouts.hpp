@@ -12,7 +12,8 @@ namespace stretto::cli {
 struct SweepOptions : CommonOptions {
   std::vector<std::string> over;
   std::string shard = "0/1";
-  bool resume = false, all = false, names_platform = false;
+  bool resume = false, all = false, names_platform = false, verbose = false, megatron = false;
+  std::string color = "auto";
   std::int64_t best = 10;
   Output out, csv;
   Output winner;        // the best as a scenario, of `plan` alone

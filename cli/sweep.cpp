@@ -13,6 +13,7 @@
 #include "base/time_left.hpp"
 #include "cli/progress.hpp"
 #include "cli/search_layouts.hpp"
+#include "cli/terminal.hpp"
 #include "sweep/journal.hpp"
 #include "sweep/tables.hpp"
 
@@ -92,7 +93,9 @@ void search_layouts(const SweepOptions& options, ask::Swept swept) {
   calls.stop = interrupted;
   const ask::SweepAnswer answer = ask::sweep(space, calls);
   line.clear();
-  std::cout << options.assumed << text_of(answer, space, !options.out.empty());
+  print_screen(
+      options.assumed +
+      text_of(answer, space, {!options.out.empty(), options.verbose, options.megatron, ink_of_output(options.color)}));
   if (!options.json.empty()) write_json(options.json, json_of(answer));
   if (!options.csv.empty()) write_text(options.csv, sweep::csv_of(space.space(), answer.result));
   if (!options.html.empty()) write_text(options.html, render_html(page_of(answer, space)));
@@ -116,6 +119,10 @@ void add_search_options(CLI::App& command, SweepOptions& options) {
   command.add_option("--shard", options.shard, "I/N: take the I-th of N parts, for N processes (from 0)");
   command.add_flag("--all", options.all, "simulate every point that fits, not only those that may be among the best");
   command.add_option("--best", options.best, "points that are simulated in full")->check(CLI::Range(1, 1000));
+  command.add_flag("--verbose", options.verbose,
+                   "also: why layouts are not possible, where the time of the best goes, all of the front");
+  command.add_flag("--megatron", options.megatron, "also: the best as flags of Megatron-LM");
+  add_color_option(command, options.color);
   options.files.add_output(command, "--csv", options.csv, "write every point as a row of this file");
   add_json_option(command, options.files, options.json);
   add_html_option(command, options);

@@ -91,4 +91,20 @@ std::size_t display_width(std::string_view text) {
   return width;
 }
 
+std::string wrapped(const std::string& text, std::size_t columns, std::size_t indent) {
+  std::string lines, line;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    const std::string word = text.substr(at, end - at);
+    if (!line.empty() && display_width(line) + 1 + display_width(word) > columns) {
+      lines += line + "\n";
+      line = std::string(indent, ' ') + word;
+    } else {
+      line += (at == 0 ? "" : " ") + word;
+    }
+    at = end + 1;
+  }
+  return lines + line + "\n";
+}
+
 }  // namespace stretto

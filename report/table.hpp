@@ -35,4 +35,8 @@ class Sheet;  // report/sheet.hpp
 // one.
 std::size_t display_width(std::string_view text);
 
+// Returns the text in lines of at most `columns`, broken at blanks, the second and later ones after `indent` blanks. A
+// word that is longer has a line of its own.
+std::string wrapped(const std::string& text, std::size_t columns, std::size_t indent);
+
 }  // namespace stretto

@@ -68,6 +68,13 @@ std::string percent_text(double share) {
   return std::isfinite(share) ? fmt::format("{:.1f} %", 100 * share) : std::string("–");
 }
 
+std::string with_commas(std::int64_t count) {
+  std::string digits = std::to_string(count);
+  const std::size_t first = digits.front() == '-' ? 1 : 0;
+  for (std::size_t at = digits.size(); at > first + 3; at -= 3) digits.insert(at - 3, ",");
+  return digits;
+}
+
 std::string three_digits(double value) {
   if (!std::isfinite(value)) return "–";
   if (value == 0) return "0";

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <string>
 
 namespace stretto {
@@ -26,9 +27,10 @@ std::string rate_text(double FLOPs_per_s);
 std::string percent_text(double share);  // of a share from 0 to 1: "48.4 %"
 
 // Return values as people say them, with three significant digits and commas between thousands; JSON has all digits.
-std::string three_digits(double value);    // "59.0", "1,139", "0.513", "0"
-std::string short_time(double ms);         // "14.4 s", "513 ms"
-std::string short_count(double count);     // "72.9 k", "1.12 M", "8.03 B" (10^9)
-std::string change_text(double relative);  // −0.2518: "−25.2 %", 0.03: "+3.0 %"; below 0.05 % "0"
+std::string with_commas(std::int64_t count);  // "13,068"
+std::string three_digits(double value);       // "59.0", "1,139", "0.513", "0"
+std::string short_time(double ms);            // "14.4 s", "513 ms"
+std::string short_count(double count);        // "72.9 k", "1.12 M", "8.03 B" (10^9)
+std::string change_text(double relative);     // −0.2518: "−25.2 %", 0.03: "+3.0 %"; below 0.05 % "0"
 
 }  // namespace stretto

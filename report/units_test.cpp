@@ -36,6 +36,8 @@ TEST_CASE("one value stands in its own unit", "[report]") {
 }
 
 TEST_CASE("numbers with three significant digits", "[units]") {
+  CHECK(with_commas(13068) == "13,068");
+  CHECK(with_commas(-999) == "-999");
   CHECK(three_digits(59.004) == "59.0");
   CHECK(three_digits(9.996) == "10.0");
   CHECK(three_digits(1138.6) == "1,139");

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <map>
 
@@ -52,7 +53,7 @@ Table points_table(const Space& space, const SearchResult& result, const std::ve
   std::vector<std::string> headers;
   const std::vector<std::string> keys = keys_of(space);
   for (const std::string& key : keys) headers.push_back(short_name(key));
-  for (const char* name : {"step", "tokens/s a GPU", "MFU", "memory", "behind"}) headers.emplace_back(name);
+  for (const char* name : {"step", "tokens/s a GPU", "MFU", "memory", "slower"}) headers.emplace_back(name);
   Table table(headers);
   for (const std::size_t i : points) {
     const Point &point = result.points[i], &first = result.points[points.front()];
@@ -65,9 +66,7 @@ Table points_table(const Space& space, const SearchResult& result, const std::ve
     cells.push_back(point.mfu ? percent_text(*point.mfu) : "");
     cells.push_back(size_text(double(point.memory_bytes)) + (point.fit == Fit::tight ? ", tight" : ""));
     // A tight layout may be faster than the first, which fits.
-    cells.push_back(i == points.front() ? ""
-                    : behind < -tie     ? fmt::format("{:.1f} % ahead", -100 * behind / (1 + behind))
-                                        : fmt::format("{:.1f} %{}", 100 * behind, behind < tie ? " (tie)" : ""));
+    cells.push_back(i == points.front() ? "" : change_text(behind) + (std::abs(behind) < tie ? ", tie" : ""));
     table.add_row(std::move(cells));
   }
   return table;
@@ -88,6 +87,32 @@ std::vector<std::size_t> best_by_gpus(const std::vector<Point>& points) {
   if (best.size() > 1)
     for (const auto& [gpus, i] : best) found.push_back(i);
   return found;
+}
+
+std::string counts_text(const SearchResult& result) {
+  std::map<Status, std::int64_t> count;
+  for (const Point& point : result.points) ++count[point.status];
+  std::string text = fmt::format("{} layouts: ", with_commas(std::ssize(result.points)));
+  const std::pair<Status, const char*> words[] = {{Status::slower, "cannot win"},
+                                                  {Status::does_not_fit, "do not fit"},
+                                                  {Status::refused, "not possible"},
+                                                  {Status::predicted, "simulated"}};
+  bool is_first = true;
+  for (const auto& [status, word] : words) {
+    if (count[status] == 0) continue;
+    text += fmt::format("{}{} {}", is_first ? "" : ", ", with_commas(count[status]), word);
+    is_first = false;
+  }
+  return text;
+}
+
+std::size_t ties(const SearchResult& result, const std::vector<std::size_t>& points) {
+  const Point& first = result.points[points.front()];
+  return static_cast<std::size_t>(std::count_if(points.begin(), points.end(), [&](std::size_t i) {
+    const Point& point = result.points[i];
+    const double tie = differ_in_modes(point, first) ? predict::kBetweenStacks : kTie;
+    return std::abs(first.tokens_per_s_per_gpu / point.tokens_per_s_per_gpu - 1) < tie;
+  }));
 }
 
 std::string summary_text(const SearchResult& result, std::int64_t combinations) {

@@ -19,8 +19,12 @@ Table points_table(const Space& space, const SearchResult& result, const std::ve
 std::string name_of_layout(const Space& space, const Point& point);
 // Returns for each number of GPUs the index of the best point, ascending; empty unless there are several numbers.
 std::vector<std::size_t> best_by_gpus(const std::vector<Point>& points);
-// Returns lines: how many points were looked at and what became of them, and the commonest reasons of refusals.
+// Returns a line: how many points were looked at and what became of them.
+std::string counts_text(const SearchResult& result);
+// Returns that in detail, with the commonest reasons of refusals.
 std::string summary_text(const SearchResult& result, std::int64_t combinations);
+// Returns how many of the points, in this order, cannot be ranked against the first.
+std::size_t ties(const SearchResult& result, const std::vector<std::size_t>& points);
 // Returns all points as CSV: one column for each axis, then those of Point.
 std::string csv_of(const Space& space, const SearchResult& result);
 // Returns the settings as --set options of a command line.

@@ -203,7 +203,7 @@ class Sweep(ProgramTest):
         verdicts = {point["memory_bytes"]: point["memory_verdict"] for point in value["points"] if point["status"] == "predicted"}
         self.assertEqual(verdicts, {most: "tight", min(fastest["memory_bytes"], other["memory_bytes"]): "fits"})
         self.assertEqual([best["memory_verdict"] for best in value["best"]], ["fits", "tight"])
-        done = self.ok(*one, "--platform", "card.toml")
+        done = self.ok(*one, "--platform", "card.toml", "--verbose")
         self.assertIn("1 of the simulated are tight", done.out)
         self.assertIn("GiB, tight", done.out)
 
@@ -231,7 +231,7 @@ class Sweep(ProgramTest):
         self.assertIn("h200-sxm", done.out)
 
     def test_on_a_calibrated_host(self):
-        done = self.ok("sweep", self.tiny, "--platform", PLATFORM, "--over", "overlap_grad_reduce=legal", "--over", "overlap_param_gather=legal", "--best", "1")
+        done = self.ok("sweep", self.tiny, "--platform", PLATFORM, "--over", "overlap_grad_reduce=legal", "--over", "overlap_param_gather=legal", "--best", "1", "--verbose")
         self.assertIn("refused 1 times", done.out)  # a gate: overlap_param_gather needs overlap_grad_reduce
 
     def test_sharding_and_overlap(self):
