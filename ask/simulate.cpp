@@ -16,12 +16,15 @@ namespace {
 
 using Json = nlohmann::json;
 
-Modes modes_of(const predict::QuickStep& step, const sim::Platform& platform, const sim::SimOptions& engine,
-               double step_ms) {
+Modes modes_of(const Asked& asked, const predict::QuickStep& step, const sim::Platform& platform,
+               const sim::SimOptions& engine, double step_ms) {
   const Scenario& scenario = step.scenario();
   Modes modes;
   modes.modes = predict::predict_modes(scenario, platform, engine, &step);
   modes.left_out = modes_left_out(scenario);
+  if (engine.network == sim::NetworkKind::fluid)
+    modes.remedies = predict::remedies_of(scenario, platform, modes.modes,
+                                          [&](const std::vector<std::string>& further) { return asked.with(further); });
   modes.knobs = predict::predict_without(scenario, platform, engine, step_ms, modes.modes, &step);
   modes.recipes = predict::predict_recipes(scenario, platform, engine, &step);
   return modes;
@@ -117,7 +120,7 @@ SimulateAnswer simulate(Asked& asked, const SimulateOptions& options) {
   if (options.interval && platform.accelerator)
     answer.interval = interval_of(quick, platform, answer.assumed, p.step_ms);
   if (keys) answer.run = predict::predict_run(*keys, quick, p, platform, engine);
-  if (options.modes) answer.modes = modes_of(quick, platform, engine, p.step_ms);
+  if (options.modes) answer.modes = modes_of(asked, quick, platform, engine, p.step_ms);
   if (options.limits) answer.limits = limits_of(asked, platform, step);
   if (options.fit)
     answer.fits_with = predict::find_fitting(
@@ -128,12 +131,13 @@ SimulateAnswer simulate(Asked& asked, const SimulateOptions& options) {
 Json json_of(const SimulateAnswer& answer) {
   const double step_ms = answer.step.prediction.step_ms;
   Json json = prediction_json(answer.step.prediction);
-  for (const char* of_an_option :
-       {"modes", "modes_left_out", "without", "recipes", "path", "numbers", "machines", "changes", "run", "fits_with"})
+  for (const char* of_an_option : {"modes", "modes_left_out", "remedies", "without", "recipes", "path", "numbers",
+                                   "machines", "changes", "run", "fits_with"})
     json[of_an_option] = nullptr;
   if (const auto& modes = answer.modes) {
     json["modes"] = predict::modes_sheet(modes->modes).json();
     json["modes_left_out"] = predict::left_out_sheet(modes->left_out).json();
+    json["remedies"] = predict::remedies_sheet(modes->remedies).json();
     json["without"] = predict::knobs_sheet(modes->knobs).json();
     json["recipes"] = predict::recipes_sheet(modes->recipes).json();
   }

@@ -14,6 +14,7 @@
 #include "predict/predict_modes.hpp"
 #include "predict/predict_step.hpp"
 #include "predict/recipes.hpp"
+#include "predict/remedies.hpp"
 #include "predict/run.hpp"
 #include "predict/sensitivity.hpp"
 #include "predict/spread.hpp"
@@ -37,6 +38,7 @@ struct SimulateOptions {
 struct Modes {
   std::vector<predict::PredictedMode> modes;
   std::vector<LeftOutMode> left_out;
+  std::vector<predict::Remedy> remedies;  // of modes that lose
   std::vector<predict::KnobOff> knobs;
   std::vector<predict::RecipeStep> recipes;
 };

@@ -48,6 +48,7 @@ std::string text_of(const predict::FitSearch& search) {
 struct Section {
   HtmlTable table;
   std::string above;
+  bool is_text = false;  // the lines above say all that is printed
 };
 
 std::vector<Section> sections_of(const Modes& m, double step_ms) {
@@ -63,6 +64,13 @@ std::vector<Section> sections_of(const Modes& m, double step_ms) {
   if (!advice.empty())
     sections.push_back(
         {{"advice", "Which mode to use", "Each mode alone against the plain schedule.", advice_table(advice)}, ""});
+  if (const std::string remedies = predict::remedies_text(m.remedies); !remedies.empty())
+    sections.push_back(
+        {{"remedies", "What would make a losing mode win",
+          "Of modes that lose, the change with which the mode's step is shortest and beats the plain schedule.",
+          predict::remedies_sheet(m.remedies).table()},
+         remedies,
+         true});
   if (!m.knobs.empty())
     sections.push_back(
         {{"without", "What each knob brings",
@@ -119,7 +127,8 @@ std::string further_text(const SimulateAnswer& answer) {
   if (answer.assumed) text += "\n" + text_of(*answer.assumed);
   if (answer.modes)
     for (const Section& section : sections_of(*answer.modes, p.step_ms))
-      text += "\n" + section.above + (section.above.empty() ? "" : "\n") + section.table.table.text();
+      text += "\n" + section.above + (section.above.empty() ? "" : "\n") +
+              (section.is_text ? "" : section.table.table.text());
   if (answer.limits) text += text_of(*answer.limits, p.step_ms);
   if (answer.run) text += "\n" + predict::run_table(*answer.run).text();
   if (answer.fits_with) text += "\n" + text_of(*answer.fits_with);

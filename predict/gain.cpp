@@ -56,7 +56,7 @@ std::string words_of(Doubt doubt) {
     case Doubt::kernels:
       return "the times of your kernels decide; a 30 s trace settles it";
     case Doubt::stacks:
-      return "two runs of one setting differ by as much; a benchmark of both settles it";
+      return "only what two runs of one setting differ by is open; a benchmark of both settles it";
   }
   return "";
 }
