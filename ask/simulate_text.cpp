@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ask/modes_text.hpp"
 #include "report/critical_path.hpp"
 #include "report/layout_text.hpp"
 #include "report/prediction.hpp"
@@ -121,11 +122,12 @@ std::string details_text(const SimulateAnswer& answer) {
   return text;
 }
 
-std::string further_text(const SimulateAnswer& answer) {
+std::string further_text(const SimulateAnswer& answer, bool verbose, std::size_t columns) {
   const Prediction& p = answer.step.prediction;
   std::string text;
   if (answer.assumed) text += "\n" + text_of(*answer.assumed);
-  if (answer.modes)
+  if (answer.modes && !verbose) text += "\n" + modes_text(*answer.modes, p.step_ms, columns);
+  if (answer.modes && verbose)
     for (const Section& section : sections_of(*answer.modes, p.step_ms))
       text += "\n" + section.above + (section.above.empty() ? "" : "\n") +
               (section.is_text ? "" : section.table.table.text());

@@ -102,7 +102,7 @@ Parts parts_of(const SweepAnswer& answer, const sweep::Space& space) {
   parts.front_name =
       leaves_out ? "Pareto front of the points that were simulated; --all simulates the others too" : "Pareto front";
   parts.most_gains = "of the keys that were not searched, these gain most on the " + parts.first_name;
-  // What a table would print as 0 is no advice.
+  // A change that a table would print as 0 is no advice.
   constexpr double kLeast = 0.0005;
   std::vector<sweep::SingleChange> gains = answer.changes;
   const double step_ms = points[answer.order.front()].step_ms;

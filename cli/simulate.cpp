@@ -25,9 +25,10 @@ void simulate_command(const SimulateOptions& options) {
   keep_within_free_memory();
   const Patience patience(asked.scenario);
   const ask::SimulateAnswer answer = ask::simulate(asked, options.asked);
-  print_screen(first_screen(asked, answer, ink_of_output(options.color)));
+  const Ink ink = ink_of_output(options.color);
+  print_screen(first_screen(asked, answer, ink));
   if (options.verbose) std::cout << "\n" << details_text(answer);
-  std::cout << further_text(answer) << (options.lists_assumed ? list_of(answer) : "");
+  std::cout << further_text(answer, options.verbose, static_cast<std::size_t>(ink.columns)) << (options.lists_assumed ? list_of(answer) : "");
   write_json(options.json, json_of(answer));
   const predict::PredictedStep& step = answer.step;
   if (!options.trace.empty())

@@ -147,7 +147,7 @@ class Json(ProgramTest):
         left_out = {mode["mode"]: mode["why"] for mode in value["modes_left_out"]}
         self.assertIn("tensor_model_parallel_size", left_out["tp_comm_overlap"])
         self.assertFalse(set(left_out) & set(steps))
-        said = self.ok("simulate", self.tiny, "--platform", PLATFORM, "--modes", *knobs).out.split("modes that cannot act here:")[1]
+        said = self.ok("simulate", self.tiny, "--platform", PLATFORM, "--modes", "--verbose", *knobs).out.split("modes that cannot act here:")[1]
         for mode, why in left_out.items():
             self.assertRegex(said, rf"(?m)^{re.escape(mode)} +{re.escape(why)}$")
         # Settings that no mode changes stay, and alone they give the prediction without --modes.
