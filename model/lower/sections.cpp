@@ -429,8 +429,9 @@ void Sections::experts_backward(const View& in) {
   const BackwardTransients& d = backward_;
   if (repeats(module_of_ln_2(kind_.spec))) w_.again(Recomputed::layernorm, [&] { mlp_norm(in); });
   w_.set_module(Module::mlp);
-  // Only a shared expert's weight gradient reads it later.
-  const bool is_read_later = w_.drops() || model_.experts.has_shared();
+  // Only a shared expert's weight gradient reads it later, and with a gate that reads the gate's.
+  const bool has_reader = model_.experts.has_shared() && !model_.experts.moe_shared_expert_gate;
+  const bool is_read_later = w_.drops() || has_reader;
   const View dy = is_read_later ? branch_gradient("residual_2", "fc2", d.d_fc2, DropoutSite::residual_2) : d.d_x;
   const View d_ln_2 = experts_->backward(dy, of_layer(kept_.ln_2), w_.work(d.d_hidden), w_.work(d.d_part));
   w_.set_module(Module::mlp_norm);
