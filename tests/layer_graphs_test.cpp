@@ -51,7 +51,11 @@ Matrix picked(const Matrix& of, const std::vector<std::int64_t>& rows, const std
       part.at(static_cast<std::int64_t>(r), static_cast<std::int64_t>(c)) = of.at(rows[r], cols[c]);
   return part;
 }
-Matrix cut(const Parameter& parameter, const Matrix& whole, std::int64_t rank, std::int64_t ranks) {
+Matrix cut(const Parameter& parameter, const Matrix& whole, const Layout& layout, std::int64_t rank) {
+  const std::int64_t ranks = layout.tp;
+  if (parameter.experts > 0 && layout.experts.local < parameter.experts)
+    return picked(whole, part_of(whole.rows, {}, rank, ranks), all_of(whole.cols));
+  if (parameter.experts > 0 && layout.experts.width_ranks == 1) return whole;
   const bool is_vector = parameter.rows == 1;
   const bool cuts_rows = parameter.shard == Shard::rows && !is_vector;
   const bool cuts_cols = parameter.shard == Shard::columns || (parameter.shard == Shard::rows && is_vector);
@@ -109,7 +113,7 @@ class Run {
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
       const auto rank = static_cast<std::int64_t>(i);
       for (const Parameter& parameter : parameters) {
-        ranks_[i][parameter.name] = cut(parameter, weights.at(parameter.name), rank, layout.tp);
+        ranks_[i][parameter.name] = cut(parameter, weights.at(parameter.name), layout, rank);
         const Matrix& own = ranks_[i][parameter.name];
         ranks_[i]["grad." + parameter.name] = zeros(own.rows, own.cols);
       }
@@ -236,8 +240,47 @@ class Run {
     }
   }
 
+  // Rows go to the rank of their expert, sorted by rank and then by expert, or the way back.
+  void move_rows(const Collective& work, const std::vector<std::vector<exec::Operand>>& operands) {
+    const std::int64_t ranks = layout_.tp, local = layout_.experts.local, experts = layout_.experts.ranks * local;
+    const bool dispatches = work.kind == CollectiveKind::dispatch;
+    std::vector<std::int64_t> sent(ranks_.size()), came(ranks_.size());
+    for (std::int64_t to = 0; to < ranks; ++to)
+      for (std::int64_t from = 0; from < ranks; ++from) {
+        std::int64_t rows = work.capacity / work.cols / ranks;  // padded
+        if (work.experts > 0) {
+          const auto* offsets = static_cast<const std::int32_t*>(operands[0][1].data) + from * (experts + 1);
+          rows = offsets[(to + 1) * local] - offsets[to * local];
+        }
+        auto& at_tokens = sent[static_cast<std::size_t>(from)];
+        auto& at_experts = came[static_cast<std::size_t>(to)];
+        const auto& of_tokens = operands[static_cast<std::size_t>(from)];
+        const auto& of_experts = operands[static_cast<std::size_t>(to)];
+        auto* tokens = static_cast<double*>(dispatches ? of_tokens.front().data : of_tokens.back().data);
+        auto* rows_of_experts = static_cast<double*>(dispatches ? of_experts.back().data : of_experts.front().data);
+        for (std::int64_t i = 0; i < rows * work.cols; ++i) {
+          double &a = tokens[at_tokens + i], &b = rows_of_experts[at_experts + i];
+          (dispatches ? b : a) = dispatches ? a : b;
+        }
+        at_tokens += rows * work.cols;
+        at_experts += rows * work.cols;
+      }
+  }
+
+  void gather_integers(const std::vector<std::vector<exec::Operand>>& operands) {
+    for (const auto& to : operands)
+      for (std::size_t from = 0; from < operands.size(); ++from) {
+        const exec::Operand& part = operands[from].front();
+        const std::int64_t each = part.rows * part.cols;
+        std::copy_n(static_cast<const std::int32_t*>(part.data), each,
+                    static_cast<std::int32_t*>(to.back().data) + static_cast<std::int64_t>(from) * each);
+      }
+  }
+
   // All operands are contiguous.
   void communicate(const Collective& work, const std::vector<std::vector<exec::Operand>>& operands) {
+    if (work.kind == CollectiveKind::dispatch || work.kind == CollectiveKind::combine) return move_rows(work, operands);
+    if (operands[0][0].dtype == Dtype::i32) return gather_integers(operands);
     const std::size_t ranks = ranks_.size(), elements = static_cast<std::size_t>(work.elements),
                       each = elements / ranks;
     std::vector<std::vector<double>> given;
@@ -321,12 +364,86 @@ const std::vector<Variant>& variants() {
   return all;
 }
 
+// Parts of experts that are repeated.
+const std::vector<Variant>& variants_of_experts() {
+  using enum Recompute::Module;
+  static const auto repeat = [](Layout& l, std::vector<Recompute::Module> modules) {
+    l.recompute = {.granularity = Recompute::Granularity::selective, .modules = std::move(modules)};
+  };
+  static const std::vector<Variant> all = {
+      {"plain", [](Layout&) {}},
+      {"weights apart", [](Layout& l) { l.weights_apart = true; }},
+      {"weights last, experts again",
+       [](Layout& l) {
+         l.experts.weights_last = true;
+         repeat(l, {moe});
+       }},
+      {"all of the experts again",
+       [](Layout& l) {
+         repeat(l, {moe});
+         l.recompute.whole_layers = true;
+       }},
+      {"norm, activation and shared expert again",
+       [](Layout& l) {
+         repeat(l, {layernorm, moe_act, shared_experts});
+       }},
+      {"shared expert again, and concurrent",
+       [](Layout& l) {
+         l.experts.shared_is_concurrent = l.experts.exchanges;
+         repeat(l, {shared_experts});
+       }},
+  };
+  return all;
+}
+// How two ranks that cut the tokens between layers share experts or cut them.
+const std::vector<Variant>& cuts_of_experts() {
+  static const auto share = [](Layout& l) {
+    l.experts.ranks = 2;
+    l.experts.local /= 2;
+    l.experts.first = Expr(Coord::tp) * Expr(l.experts.local);
+  };
+  static const auto all_tokens = [](Layout& l) { l.experts.gathering = 2; };
+  static const std::vector<Variant> all = {
+      {"all experts", [](Layout&) {}},
+      {"cut experts",
+       [](Layout& l) {
+         l.experts.width_ranks = 2;
+         l.experts.gathers_over_tensor = true;
+         all_tokens(l);
+       }},
+      {"gathered tokens",
+       [](Layout& l) {
+         share(l);
+         all_tokens(l);
+       }},
+      {"exchanged rows",
+       [](Layout& l) {
+         share(l);
+         l.experts.exchanges = true;
+       }},
+      {"exchanged rows of equal number",
+       [](Layout& l) {
+         share(l);
+         l.experts.exchanges = true;
+         l.experts.capacity = double(l.model.experts.num_moe_experts);
+       }},
+      {"one expert a rank and padding",
+       [](Layout& l) {
+         share(l);
+         all_tokens(l);
+         l.experts.capacity = double(l.model.experts.num_moe_experts);
+       }},
+  };
+  return all;
+}
+
 void check(const Subject& subject, const Transformer& model, const std::vector<Parameter>& all) {
   host::prepare_blas();
   Layout plain{.model = model};
   plain.data.micro_batch_size = 2;
   plain.tokens = 2 * model.seq_length;
   plain.loss_scale = 0.25;
+  plain.experts.local = model.experts.num_moe_experts;
   Draw draw(7);
   Matrix x = drawn(draw, plain.tokens, model.hidden_size);
   const Matrix d_out = drawn(draw, plain.tokens, model.hidden_size);
@@ -371,43 +488,64 @@ void check(const Subject& subject, const Transformer& model, const std::vector<P
   if (!subject.starts_at_tokens) differentiate(x, reference.input_gradient, "x");
 
   // All other layouts give the same numbers.
-  for (const std::int64_t tp : {1, 2})
-    for (const bool sequence_parallel : {false, true})
-      for (const Variant& variant : variants()) {
-        if (tp == 1 && sequence_parallel) continue;
-        Layout layout = plain;
-        layout.tp = tp;
-        layout.tp_place = tp > 1 ? Expr(Coord::tp) : Expr(0);
-        layout.sequence_parallel = sequence_parallel;
-        variant.set(layout);
-        if (layout.is_unfused && model.latent.any()) continue;  // its values are as wide as its keys
-        INFO(subject.name << ", tp " << tp << (sequence_parallel ? " with sequence parallelism, " : ", ")
-                          << variant.name);
-        const Result result = Run(subject, layout, parameters, weights, x, d_out).all();
-        constexpr double kRounding = 1e-11;
-        if (subject.has_loss)
-          CHECK(result.loss * double(tp) == Approx(reference.loss).epsilon(1e-11));
-        else
-          CHECK(difference(result.output, reference.output) < kRounding);
-        if (!subject.starts_at_tokens) CHECK(difference(result.input_gradient, reference.input_gradient) < kRounding);
-        for (const Parameter& p : parameters) {
-          INFO(p.name);
-          const Matrix& whole = reference.parameter_gradients[0].at("grad." + p.name);
-          std::vector<Matrix> of_ranks;
-          for (const Matrices& rank : result.parameter_gradients) of_ranks.push_back(rank.at("grad." + p.name));
-          if (p.shard == Shard::none && (sequence_parallel || p.is_for_heads)) {
-            CHECK(difference(sum_of(of_ranks), whole) < kRounding);
-            continue;
-          }
-          for (std::size_t rank = 0; rank < of_ranks.size(); ++rank)
-            CHECK(difference(of_ranks[rank], cut(p, whole, static_cast<std::int64_t>(rank), tp)) < kRounding);
-        }
+  const auto compare = [&](const Layout& layout, const std::string& name) {
+    INFO(subject.name << ", tp " << layout.tp << (layout.sequence_parallel ? " with sequence parallelism, " : ", ")
+                      << name);
+    const Result result = Run(subject, layout, parameters, weights, x, d_out).all();
+    constexpr double kRounding = 1e-11;
+    if (subject.has_loss)
+      CHECK(result.loss * double(layout.tp) == Approx(reference.loss).epsilon(1e-11));
+    else
+      CHECK(difference(result.output, reference.output) < kRounding);
+    if (!subject.starts_at_tokens) CHECK(difference(result.input_gradient, reference.input_gradient) < kRounding);
+    for (const Parameter& p : parameters) {
+      INFO(p.name);
+      const Matrix& whole = reference.parameter_gradients[0].at("grad." + p.name);
+      std::vector<Matrix> of_ranks;
+      for (const Matrices& rank : result.parameter_gradients) of_ranks.push_back(rank.at("grad." + p.name));
+      const bool has_all_experts =
+          p.experts > 0 && layout.experts.local == p.experts && layout.experts.width_ranks == 1;
+      if ((p.shard == Shard::none && (layout.sequence_parallel || p.is_for_heads)) || has_all_experts) {
+        CHECK(difference(sum_of(of_ranks), whole) < kRounding);
+        continue;
       }
+      for (std::size_t rank = 0; rank < of_ranks.size(); ++rank)
+        CHECK(difference(of_ranks[rank], cut(p, whole, layout, static_cast<std::int64_t>(rank))) < kRounding);
+    }
+  };
+  for (const std::int64_t tp : {1, 2})
+    for (const bool sequence_parallel : {false, true}) {
+      if (tp == 1 && sequence_parallel) continue;
+      Layout of_ranks = plain;
+      of_ranks.tp = tp;
+      of_ranks.tp_place = tp > 1 ? Expr(Coord::tp) : Expr(0);
+      of_ranks.sequence_parallel = sequence_parallel;
+      if (!model.experts.any()) {
+        for (const Variant& variant : variants()) {
+          Layout layout = of_ranks;
+          variant.set(layout);
+          if (layout.is_unfused && model.latent.any()) continue;  // its values are as wide as its keys
+          compare(layout, variant.name);
+        }
+        continue;
+      }
+      if (tp > 1 && !sequence_parallel) continue;  // which experts need
+      for (const Variant& shared : cuts_of_experts())
+        for (const Variant& variant : variants_of_experts()) {
+          Layout layout = of_ranks;
+          if (tp > 1) shared.set(layout);
+          variant.set(layout);
+          compare(layout, shared.name + ", " + variant.name);
+          if (tp == 1) break;
+        }
+    }
 }
 
 void check(const Subject& subject, const Transformer& model) { check(subject, model, parameters(model)); }
 
 const Subject kLayer{"layer", [](Builder& g) { layers::layer(g, {}); }};
+const Subject kExperts{
+    "experts", [](Builder& g) { layers::layer(g, {.attention = AttentionKind::self, .mlp = MlpKind::experts}); }};
 const Subject kAttentionOnly{"attention",
                              [](Builder& g) { layers::attention(g, g.stream(Given::input), g.stream(Given::output)); }};
 const Subject kEmbedding{"embedding", layers::embedding, false, true};
@@ -439,7 +577,7 @@ const Subject kAdapter{
       g.add("both", "fprop", Elementwise{ElementwiseFn::add}, {reads(act), reads(act_2), writes(both)});
       const Slice b = g.branch_result();
       g.linear("fc2", both, b, false);
-      g.residual("residual_2", x, b, g.stream(Given::output), DropoutSite::residual_2);
+      g.residual("residual_2", "fc2", x, b, g.stream(Given::output), DropoutSite::residual_2);
     }};
 
 }  // namespace
@@ -461,6 +599,26 @@ TEST_CASE("graphs of layers: gradients are those of central differences, in ever
     latent.latent.q_lora_rank = q_lora_rank;
     check(kAttentionOnly, latent);
   }
+}
+
+TEST_CASE("graphs of layers: experts, however ranks share them", "[graphs]") {
+  Transformer gated = in_llama_style(tiny_model());
+  gated.experts.num_moe_experts = 4;
+  gated.experts.moe_ffn_hidden_size = 6;
+  gated.experts.moe_shared_expert_intermediate_size = 4;
+  gated.experts.moe_shared_expert_gate = true;
+  check(kExperts, gated);
+  Transformer dropout = tiny_model();
+  dropout.add_bias_linear = false;
+  dropout.experts = gated.experts;
+  dropout.experts.num_moe_experts = 2;  // one of a rank
+  dropout.experts.moe_router_score_function = RouterScore::sigmoid;
+  dropout.experts.moe_shared_expert_gate = false;
+  dropout.hidden_dropout = 0.2;
+  check(kExperts, dropout);
+  gated.experts.moe_shared_expert_intermediate_size = 0;
+  gated.experts.moe_router_pre_softmax = true;
+  check(kExperts, gated);
 }
 
 TEST_CASE("graphs of layers: products that are cut and products that are whole read one value", "[graphs]") {

@@ -151,9 +151,10 @@ class Comparison {
         const Storage& first = schedule.storages[*storages.begin()];
         all[tensor.name] = std::string(name_of(first.kind)) + " of type " +
                            std::to_string(static_cast<int>(first.dtype)) + " " + std::to_string(first.elements) +
-                           " elements, " + std::to_string(tensor.rows) + "x" + std::to_string(tensor.cols) + ", " +
-                           std::to_string(storages.size()) + " storages of " + std::to_string(tensor.places.size()) +
-                           " places, role " + std::to_string(static_cast<int>(tensor.role));
+                           " elements (" + std::to_string(first.filled) + " filled), " + std::to_string(tensor.rows) +
+                           "x" + std::to_string(tensor.cols) + ", " + std::to_string(storages.size()) +
+                           " storages of " + std::to_string(tensor.places.size()) + " places, role " +
+                           std::to_string(static_cast<int>(tensor.role));
       }
     return all;
   }

@@ -44,6 +44,8 @@ Node& Builder::add(const std::string& base, const std::string& what, Work work, 
   node.id = graphs_.next++;
   node.section = section_;
   node.branch = branch_;
+  node.bundle = bundle_;
+  node.concurrent_half = concurrent_half_;
   graphs_.forward.push_back(std::move(node));
   return graphs_.forward.back();
 }
@@ -73,28 +75,32 @@ void Builder::norm(const std::string& name, const Slice& x, const Slice& y, std:
     add(name, "fprop", RmsNorm{Pass::forward, 0, 0, heads, model_.norm_epsilon}, std::move(operands));
 }
 
-void Builder::linear(const std::string& name, const Slice& x, const Slice& y, bool has_bias) {
+Node& Builder::linear(const std::string& name, const Slice& x, const Slice& y, bool has_bias) {
   const Extent in{graphs_.of(x).cols.dim, x.cols}, out{graphs_.of(y).cols.dim, y.cols};
-  linear(name, parameter(name + ".weight", out, in), x, y, has_bias);
+  return linear(name, parameter(name + ".weight", out, in), x, y, has_bias);
 }
 
-void Builder::linear(const std::string& name, const Slice& weight, const Slice& x, const Slice& y, bool has_bias) {
+Node& Builder::linear(const std::string& name, const Slice& weight, const Slice& x, const Slice& y, bool has_bias) {
   Gemm product;
   product.trans_b = true;
   product.bias = has_bias;
   std::vector<Operand> operands = {reads(x), reads(weight)};
   if (has_bias) operands.push_back(reads(parameter(name + ".bias", {}, {graphs_.of(y).cols.dim, y.cols})));
   operands.push_back(writes(y));
-  add(name, "fprop", product, std::move(operands)).is_linear = true;
+  Node& node = add(name, "fprop", product, std::move(operands));
+  node.is_linear = node.is_deferrable = true;
+  return node;
 }
 
-void Builder::activation(const Slice& x, const Slice& y) {
+void Builder::activation(const Slice& x, const Slice& y, const std::string& name) {
   std::vector<Operand> operands;
   for (const Slice& part : split(x, std::vector<std::int64_t>(static_cast<std::size_t>(x.cols / y.cols), y.cols)))
     operands.push_back(reads(part));
   operands.push_back(writes(y));
-  add(model_.swiglu ? "swiglu" : "gelu", "fprop",
-      Elementwise{model_.swiglu ? ElementwiseFn::swiglu : ElementwiseFn::gelu}, std::move(operands));
+  add(!name.empty()   ? name
+      : model_.swiglu ? "swiglu"
+                      : "gelu",
+      "fprop", Elementwise{model_.swiglu ? ElementwiseFn::swiglu : ElementwiseFn::gelu}, std::move(operands));
 }
 
 Dropout Builder::hidden_dropout(DropoutSite site, bool has_residual) const {
@@ -106,7 +112,20 @@ Dropout Builder::hidden_dropout(DropoutSite site, bool has_residual) const {
   return work;
 }
 
-void Builder::residual(const std::string& name, const Slice& x, const Slice& b, const Slice& out, DropoutSite site) {
+Slice Builder::fork(const std::string& name, const Slice& x, const std::string& gradient) {
+  Value same = graphs_.of(x);
+  same.gradient = gradient;
+  same.gradient_role = TensorRole::none;
+  same.alias_of = x;
+  const Slice y = add(std::move(same));
+  Node& node = add(name, "fprop", Elementwise{ElementwiseFn::accumulate}, {});
+  node.from = x;
+  node.to = y;
+  return y;
+}
+
+void Builder::residual(const std::string& name, const std::string& term, const Slice& x, const Slice& b,
+                       const Slice& out, DropoutSite site) {
   std::vector<Operand> operands = {reads(x), reads(b)};
   Work work = Elementwise{ElementwiseFn::add};
   if (model_.hidden_dropout > 0) {
@@ -114,7 +133,9 @@ void Builder::residual(const std::string& name, const Slice& x, const Slice& b, 
     work = hidden_dropout(site, true);
   }
   operands.push_back(writes(out));
-  add(name, "fprop", std::move(work), std::move(operands)).adds_to_stream = true;
+  Node& node = add(name, "fprop", std::move(work), std::move(operands));
+  node.adds_to_stream = true;
+  node.term = term;
 }
 
 Slice Builder::branch_result() { return activation({"branch.out", "d_branch"}, model_.hidden_size); }

@@ -24,6 +24,10 @@ class Builder {
   void set_function(Recomputed function) { function_ = function; }
   // Nodes that follow are of a branch (Node::branch); 0: of none.
   void set_branch(std::uint8_t branch) { branch_ = branch; }
+  // Nodes that follow are of a bundle (Node::bundle); 0: of none.
+  void set_bundle(std::uint8_t bundle) { bundle_ = bundle; }
+  // Nodes that follow are of a half (Node::concurrent_half); 0: of none.
+  void set_concurrent_half(std::uint8_t half) { concurrent_half_ = half; }
 
   // Names of a value, its gradient, and its role. "" for a gradient that nothing has.
   struct Named {
@@ -33,6 +37,7 @@ class Builder {
   // Adds a value [tokens, cols].
   Slice activation(const Named& named, std::int64_t cols, Dim dim = Dim::none);
   Slice add(Value value) { return graphs_.whole(graphs_.add(std::move(value))); }
+  Value& of(const Slice& slice) { return graphs_.of(slice); }
   // Returns the array from outside of the layer; one value for each.
   Slice given(Given which, std::int64_t cols = 1);
   Slice stream(Given which) { return given(which, model_.hidden_size); }
@@ -47,12 +52,15 @@ class Builder {
   // The value between a norm of the whole row and the products that read it.
   Slice hidden(const std::string& name, TensorRole role);
   // y = x · weightᵀ (+ bias). The weight is cut as x and y are.
-  void linear(const std::string& name, const Slice& x, const Slice& y, bool has_bias);
-  void linear(const std::string& name, const Slice& weight, const Slice& x, const Slice& y, bool has_bias);
-  // y = activation(x) of an MLP, whose width is that of y.
-  void activation(const Slice& x, const Slice& y);
-  // out = x + dropout(b)
-  void residual(const std::string& name, const Slice& x, const Slice& b, const Slice& out, DropoutSite site);
+  Node& linear(const std::string& name, const Slice& x, const Slice& y, bool has_bias);
+  Node& linear(const std::string& name, const Slice& weight, const Slice& x, const Slice& y, bool has_bias);
+  // y = activation(x) of an MLP, whose width is that of y. The name "" is that of the function.
+  void activation(const Slice& x, const Slice& y, const std::string& name = {});
+  // Returns x for a function whose gradient of x, named `gradient`, is an array of its own that is added to that of x.
+  Slice fork(const std::string& name, const Slice& x, const std::string& gradient);
+  // out = x + dropout(b), where `term` has made b
+  void residual(const std::string& name, const std::string& term, const Slice& x, const Slice& b, const Slice& out,
+                DropoutSite site);
   Dropout hidden_dropout(DropoutSite site, bool has_residual) const;
   // The result of a section before it is added to the residual stream.
   Slice branch_result();
@@ -65,7 +73,7 @@ class Builder {
   const TokenData& data_;
   Module module_ = Module::none;
   Recomputed function_ = Recomputed::none;
-  std::uint8_t section_ = 0, branch_ = 0;
+  std::uint8_t section_ = 0, branch_ = 0, bundle_ = 0, concurrent_half_ = 0;
 };
 
 }  // namespace stretto

@@ -111,8 +111,28 @@ struct Fit {
     p.elements = rows(0) * cols(0);
     return p;
   }
+  Work operator()(Route r) const {
+    r.rows = rows(0);
+    return r;
+  }
+  Work operator()(BalanceLoss b) const {
+    b.rows = rows(0);
+    b.first_row = layout.sequence_parallel ? layout.tp_place * Expr(b.rows) : Expr(0);
+    b.parts = layout.parts;
+    return b;
+  }
+  Work operator()(CountLoads c) const {
+    c.rows = rows(0);
+    return c;
+  }
+  Work operator()(GateRows g) const {
+    g.rows = rows(0);
+    g.cols = cols(0);
+    return g;
+  }
   Work operator()(const Cast&) const { return Cast{rows(0) * cols(0)}; }
   Work operator()(Collective c) const {
+    if (c.kind == CollectiveKind::dispatch || c.kind == CollectiveKind::combine) return c;
     const std::size_t whole = c.kind == CollectiveKind::all_gather ? last() : 0;
     c.elements = rows(whole) * cols(whole);
     return c;

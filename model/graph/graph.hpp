@@ -14,7 +14,16 @@ namespace stretto {
 // example.
 
 // A dimension that ranks may cut.
-enum class Dim : std::uint8_t { none, tokens, heads, ffn, vocab };
+enum class Dim : std::uint8_t {
+  none,
+  tokens,
+  heads,
+  ffn,
+  vocab,
+  expert_rows,   // copies of tokens, sorted by expert
+  expert_width,  // of one expert
+  experts,       // rows of all experts' weights
+};
 struct Extent {
   Dim dim = Dim::none;
   std::int64_t size = 1;  // of the whole model; of `tokens`: those of a micro-batch on all ranks that share a sequence
@@ -70,6 +79,8 @@ struct Value {
   bool is_gathered = false;  // a collective has put it together: nobody keeps it, later readers gather again
   bool is_layered = true;    // a parameter of each layer
   std::optional<ValueId> gradient_of = {};
+  std::string terms = {};              // name of the workspace of its terms, where ranks sum it; "": of all such sums
+  std::int64_t filled_rows = 0;        // of these rows, when experts have equally many; 0: all
   std::optional<Slice> alias_of = {};  // the same numbers in the same place, with a gradient of its own
   std::int64_t slots = 1, slot = 0;    // buffers of a workspace, and which one the value is in
   bool is_family = false;              // of a tensor of all layers, also where no backward pass reads it
@@ -87,9 +98,16 @@ inline Operand reads(Slice slice) { return {AccessMode::read, std::move(slice)};
 inline Operand writes(Slice slice) { return {AccessMode::write, std::move(slice)}; }
 inline Operand adds(Slice slice) { return {AccessMode::accumulate, std::move(slice)}; }
 
-// The ranks among which a node communicates: those of tensor parallelism, or of context parallelism those that exchange
-// tokens for heads, or those of a ring.
-enum class Ranks : std::uint8_t { tensor, exchange, ring };
+// The ranks among which a node communicates.
+enum class Ranks : std::uint8_t {
+  tensor,
+  exchange,       // of context parallelism, those that exchange tokens for heads
+  ring,           // of context parallelism, those of a ring
+  experts,        // those that share experts and exchange rows
+  expert_counts,  // the same, for counts of rows
+  expert_tokens,  // those that gather tokens because they cut or share experts
+  balance,        // those over which the balance loss of a router sums
+};
 
 // A movement of activations between ranks. `enter` and `leave` are f and g of Megatron-LM (arXiv 1909.08053, figure 3),
 // or with sequence parallelism g and its conjugate (arXiv 2205.05198, figure 5); their gradients are `sum` and
@@ -113,11 +131,16 @@ struct Node {
   NodeId of = 0;             // the forward node that this is a gradient of
   std::uint8_t section = 0;  // of the layer, from its input on
   std::uint8_t branch = 0;   // nodes of different branches do not depend on each other; 0: of none
+  std::uint8_t bundle = 0;   // consecutive nodes of a bundle keep their order in the backward pass; 0: of none
   bool is_linear = false;    // a product with a weight
+  // 1 or 2: the half of a function that needs no rows of experts, so that it may run while ranks exchange these: the
+  // first half on the way to the experts, and the second one on the way back
+  std::uint8_t concurrent_half = 0;
   // the function that frameworks checkpoint and that this is a part of; of others only `module` decides
   Recomputed function = Recomputed::none;
-  bool adds_to_stream = false;          // the addition at the end of a section
-  bool is_deferrable = false;           // a weight gradient that may come after the backward pass
+  bool adds_to_stream = false;  // the addition at the end of a section
+  std::string term = {};        // of this addition: the layer that has made what is added
+  bool is_deferrable = false;   // its weight gradient, which this is or of which, may come after the backward pass
   std::optional<Slice> late_bias = {};  // bias of this product, which the addition after the sum over ranks adds
   std::string suffix = {};              // of the name, where kinds of layers have different operations
 

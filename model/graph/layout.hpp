@@ -26,6 +26,22 @@ struct ContextCut {
   bool gathers = false;  // all keys, in place of a ring
 };
 
+// How ranks share and cut experts (model/passes/share_experts.cpp).
+struct ExpertCut {
+  std::int64_t ranks = 1, local = 0;  // that share experts, and the experts of each
+  Expr first = 0;                     // of this rank's experts
+  std::int64_t width_ranks = 1;       // that cut each expert
+  bool exchanges = false;             // rows between ranks; otherwise ranks gather tokens where they share experts
+  std::int64_t gathering = 1;         // ranks whose tokens each of them gathers
+  bool gathers_over_tensor = false;   // these ranks are those of tensor parallelism
+  double capacity = 0;                // Parallel::moe_expert_capacity_factor
+  double rank_capacity = 0;           // Parallel::moe_expert_rank_capacity_factor
+  bool in_transport = false;          // the kernel that exchanges rows also sorts them
+  bool sums_balance = false;          // the balance loss sums over several ranks
+  bool weights_last = false;          // weight gradients come after the way back of the rows' gradients
+  bool shared_is_concurrent = false;  // a shared expert runs while ranks exchange rows
+};
+
 // The cuts of one rank, and the choices that passes follow.
 struct Layout {
   const Transformer& model;
@@ -35,21 +51,25 @@ struct Layout {
   bool sequence_parallel = false;
   SequenceParts parts = {};  // the tokens of each sequence that the rank has
   ContextCut context = {};
-  std::int64_t tokens = 0;  // of a micro-batch, on a rank that has all rows
-  double loss_scale = 1;    // 1 / tokens of the global batch
-  bool trains = true;       // parameters have gradients
-  bool is_unfused = false;  // attention is separate operations
+  ExpertCut experts = {};
+  std::int64_t tokens = 0;         // of a micro-batch, on a rank that has all rows
+  double loss_scale = 1;           // 1 / tokens of the global batch
+  std::int64_t micro_batches = 1;  // of a step
+  bool rounds_statistics = false;  // statistics have more bits than factors of products
+  bool trains = true;              // parameters have gradients
+  bool is_unfused = false;         // attention is separate operations
   Fusions fusions = {};
   Recompute recompute = {};
   bool weights_apart = false;
+  bool concurrent_passes = false;  // of different micro-batches, which share no workspace
 
-  bool cuts(Dim dim) const { return tp > 1 && dim != Dim::none && dim != Dim::tokens; }
+  bool cuts(Dim dim) const { return tp > 1 && (dim == Dim::heads || dim == Dim::ffn || dim == Dim::vocab); }
   std::int64_t ways(Dim dim) const { return cuts(dim) ? tp : 1; }
   // Returns whether a rank has a part of the tokens of this value (Korthikanti et al., arXiv 2205.05198).
   bool cuts_tokens_of(const Value& value) const {
     return sequence_parallel && value.rows.dim == Dim::tokens && !value.is_whole && !cuts(value.cols.dim);
   }
-  // This rank's sizes.
+  // This rank's sizes; of experts' values only after share_experts().
   std::int64_t rows_of(const Value& value) const {
     if (value.rows.dim == Dim::tokens) return cuts_tokens_of(value) ? tokens / tp : tokens;
     return value.rows.size / ways(value.rows.dim);

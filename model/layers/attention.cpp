@@ -74,7 +74,7 @@ void attention(Builder& g, const Slice& x, const Slice& out) {
   g.set_function(Recomputed::none);
   const Slice b = g.branch_result();
   g.linear("proj", o, b, m.add_bias_linear);
-  g.residual("residual_1", x, b, out, DropoutSite::residual_1);
+  g.residual("residual_1", "proj", x, b, out, DropoutSite::residual_1);
 }
 
 }  // namespace stretto::layers

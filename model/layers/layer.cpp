@@ -8,7 +8,10 @@ void layer(Builder& g, const LayerSpec& spec) {
   const Slice between = g.stream(Given::between);
   attention(g, x, between);
   g.begin_section();
-  mlp(g, between, out);
+  if (spec.has_experts())
+    experts(g, between, out);
+  else
+    mlp(g, between, out);
 }
 
 }  // namespace stretto::layers

@@ -13,6 +13,8 @@ void attention(Builder& g, const Slice& x, const Slice& out);
 Slice latent_qkv(Builder& g, const Slice& x);
 // out = x + fc2(activation(fc1(norm(x))))
 void mlp(Builder& g, const Slice& x, const Slice& out);
+// out = x + Σ p · expert(norm(x)) over the experts that the router chooses, of probability p, (+ shared(norm(x)))
+void experts(Builder& g, const Slice& x, const Slice& out);
 // loss += cross entropy(weight · norm(x)); `weight` is the name of the output layer's parameter.
 void head(Builder& g, const std::string& weight);
 

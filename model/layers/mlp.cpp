@@ -5,6 +5,7 @@ namespace stretto::layers {
 void mlp(Builder& g, const Slice& x, const Slice& out) {
   const Transformer& m = g.model();
   g.set_module(Module::mlp_norm);
+  g.set_function(Recomputed::mlp);  // of which TransformerEngine has the norm in one function with fc1
   const Slice h = g.hidden("ln_2", TensorRole::mlp_norm_out);
   g.norm("ln_2", x, h);
   g.set_module(Module::mlp);
@@ -16,7 +17,8 @@ void mlp(Builder& g, const Slice& x, const Slice& out) {
   g.activation(y, a);
   const Slice b = g.branch_result();
   g.linear("fc2", a, b, m.add_bias_linear);
-  g.residual("residual_2", x, b, out, DropoutSite::residual_2);
+  g.set_function(Recomputed::none);
+  g.residual("residual_2", "fc2", x, b, out, DropoutSite::residual_2);
 }
 
 }  // namespace stretto::layers

@@ -149,7 +149,7 @@ class DerivedBlocks {
 }  // namespace
 
 bool is_derived(const BlockShape& shape) {
-  const auto is_known = [](const LayerKind& kind) { return !kind.spec.has_experts() && !kind.in_codes; };
+  const auto is_known = [](const LayerKind& kind) { return !kind.in_codes; };
   return shape.cp.kinds.size() == 1 && !shape.low.is_on() && !shape.pairs_passes && !shape.expert_slots &&
          shape.weights_apart == shape.weights_in_units && std::all_of(shape.kinds.begin(), shape.kinds.end(), is_known);
 }

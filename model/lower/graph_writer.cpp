@@ -9,7 +9,10 @@
 
 namespace stretto {
 
-Layout layout_of(const BlockShape& shape) {
+Layout layout_of(const Schedule& schedule, const BlockShape& shape) {
+  const Dtype compute_dtype = schedule.compute_dtype;
+  const TokenTransport transport =
+      shape.ep.exists() ? schedule.communicators[shape.ep.communicator].transport : TokenTransport::nccl;
   Layout layout{.model = shape.model};
   layout.data = {shape.micro_batch_size, shape.masks_documents, shape.document_tokens, shape.resets_positions,
                  shape.masks_ends};
@@ -20,6 +23,23 @@ Layout layout_of(const BlockShape& shape) {
   const ContextKind& context = shape.cp.kinds.front();
   layout.context = {context.exchange.size, context.ring.size, context.exchange.place, context.ring.place,
                     context.gathers};
+  layout.experts = {.ranks = shape.ep.exists() ? shape.ep.size : 1,
+                    .local = shape.local_experts,
+                    .first = shape.first_expert,
+                    .width_ranks = shape.expert_tp,
+                    .exchanges = shape.ep.exists(),
+                    .capacity = shape.expert_capacity,
+                    .rank_capacity = shape.rank_capacity,
+                    .sums_balance = shape.sharing_tokens.exists(),
+                    .weights_last = shape.experts_weights_last,
+                    .shared_is_concurrent = shape.shared_expert != 0 && shape.ep.exists()};
+  layout.experts.gathers_over_tensor = !shape.expert_tokens.exists() && shape.sequence_parallel && shape.expert_tp > 1;
+  layout.experts.gathering = shape.expert_tokens.exists()         ? shape.expert_tokens.size
+                             : layout.experts.gathers_over_tensor ? shape.tp.size
+                                                                  : 1;
+  layout.experts.in_transport = shape.ep.exists() && transport != TokenTransport::nccl;
+  layout.micro_batches = shape.micro_batches;
+  layout.rounds_statistics = accumulation_of(compute_dtype) != compute_dtype;
   layout.tokens = shape.tokens();
   layout.loss_scale = shape.loss_scale;
   layout.trains = !shape.frozen_base;
@@ -37,6 +57,14 @@ const Group& GraphWriter::group_of(Ranks ranks) const {
       return shape_.cp.kinds.front().exchange;
     case Ranks::ring:
       return shape_.cp.kinds.front().ring;
+    case Ranks::experts:
+      return shape_.ep;
+    case Ranks::expert_counts:
+      return shape_.ep_counts;
+    case Ranks::expert_tokens:
+      return shape_.expert_tokens;
+    case Ranks::balance:
+      return shape_.sharing_tokens;
   }
   return shape_.tp;
 }
@@ -57,6 +85,7 @@ BlockId GraphWriter::write(const LayerGraphs& graphs, const std::vector<Node>& n
       message->communicator = group_of(node.ranks).communicator;
       operation.lane = message->is_send ? shape_.cp.send : shape_.cp.recv;
     }
+    if (node.concurrent_half > 0 && operation.lane == compute_) operation.lane = shape_.shared_expert;
     operation.module = node.module;
     operation.recomputed = node.recomputed;
     w_.emit(std::move(operation), node.is_concurrent);

@@ -9,14 +9,14 @@ namespace stretto {
 
 // Returns the cuts and choices of one rank, but for recomputation and deferred weight gradients, which only layers
 // have.
-Layout layout_of(const BlockShape& shape);
+Layout layout_of(const Schedule& schedule, const BlockShape& shape);
 
 // Writes the nodes of graphs as operations. References are borrowed.
 class GraphWriter {
  public:
   GraphWriter(Schedule& schedule, const BlockShape& shape, BlockWriter& writer, LaneId compute)
       : shape_(shape),
-        layout_(layout_of(shape)),
+        layout_(layout_of(schedule, shape)),
         compute_(compute),
         w_(writer),
         values_(schedule, writer, shape, layout_) {}

@@ -42,6 +42,10 @@ View PlacedValues::whole_of(const LayerGraphs& graphs, ValueId id, Phase phase) 
   }
   const auto known = tensors_.find(value.name);
   const TensorId tensor = known != tensors_.end() ? known->second : add(graphs, id);
+  if (known == tensors_.end() && value.filled_rows > 0)
+    for (const TensorId of_pass : {tensor, w_.in_backward(tensor)})
+      for (const TensorPlace& place : schedule_.tensors[of_pass].places)
+        schedule_.storages[place.storage].filled = value.filled_rows * schedule_.tensors[tensor].cols;
   tensors_[value.name] = tensor;
   if (value.slots > 1) return whole(schedule_, tensor, 0, value.slot);
   return value.is_kept || value.is_family ? w_.act(tensor, Coord::layer) : w_.work(tensor);
@@ -97,9 +101,9 @@ TensorId PlacedValues::add_kept_gradient(const LayerGraphs& graphs, ValueId id) 
   const bool is_of_stream =
       value.rows.dim == Dim::tokens && value.cols.dim == Dim::none && value.cols.size == shape_.model.hidden_size;
   if (!is_of_stream) return add_kept(value);
-  const auto reader = std::find_if(graphs.weights.begin(), graphs.weights.end(),
-                                   [&](const Node& node) { return node.reads_value(id); });
-  return w_.kept_gradient(value.name, given_.at(reader->section == 0 ? Given::between : Given::input).tensor);
+  const auto writer = std::find_if(graphs.backward.begin(), graphs.backward.end(),
+                                   [&](const Node& node) { return node.writes_value(id); });
+  return w_.kept_gradient(value.name, given_.at(writer->section == 0 ? Given::between : Given::input).tensor);
 }
 
 Dtype PlacedValues::dtype_of(const Value& value) const {

@@ -13,9 +13,6 @@ template <class W>
 concept WithoutAdjoint = std::is_same_v<W, MoveBias> || std::is_same_v<W, Fill> || std::is_same_v<W, ScaledCast> ||
     std::is_same_v<W, LocalReduce> || std::is_same_v<W, SumSquares> || std::is_same_v<W, AdamW> ||
     std::is_same_v<W, JoinQkv> || std::is_same_v<W, MeanCounts> || OfLowPrecision<W>;
-// Works of families that are not derived yet (is_derived() in model/lower/derived.hpp).
-template <class W>
-concept NotDerived = OfExperts<W> && !std::is_same_v<W, MoveBias> && !std::is_same_v<W, MeanCounts>;
 
 // The adjoint of each work: the nodes that add to the gradients of what it reads. A work without a function here does
 // not compile.
@@ -27,17 +24,28 @@ struct Adjoint {
 
   // dx = dy · W, and dW += dyᵀ · x, db += Σ dy.
   void operator()(const Gemm&) const {
-    const Slice &x = operand(0), &w = operand(1), dy = tape.gradient(node.result());
+    const Slice &x = operand(0), &w = operand(1), dy = factor(tape.gradient(node.result()));
     tape.emit(node, "dgrad", Phase::dgrad, Gemm{}, {reads(dy), reads(w), tape.into(x)});
     Gemm product;
     product.trans_a = true;
-    tape.emit(node, "wgrad", Phase::wgrad, product, {reads(dy), reads(x), tape.into_parameter(w)}).is_deferrable = true;
+    tape.emit(node, "wgrad", Phase::wgrad, product, {reads(dy), reads(x), tape.into_parameter(w)}).is_deferrable =
+        node.is_deferrable;
     const bool has_bias = std::get<Gemm>(node.work).bias;
     if (!has_bias && !node.late_bias) return;
     const Slice bias = has_bias ? operand(2) : *node.late_bias;
     tape.emit(node, "bgrad", Phase::wgrad, Elementwise{ElementwiseFn::column_sum},
               {reads(has_bias ? dy : tape.of_late_bias.at(bias.value)), tape.into_parameter(bias)})
         .is_deferrable = true;
+  }
+  // Factors of products have the type of the step.
+  Slice factor(const Slice& dy) const {
+    Value rounded = tape.graphs().of(dy);
+    if (rounded.kind != ValueKind::statistics || !tape.layout().rounds_statistics) return dy;
+    rounded.name += ".rounded";
+    rounded.kind = ValueKind::activation;
+    const Slice to = dy.of(tape.graphs().add(std::move(rounded)));
+    tape.emit(node, "round_dgrad", Phase::dgrad, Cast{}, {reads(dy), writes(to)});
+    return to;
   }
 
   template <class Norm>
@@ -140,6 +148,7 @@ struct Adjoint {
       case ElementwiseFn::bias_add:
         return addition(result);
       case ElementwiseFn::accumulate:
+        return accumulation();
       case ElementwiseFn::gelu_backward:
       case ElementwiseFn::swiglu_backward:
       case ElementwiseFn::column_sum:
@@ -155,6 +164,14 @@ struct Adjoint {
     if (dropout == nullptr) tape.set_gradient(operand(1).value, dc.value);
     if (dropout != nullptr ? dropout->bias : std::get<Elementwise>(node.work).fn == ElementwiseFn::bias_add)
       tape.of_late_bias[operand(2).value] = tape.gradient(operand(1));
+  }
+
+  // b += a: both have the gradient of the sum. Without operands: a fork.
+  void accumulation() const {
+    if (node.operands.empty())
+      tape.emit(node, "dgrad", Phase::dgrad, node.work, {reads(tape.gradient(node.to)), tape.into(node.from)});
+    else
+      tape.set_gradient(operand(0).value, tape.gradient(operand(1)).value);
   }
 
   void operator()(Dropout work) const {
@@ -197,6 +214,7 @@ struct Adjoint {
 
   void operator()(const Collective& work) const {
     if (work.kind == CollectiveKind::all_to_all) return swap_back(work);
+    if (work.kind == CollectiveKind::dispatch || work.kind == CollectiveKind::combine) return move_back(work);
     switch (node.move) {
       case Move::leave:
         return gather_gradient();
@@ -218,12 +236,15 @@ struct Adjoint {
   void gather_gradient() const {
     if (node.from == node.to) return;
     const Slice dy = tape.gradient(node.to);
+    const Value& terms = tape.graphs().of(node.from);
     Value all = tape.graphs().of(dy);
-    all.name = "gathered";
+    all.is_gathered = node.ranks == Ranks::tensor;
+    all.name = all.is_gathered ? "gathered" : terms.gradient;
+    all.rows = terms.rows;
     all.role = TensorRole::none;
     all.kind = ValueKind::activation;
     all.given = Given::none;
-    all.is_whole = all.is_gathered = true;
+    all.is_whole = true;
     all.gradient_of = node.from.value;
     const Slice whole = tape.graphs().whole(tape.graphs().add(std::move(all)));
     tape.set_gradient(node.from.value, whole.value);
@@ -236,36 +257,155 @@ struct Adjoint {
                              is_of_weights ? Phase::wgrad : Phase::dgrad,
                              Collective{.kind = CollectiveKind::all_gather}, {reads(dy), writes(whole)});
     gather.move = Move::gather;
+    gather.ranks = node.ranks;
   }
   // The sum comes right after the last of its terms: weight gradients do not hold it up.
   void sum_gradient() const {
     const Slice terms = tape.gradient(node.to);
     Node sum = tape.node(node, "dgrad.all_reduce", Phase::dgrad, Collective{.kind = CollectiveKind::all_reduce},
                          {adds(terms)});
-    const bool is_alias = tape.graphs().of(node.to).alias_of.has_value();
+    const bool is_alias = node.from != node.to && tape.graphs().of(node.to).alias_of.has_value();
     if (is_alias) {  // its gradient is no part of the other's, and is copied there
       Node copy = tape.node(node, "dgrad", Phase::dgrad, Cast{}, {reads(terms), tape.into(node.from)});
       tape.insert_after_writer(terms.value, std::move(copy));
     } else if (node.from != node.to) {
-      sum.what = "dgrad.reduce_scatter";
+      sum.what = tape.graphs().of(node.from).kind == ValueKind::statistics ? "reduce_scatter" : "dgrad.reduce_scatter";
       sum.work = Collective{.kind = CollectiveKind::reduce_scatter};
       sum.operands = {reads(terms), tape.into(node.from)};
     }
     sum.move = Move::sum;
+    sum.ranks = node.ranks;
     tape.insert_after_writer(terms.value, std::move(sum));
+  }
+
+  // ---- experts ----
+
+  // "permute.dgrad" of "permute.fprop"
+  std::string dgrad(const std::string& what) const {
+    return what.substr(0, what.size() - std::string("fprop").size()) + "dgrad";
+  }
+  static Pass flipped(Pass pass) { return pass == Pass::forward ? Pass::backward : Pass::forward; }
+
+  void operator()(Route work) const {
+    const Slice &logits = operand(0), &indices = operand(node.operands.size() - 2), &p = node.result();
+    work.pass = Pass::dgrad;
+    // The mean over the tokens of the global batch.
+    work.z_scale = tape.layout().model.experts.moe_z_loss_coeff * tape.layout().loss_scale;
+    tape.emit(node, dgrad(node.what), Phase::dgrad, work,
+              {reads(logits), reads(indices), reads(tape.gradient(p)), tape.into(logits)});
+  }
+
+  // Switch Transformer's loss coeff · E/(topk·n²) · Σ_e (Σ_t p[t,e]) · count[e] of the n tokens of a micro-batch, of
+  // each sequence, or of a micro-batch in all replicas; the mean of them all counts. Megatron-LM's global_aux_loss has
+  // this loss divided by the number of replicas: each divides by n, and gradients are averaged once more.
+  void operator()(BalanceLoss work) const {
+    const Layout& layout = tape.layout();
+    const Experts& experts = layout.model.experts;
+    const Slice &logits = operand(0), &counts = operand(1);
+    const bool balances_replicas = experts.balances_replicas();
+    if (balances_replicas) {  // a tally is of the backward passes, which recomputation does not repeat
+      if (layout.experts.sums_balance)
+        tape.emit(node, "count.all_reduce", Phase::dgrad, Collective{.kind = CollectiveKind::all_reduce},
+                  {adds(counts)})
+            .ranks = Ranks::balance;
+      Value tally = tape.graphs().of(counts);
+      tally.name = node.base + ".tally";
+      tally.kind = ValueKind::parameter;
+      tally.is_gradient = true;
+      tape.emit(node, "mean_counts", Phase::dgrad, MeanCounts{work.experts},
+                {adds(counts), adds(tape.graphs().whole(tape.graphs().add(std::move(tally))))});
+    }
+    const double of_micro_batch = double(layout.data.micro_batch_size * layout.model.seq_length),
+                 of_replicas = 1 / (layout.loss_scale * double(layout.micro_batches)),
+                 n = experts.moe_router_load_balancing_type == LoadBalancing::seq_aux_loss
+                         ? double(layout.model.seq_length)
+                     : balances_replicas ? of_replicas
+                                         : of_micro_batch;
+    work.pass = Pass::dgrad;
+    work.scale = experts.moe_aux_loss_coeff * double(work.experts) / (double(work.topk) * n) * layout.loss_scale;
+    tape.emit(node, dgrad(node.what), Phase::dgrad, work, {reads(logits), reads(counts), adds(tape.gradient(logits))});
+  }
+
+  // Loads are counted in the backward pass, which recomputation does not repeat.
+  void operator()(const CountLoads& work) const {
+    tape.emit(node, node.what, Phase::wgrad, work, {reads(node.from), tape.into_parameter(node.to)});
+  }
+  void operator()(const SortTokens&) const {}
+  void operator()(const CountRows&) const {}
+
+  // Copies of tokens, or the sum of copies: positions R, from R, to W.
+  void operator()(Permute work) const {
+    work.pass = flipped(work.pass);
+    const Slice &from = operand(1), &to = operand(2);
+    tape.emit(node, dgrad(node.what), Phase::dgrad, work,
+              {node.operands[0], reads(tape.gradient(to)), tape.into(from)});
+  }
+  void operator()(SortByExpert work) const {
+    std::vector<Operand> operands = node.operands;
+    const std::size_t from = operands.size() - 2, to = operands.size() - 1;
+    operands[from] = reads(tape.gradient(operand(to)));
+    operands[to] = tape.into(operand(from));
+    work.pass = flipped(work.pass);
+    tape.emit(node, work.pass == Pass::forward ? "sort_by_expert.dgrad" : "sort_by_rank.dgrad", Phase::dgrad, work,
+              std::move(operands));
+  }
+  void move_back(Collective work) const {
+    std::vector<Operand> operands = node.operands;
+    operands.front() = reads(tape.gradient(node.result()));
+    operands.back() = tape.into(operand(0));
+    const bool combines = work.kind == CollectiveKind::dispatch;
+    work.kind = combines ? CollectiveKind::combine : CollectiveKind::dispatch;
+    tape.emit(node, combines ? "combine.dgrad" : "dispatch.dgrad", Phase::dgrad, work, std::move(operands)).ranks =
+        node.ranks;
+  }
+
+  void operator()(GroupedGemm work) const {
+    const Slice &a = operand(0), &w = operand(1), dy = tape.gradient(node.result());
+    const std::vector<Operand> offsets(node.operands.begin() + 2, node.operands.end() - 1);
+    const auto emit = [&](const char* what, Phase phase, std::vector<Operand> operands,
+                          const Operand& result) -> Node& {
+      operands.insert(operands.end(), offsets.begin(), offsets.end());
+      operands.push_back(result);
+      return tape.emit(node, what, phase, work, std::move(operands));
+    };
+    work.pass = Pass::dgrad;
+    emit("dgrad", Phase::dgrad, {reads(dy), reads(w)}, tape.into(a));
+    work.pass = Pass::wgrad;
+    emit("wgrad", Phase::wgrad, {reads(dy), reads(a)}, tape.into_parameter(w)).is_deferrable = node.is_deferrable;
+  }
+
+  // (offsets R), x R, probabilities R, y W
+  void operator()(WeightedActivation work) const {
+    const std::size_t x = node.operands.size() - 3;
+    std::vector<Operand> operands(node.operands.begin(), node.operands.begin() + static_cast<std::ptrdiff_t>(x));
+    operands.insert(operands.end(), {reads(tape.gradient(node.result())), reads(operand(x)), reads(operand(x + 1)),
+                                     tape.into(operand(x)), tape.into(operand(x + 1))});
+    work.pass = Pass::dgrad;
+    tape.emit(node, "dgrad", Phase::dgrad, work, std::move(operands));
+  }
+
+  void operator()(GateRows work) const {
+    const Slice &x = operand(0), &gate = operand(1);
+    work.pass = Pass::dgrad;
+    tape.emit(node, "dgrad", Phase::dgrad, work,
+              {reads(tape.gradient(operand(2))), reads(x), reads(gate), tape.into(x), tape.into(gate)});
   }
 
   template <WithoutAdjoint W>
   void operator()(const W&) const {}
-  template <NotDerived W>
-  void operator()(const W&) const {}
 };
 
-// The reverse of the forward order, but branches one after the other, each in reverse.
+// The reverse of the forward order, but branches one after the other, each in reverse, and bundles in their own order.
 std::vector<std::size_t> backward_order(const std::vector<Node>& forward) {
   std::vector<std::size_t> order;
   for (std::size_t end = forward.size(); end > 0;) {
     std::size_t begin = end - 1;
+    if (const std::uint8_t bundle = forward[begin].bundle; bundle > 0) {
+      while (begin > 0 && forward[begin - 1].bundle == bundle) --begin;
+      for (std::size_t i = begin; i < end; ++i) order.push_back(i);
+      end = begin;
+      continue;
+    }
     if (forward[begin].branch > 0)
       while (begin > 0 && forward[begin - 1].branch > 0) --begin;
     std::vector<std::size_t> group;

@@ -12,6 +12,8 @@ bool is_elementwise(const Node& node, ElementwiseFn fn) {
   const auto* work = std::get_if<Elementwise>(&node.work);
   return work != nullptr && work->fn == fn;
 }
+// Only dense MLPs are fused; a shared expert is not.
+bool is_gelu(const Node& node, ElementwiseFn fn) { return node.module == Module::mlp && is_elementwise(node, fn); }
 bool is_gemm(const Node& node) { return std::holds_alternative<Gemm>(node.work); }
 Pass norm_pass(const Node& node) {
   if (const auto* norm = std::get_if<LayerNorm>(&node.work)) return norm->pass;
@@ -39,7 +41,7 @@ void join_each(Nodes& nodes, const std::function<bool(const Node&)>& is_second,
 
 void fuse_gelu(Nodes& forward, Nodes& backward, bool with_bias) {
   join_each(
-      forward, [](const Node& n) { return is_elementwise(n, ElementwiseFn::gelu); },
+      forward, [](const Node& n) { return is_gelu(n, ElementwiseFn::gelu); },
       [&](const Node& act) {
         const auto product = product_of(forward, act.operands[0].slice);
         if (product == forward.end()) return false;
@@ -48,7 +50,7 @@ void fuse_gelu(Nodes& forward, Nodes& backward, bool with_bias) {
         return true;
       });
   join_each(
-      backward, [](const Node& n) { return is_elementwise(n, ElementwiseFn::gelu_backward); },
+      backward, [](const Node& n) { return is_gelu(n, ElementwiseFn::gelu_backward); },
       [&](const Node& act) {
         const Slice& dy = act.operands[0].slice;
         const auto product = product_of(backward, dy);
@@ -124,6 +126,7 @@ void fuse_residual(Nodes& forward) {
         product->operands.push_back(addition.operands.back());
         product->suffix = addition.suffix;
         product->adds_to_stream = true;
+        product->term = addition.term;
         return true;
       });
 }

@@ -12,6 +12,10 @@ void unfuse_attention(LayerGraphs& graphs, const Layout& layout);
 // With context parallelism: attention with keys of other ranks. Needs no derived node.
 void share_context(LayerGraphs& graphs, const Layout& layout);
 
+// The ranks that share experts: rows of tokens are exchanged, or tokens gathered, and sizes become the rank's. Every
+// move is the adjoint of the move the other way. Needs no derived node.
+void share_experts(LayerGraphs& graphs, const Layout& layout);
+
 // Dimensions of weights that tensor parallelism cuts decide who communicates: a product whose outputs are cut reads all
 // tokens (Move::enter), one whose inputs are cut makes a term of a sum (Move::leave). The bias of a product whose
 // result is added to the residual stream goes to that addition, after the sum, where it is added once. Without tensor
@@ -25,6 +29,10 @@ void differentiate(LayerGraphs& graphs, const Layout& layout);
 // Orders the terms of a gradient: what a collective writes or sums comes first, and then the terms that every rank has
 // in full, which must not be summed over ranks.
 void settle(LayerGraphs& graphs, const Layout& layout);
+
+// Experts' weight gradients may come after the way back of the rows' gradients. A shared expert's gradients come before
+// those of the rows' permutation, or in both passes while ranks exchange rows.
+void order(LayerGraphs& graphs, const Layout& layout);
 
 // Pairs of nodes become one where Layout::fusions says so.
 void fuse(LayerGraphs& graphs, const Layout& layout);

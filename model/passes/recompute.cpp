@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <map>
 
 #include "model/passes/passes.hpp"
 
@@ -37,7 +38,14 @@ bool writes_output(const LayerGraphs& graphs, const Node& node) {
                      [&](const Operand& o) { return o.writes() && graphs.of(o.slice).given == Given::output; });
 }
 
-// A part of a layer that `selective` repeats before the first backward node of its section.
+// The place of what is repeated among the backward nodes.
+enum class Before : std::uint8_t {
+  section,   // all others of its section
+  rows,      // those of the experts' rows
+  gradient,  // the first gradient of a repeated node
+};
+
+// A part of a layer that `selective` repeats.
 struct Part {
   Recompute::Module module;
   Recomputed function;
@@ -45,6 +53,7 @@ struct Part {
   bool keeps_result;  // a checkpointed function's result is kept, because others have saved it (arXiv 2205.05198, 34
                       // sbh)
   bool is_pruned;     // only what the backward pass reads is repeated
+  Before before = Before::section;
 };
 
 Nodes picked(const Nodes& nodes, const std::vector<bool>& which) {
@@ -66,23 +75,68 @@ Nodes repeated(LayerGraphs& graphs, const Nodes& nodes, Recomputed function) {
   return again;
 }
 
-void repeat_part(LayerGraphs& graphs, const Layout& layout, const Part& part) {
+// Results that a repeated function leaves and that nobody reads get places of the backward pass, which it has not
+// filled yet: those of the gradient of the function's input.
+void place_in_backward(LayerGraphs& graphs, Nodes& again) {
+  const auto all = std::find_if(graphs.backward.begin(), graphs.backward.end(), [](const Node& n) {
+    return n.concurrent_half == 1 && n.phase == Phase::dgrad && std::holds_alternative<Gemm>(n.work);
+  });
+  if (all == graphs.backward.end()) return;
+  const auto sum = std::find_if(graphs.backward.begin(), graphs.backward.end(), [&](const Node& n) {
+    return n.move == Move::sum && n.operands.front().slice == all->result();
+  });
+  const std::vector<ValueId> read = read_backward(graphs);
+  std::map<ValueId, ValueId> placed;
+  for (Node& node : again)
+    for (Operand& operand : node.operands) {
+      const ValueId id = operand.slice.value;
+      const Value value = graphs.values[id];
+      if (placed.contains(id)) {
+        operand.slice.value = placed[id];
+      } else if (node.concurrent_half == 2 && operand.writes() && !is_in(read, id)) {
+        const bool is_whole = value.is_whole || sum == graphs.backward.end();
+        Value own = value;
+        own.name = graphs.of(is_whole ? all->result() : sum->result()).name;
+        operand.slice.value = placed[id] = graphs.add(std::move(own));
+      }
+    }
+}
+
+void repeat_part(LayerGraphs& graphs, const Layout& layout, const Part& part, std::uint8_t section) {
+  const auto is_of_part = [&](const Node& n) { return n.section == section && part.is_in(n); };
   Nodes nodes;
-  std::copy_if(graphs.forward.begin(), graphs.forward.end(), std::back_inserter(nodes), part.is_in);
+  std::copy_if(graphs.forward.begin(), graphs.forward.end(), std::back_inserter(nodes), is_of_part);
   if (nodes.empty()) return;
-  const std::uint8_t section = nodes.front().section;
-  if (part.is_pruned && !layout.recompute.whole_layers) nodes = picked(nodes, needed(nodes, read_backward(graphs)));
+  std::vector<NodeId> repeats;
+  for (const Node& node : nodes) repeats.push_back(node.id);
+  const bool is_pruned = part.is_pruned && !layout.recompute.whole_layers;
+  if (is_pruned) nodes = picked(nodes, needed(nodes, read_backward(graphs)));
   for (const Node& node : nodes)
     for (const Operand& operand : node.operands) {
       const ValueId value = operand.slice.value;
       const bool is_result = std::any_of(graphs.forward.begin(), graphs.forward.end(),
-                                         [&](const Node& n) { return !part.is_in(n) && n.reads_value(value); });
+                                         [&](const Node& n) { return !is_of_part(n) && n.reads_value(value); });
       if (operand.writes() && !(part.keeps_result && is_result)) graphs.values[value].is_again = true;
     }
   Nodes again = repeated(graphs, nodes, part.function);
+  if (part.is_pruned && !is_pruned) place_in_backward(graphs, again);
   // Parts of one section are repeated in the order of the list.
-  const auto first = std::find_if(graphs.backward.begin(), graphs.backward.end(),
-                                  [&](const Node& n) { return n.section == section && !n.is_recomputed(); });
+  const auto first = std::find_if(graphs.backward.begin(), graphs.backward.end(), [&](const Node& n) {
+    if (n.section != section || n.is_recomputed()) return false;
+    switch (part.before) {
+      case Before::section:
+        return true;
+      case Before::rows:
+        return n.module == Module::experts;
+      case Before::gradient:
+        break;
+    }
+    return std::find(repeats.begin(), repeats.end(), n.of) != repeats.end() ||
+           std::any_of(nodes.begin(), nodes.end(), [&](const Node& made) {
+             return std::any_of(made.operands.begin(), made.operands.end(),
+                                [&](const Operand& o) { return o.writes() && n.reads_value(o.slice.value); });
+           });
+  });
   graphs.backward.insert(first, std::make_move_iterator(again.begin()), std::make_move_iterator(again.end()));
 }
 
@@ -189,17 +243,22 @@ void recompute(LayerGraphs& graphs, const Layout& layout) {
   if (layout.recompute.granularity == Recompute::Granularity::selective_op) return repeat_operations(graphs, layout);
   using enum Recompute::Module;
   const auto is_of = [](Recomputed function) { return [=](const Node& n) { return n.function == function; }; };
-  const std::vector<Part> parts = {{layernorm, Recomputed::layernorm, is_of(Recomputed::layernorm), false, false},
-                                   {mla_up_proj, Recomputed::mla_up_proj, is_of(Recomputed::mla_up_proj), false, false},
-                                   {core_attn, Recomputed::core_attn, is_of(Recomputed::core_attn), true, false},
-                                   {mlp, Recomputed::mlp,
-                                    [&](const Node& n) {
-                                      return (n.module == Module::mlp || n.module == Module::mlp_norm) &&
-                                             !writes_output(graphs, n);
-                                    },
-                                    false, true}};
+  const auto is_of_experts = [](const Node& n) {
+    return n.module == Module::router || n.module == Module::token_sort || n.module == Module::experts ||
+           n.module == Module::shared_experts;
+  };
+  const std::vector<Part> parts = {
+      {layernorm, Recomputed::layernorm, is_of(Recomputed::layernorm), false, false},
+      {mla_up_proj, Recomputed::mla_up_proj, is_of(Recomputed::mla_up_proj), false, false},
+      {core_attn, Recomputed::core_attn, is_of(Recomputed::core_attn), true, false},
+      {mlp, Recomputed::mlp, [&](const Node& n) { return n.function == Recomputed::mlp && !writes_output(graphs, n); },
+       false, true},
+      {moe, Recomputed::moe, is_of_experts, false, true, Before::rows},
+      {moe_act, Recomputed::moe_act, is_of(Recomputed::moe_act), false, false, Before::gradient},
+      {shared_experts, Recomputed::shared_experts, is_of(Recomputed::shared_experts), false, true, Before::gradient}};
   for (const Part& part : parts)
-    if (layout.recompute.repeats(part.module)) repeat_part(graphs, layout, part);
+    for (const std::uint8_t section : {0, 1})
+      if (layout.recompute.repeats(part.module)) repeat_part(graphs, layout, part, section);
 }
 
 void mark_kept(LayerGraphs& graphs, const Layout&) {

@@ -48,6 +48,7 @@ void regather(LayerGraphs& graphs, Nodes& block, const std::map<ValueId, Node>& 
       gather.phase = repeats.phase;
       gather.module = node.module;
       gather.section = node.section;
+      gather.concurrent_half = node.concurrent_half;
       gather.recomputed = Recomputed::none;
       gather.id = graphs.next++;
       const auto place =

@@ -58,6 +58,7 @@ class ShareTensor {
     made.section = node.section;
     made.branch = node.branch;
     made.function = node.function;
+    made.concurrent_half = node.concurrent_half;
     made.move = move;
     made.id = graphs_.next++;
     return made;
@@ -133,6 +134,7 @@ class ShareTensor {
       Value value = graphs_.of(x);
       value.name = "gathered";
       value.is_whole = value.is_gathered = true;
+      value.alias_of.reset();
       value.role = TensorRole::none;
       value.cols = {Dim::none, x.cols};
       std::tie(value.gradient, value.gradient_role) = gradients_.at(x.value);
@@ -159,8 +161,9 @@ class ShareTensor {
       return;
     }
     Value terms = graphs_.of(y);
-    if (terms.given == Given::none) graphs_.of(y).name = kSum;
-    terms.name = kTerms;
+    const bool has_own_terms = !terms.terms.empty();
+    if (terms.given == Given::none && !has_own_terms) graphs_.of(y).name = kSum;
+    terms.name = has_own_terms ? terms.terms : kTerms;
     terms.kind = ValueKind::activation;
     terms.given = Given::none;
     terms.is_whole = true;

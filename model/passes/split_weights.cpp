@@ -13,24 +13,38 @@ Slice own_part(const LayerGraphs& graphs, const Slice& dy) {
   return dy;
 }
 
-// Returns whether an addition to the residual stream adds the value.
-bool adds_to_stream(const LayerGraphs& graphs, const std::optional<ValueId>& value) {
-  return value && std::any_of(graphs.forward.begin(), graphs.forward.end(),
-                              [&](const Node& n) { return n.adds_to_stream && n.operands[1].slice.value == *value; });
+// The addition to the residual stream at the end of a section.
+const Node& addition_of(const LayerGraphs& graphs, std::uint8_t section) {
+  return *std::find_if(graphs.forward.begin(), graphs.forward.end(),
+                       [&](const Node& n) { return n.adds_to_stream && n.section == section; });
+}
+
+// The gradient of what is added to the stream lives longer than the next section's.
+void name_gradients_of_terms(LayerGraphs& graphs) {
+  for (const Node& addition : graphs.forward) {
+    if (!std::holds_alternative<Dropout>(addition.work) || !addition.adds_to_stream) continue;
+    for (Value& value : graphs.values)
+      if (value.gradient_of == addition.operands[1].slice.value && value.given == Given::none) {
+        value.name = "d_" + addition.term;
+        value.is_kept = true;
+      }
+  }
 }
 
 }  // namespace
 
 void split_weights(LayerGraphs& graphs, const Layout& layout) {
   if (!layout.weights_apart) return;
+  name_gradients_of_terms(graphs);
   for (const Node& node : graphs.backward) {
     if (!node.is_deferrable) continue;
     const Slice source = own_part(graphs, node.operands[0].slice);
-    Value& value = graphs.of(source);
+    const Value& value = graphs.of(source);
     if (value.given == Given::stream_gradient) {
+      const std::string term = addition_of(graphs, node.section).term;
       // One value for all sections: each copies it for itself.
       Value copy = value;
-      copy.name = "d_" + node.base;
+      copy.name = "d_" + term;
       copy.kind = ValueKind::activation;
       copy.given = Given::none;
       copy.gradient_of = {};
@@ -38,10 +52,10 @@ void split_weights(LayerGraphs& graphs, const Layout& layout) {
       Node keep;
       keep.work = Cast{};
       keep.operands = {reads(source), writes(kept)};
-      keep.base = node.base;
+      keep.base = term;
       keep.what = "keep_dy";
       keep.phase = Phase::dgrad;
-      keep.module = node.module;
+      keep.module = addition_of(graphs, node.section).module;
       keep.section = node.section;
       keep.id = graphs.next++;
       for (Node& reader : graphs.backward)
@@ -53,13 +67,12 @@ void split_weights(LayerGraphs& graphs, const Layout& layout) {
       graphs.backward.insert(first, std::move(keep));
       return split_weights(graphs, layout);
     }
-    // The gradient of what is added to the stream lives longer than the next section's.
-    if (adds_to_stream(graphs, value.gradient_of)) value.name = "d_" + node.base;
   }
   const auto late = std::stable_partition(graphs.backward.begin(), graphs.backward.end(),
                                           [](const Node& n) { return !n.is_deferrable; });
   graphs.weights.assign(std::make_move_iterator(late), std::make_move_iterator(graphs.backward.end()));
   graphs.backward.erase(late, graphs.backward.end());
+  for (Node& node : graphs.weights) node.concurrent_half = 0;  // no exchange is left to run with
 }
 
 void freeze(LayerGraphs& graphs, const Layout& layout) {

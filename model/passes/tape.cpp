@@ -16,11 +16,7 @@ Slice Tape::gradient(const Slice& of) {
   value.gradient_of = of.value;
   value.alias_of.reset();
   value.is_family = false;
-  if (value.kind == ValueKind::given) {
-    value.given = Given::stream_gradient;
-  } else if (value.kind == ValueKind::statistics) {
-    value.kind = ValueKind::activation;
-  }
+  if (value.kind == ValueKind::given) value.given = Given::stream_gradient;
   const ValueId id = graphs_.add(std::move(value));
   gradient_[of.value] = id;
   return of.of(id);
@@ -54,6 +50,7 @@ Node Tape::node(const Node& of, const std::string& what, Phase phase, Work work,
   made.phase = phase;
   made.module = of.module;
   made.section = of.section;
+  made.concurrent_half = of.concurrent_half;
   made.id = graphs_.next++;
   return made;
 }
