@@ -199,7 +199,8 @@ void Sections::add_output_gradients() {
     // The next layer's backward pass begins before this layer's weight gradients.
     const std::int64_t rows = w_.residual_rows(), hidden = model_.hidden_size;
     d.d_proj = w_.work(w_.workspace("d_proj", rows, hidden));
-    d.d_fc2 = whole(schedule_, w_.workspace("d_fc2", rows, hidden, 2), 0, mod(Expr(Coord::layer), 2));
+    if (has_dense_mlps() || w_.drops() || reads_stream_late())
+      d.d_fc2 = whole(schedule_, w_.workspace("d_fc2", rows, hidden, 2), 0, mod(Expr(Coord::layer), 2));
     return;
   }
   const auto kept = [&](const std::string& name, TensorId activation) {
@@ -430,8 +431,7 @@ void Sections::experts_backward(const View& in) {
   if (repeats(module_of_ln_2(kind_.spec))) w_.again(Recomputed::layernorm, [&] { mlp_norm(in); });
   w_.set_module(Module::mlp);
   // Only a shared expert's weight gradient reads it later, and with a gate that reads the gate's.
-  const bool has_reader = model_.experts.has_shared() && !model_.experts.moe_shared_expert_gate;
-  const bool is_read_later = w_.drops() || has_reader;
+  const bool is_read_later = w_.drops() || reads_stream_late();
   const View dy = is_read_later ? branch_gradient("residual_2", "fc2", d.d_fc2, DropoutSite::residual_2) : d.d_x;
   const View d_ln_2 = experts_->backward(dy, of_layer(kept_.ln_2), w_.work(d.d_hidden), w_.work(d.d_part));
   w_.set_module(Module::mlp_norm);

@@ -88,6 +88,8 @@ class Sections {
   void normalise_heads_backward();
   View project_backward();
   bool has_dense_mlps() const;
+  // Returns whether weight gradients of experts' layers read the gradient of the residual stream.
+  bool reads_stream_late() const { return model_.experts.has_shared() && !model_.experts.moe_shared_expert_gate; }
   std::vector<bool> layers_with(bool (*has)(const LayerSpec&)) const;
   bool has_gate_apart() const { return selects_ops() && model_.swiglu; }
   bool makes_x_mid_again() const { return selects_ops() && !shape_.tp.exists(); }
