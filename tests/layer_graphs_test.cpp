@@ -267,6 +267,15 @@ class Run {
       }
   }
 
+  void swap_integers(const std::vector<std::vector<exec::Operand>>& operands) {
+    for (std::size_t to = 0; to < operands.size(); ++to)
+      for (std::size_t from = 0; from < operands.size(); ++from) {
+        const std::int64_t each = operands[from].front().rows * operands[from].front().cols / std::ssize(operands);
+        std::copy_n(
+            static_cast<const std::int32_t*>(operands[from].front().data) + static_cast<std::int64_t>(to) * each, each,
+            static_cast<std::int32_t*>(operands[to].back().data) + static_cast<std::int64_t>(from) * each);
+      }
+  }
   void gather_integers(const std::vector<std::vector<exec::Operand>>& operands) {
     for (const auto& to : operands)
       for (std::size_t from = 0; from < operands.size(); ++from) {
@@ -280,6 +289,7 @@ class Run {
   // All operands are contiguous.
   void communicate(const Collective& work, const std::vector<std::vector<exec::Operand>>& operands) {
     if (work.kind == CollectiveKind::dispatch || work.kind == CollectiveKind::combine) return move_rows(work, operands);
+    if (work.kind == CollectiveKind::all_to_all) return swap_integers(operands);
     if (operands[0][0].dtype == Dtype::i32) return gather_integers(operands);
     const std::size_t ranks = ranks_.size(), elements = static_cast<std::size_t>(work.elements),
                       each = elements / ranks;
@@ -337,7 +347,7 @@ const std::vector<Variant>& variants() {
   using Granularity = Recompute::Granularity;
   static const std::vector<Variant> all = {
       {"plain", [](Layout&) {}},
-      {"weights apart", [](Layout& l) { l.weights_apart = true; }},
+      {"weights apart", [](Layout& l) { l.weights_apart = l.weights_in_units = true; }},
       {"attention again",
        [](Layout& l) {
          l.recompute = {.granularity = Granularity::selective, .modules = {Recompute::Module::core_attn}};
@@ -345,13 +355,13 @@ const std::vector<Variant>& variants() {
       {"mlp again, weights apart",
        [](Layout& l) {
          l.recompute = {.granularity = Granularity::selective, .modules = {Recompute::Module::mlp}};
-         l.weights_apart = true;
+         l.weights_apart = l.weights_in_units = true;
        }},
       {"latent attention's norms and products again",
        [](Layout& l) {
          l.recompute = {.granularity = Granularity::selective,
                         .modules = {Recompute::Module::layernorm, Recompute::Module::mla_up_proj}};
-         l.weights_apart = true;
+         l.weights_apart = l.weights_in_units = true;
        }},
       {"operations again", [](Layout& l) { l.recompute.granularity = Granularity::selective_op; }},
       {"unfused", [](Layout& l) { l.is_unfused = true; }},
@@ -372,7 +382,7 @@ const std::vector<Variant>& variants_of_experts() {
   };
   static const std::vector<Variant> all = {
       {"plain", [](Layout&) {}},
-      {"weights apart", [](Layout& l) { l.weights_apart = true; }},
+      {"weights apart", [](Layout& l) { l.weights_apart = l.weights_in_units = true; }},
       {"weights last, experts again",
        [](Layout& l) {
          l.experts.weights_last = true;
@@ -420,6 +430,13 @@ const std::vector<Variant>& cuts_of_experts() {
        [](Layout& l) {
          share(l);
          l.experts.exchanges = true;
+       }},
+      {"rows in slots",
+       [](Layout& l) {
+         share(l);
+         l.experts.exchanges = l.experts.in_slots = true;
+         l.experts.place = Expr(Coord::tp);
+         l.experts.rank_capacity = 4;
        }},
       {"exchanged rows of equal number",
        [](Layout& l) {
@@ -535,8 +552,7 @@ void check(const Subject& subject, const Transformer& model, const std::vector<P
           Layout layout = of_ranks;
           if (tp > 1) shared.set(layout);
           variant.set(layout);
-          compare(layout, shared.name + ", " + variant.name);
-          if (tp == 1) break;
+          if (tp > 1 || &shared == cuts_of_experts().data()) compare(layout, shared.name + ", " + variant.name);
         }
     }
 }

@@ -15,7 +15,7 @@ bool Node::reads_value(ValueId value) const {
 
 std::string name_of(const Node& node) {
   return node.base + (node.what.empty() ? "" : "." + node.what) + node.suffix +
-         (node.is_recomputed() ? ".recompute" : "");
+         (node.slot < 0 ? "" : ".slot" + std::to_string(node.slot)) + (node.is_recomputed() ? ".recompute" : "");
 }
 
 }  // namespace stretto

@@ -83,9 +83,12 @@ struct Value {
   std::int64_t filled_rows = 0;        // of these rows, when experts have equally many; 0: all
   std::optional<Slice> alias_of = {};  // the same numbers in the same place, with a gradient of its own
   std::int64_t slots = 1, slot = 0;    // buffers of a workspace, and which one the value is in
-  bool is_family = false;              // of a tensor of all layers, also where no backward pass reads it
-  bool is_kept = false;   // a backward pass reads it after the layer's own forward pass or backward pass has ended
-  bool is_again = false;  // a backward pass computes it again
+  bool alternates = false;             // between two buffers, from layer to layer
+  // Workspaces of one place are one storage, of whatever kind the layer is; one list for each direction, -1: in none.
+  int pool_place = -1, gradient_pool_place = -1;
+  bool is_family = false;  // of a tensor of all layers, also where no backward pass reads it
+  bool is_kept = false;    // a backward pass reads it after the layer's own forward pass or backward pass has ended
+  bool is_again = false;   // a backward pass computes it again
 };
 
 struct Operand {
@@ -142,6 +145,7 @@ struct Node {
   std::string term = {};        // of this addition: the layer that has made what is added
   bool is_deferrable = false;   // its weight gradient, which this is or of which, may come after the backward pass
   std::optional<Slice> late_bias = {};  // bias of this product, which the addition after the sum over ranks adds
+  std::int64_t slot = -1;               // of experts' rows, of each pair of ranks; -1: of all rows
   std::string suffix = {};              // of the name, where kinds of layers have different operations
 
   const Slice& result() const { return operands.back().slice; }

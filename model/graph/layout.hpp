@@ -23,7 +23,8 @@ struct Fusions {
 struct ContextCut {
   std::int64_t exchange = 1, ring = 1;
   Expr exchange_place = {}, ring_place = {};
-  bool gathers = false;  // all keys, in place of a ring
+  bool gathers = false;     // all keys, in place of a ring
+  std::string suffix = {};  // of the names of what layers with another cut do not have
 };
 
 // How ranks share and cut experts (model/passes/share_experts.cpp).
@@ -36,6 +37,8 @@ struct ExpertCut {
   bool gathers_over_tensor = false;   // these ranks are those of tensor parallelism
   double capacity = 0;                // Parallel::moe_expert_capacity_factor
   double rank_capacity = 0;           // Parallel::moe_expert_rank_capacity_factor
+  bool in_slots = false;              // each pair of ranks has a slot for its rows
+  Expr place = {};                    // of the rank among those that share experts
   bool in_transport = false;          // the kernel that exchanges rows also sorts them
   bool sums_balance = false;          // the balance loss sums over several ranks
   bool weights_last = false;          // weight gradients come after the way back of the rows' gradients
@@ -60,7 +63,9 @@ struct Layout {
   bool is_unfused = false;         // attention is separate operations
   Fusions fusions = {};
   Recompute recompute = {};
-  bool weights_apart = false;
+  // Weight gradients come after the backward pass, in units of a pipeline, for which their operands are kept, or before
+  // the next layer's needs their place.
+  bool weights_apart = false, weights_in_units = false;
   bool concurrent_passes = false;  // of different micro-batches, which share no workspace
 
   bool cuts(Dim dim) const { return tp > 1 && (dim == Dim::heads || dim == Dim::ffn || dim == Dim::vocab); }

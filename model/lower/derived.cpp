@@ -33,15 +33,19 @@ class DerivedBlocks {
     for (std::size_t k = 0; k < kinds_.size(); ++k) write_forward(k, blocks.layers.emplace_back());
     if (shape_.recompute.granularity == Recompute::Granularity::selective_op)
       for (std::size_t k = 0; k < kinds_.size(); ++k) {
-        begin_layer();
-        w_.begin("layer.recompute" + suffix_of(k));
+        if (k > 0 && shape_.kinds[k - 1].spec == shape_.kinds[k].spec) {
+          blocks.layers[k].recompute = blocks.layers[k - 1].recompute;
+          continue;
+        }
+        begin_layer(k);
+        w_.begin(std::string("layer.recompute") + shape_.kinds[k].spec.suffix());
         blocks.layers[k].recompute = graphs_.write(kinds_[k], kinds_[k].again);
       }
     blocks.head_forward = ends_.head_forward(last);
     blocks.head_backward = ends_.head_backward(last);
     if (shape_.puts_off_head()) blocks.head_wgrad = ends_.head_weights(last);
     for (std::size_t k = 0; k < kinds_.size(); ++k) {
-      begin_layer();
+      begin_layer(k);
       w_.begin_backward("layer.backward" + suffix_of(k));
       blocks.layers[k].backward = graphs_.write(kinds_[k], kinds_[k].backward);
       if (!shape_.weights_apart) continue;
@@ -53,15 +57,20 @@ class DerivedBlocks {
   }
 
  private:
-  std::string suffix_of(std::size_t kind) const { return shape_.kinds[kind].spec.suffix(); }
+  std::string suffix_of(std::size_t kind) const {
+    const LayerKind& of = shape_.kinds[kind];
+    return of.spec.suffix() + shape_.cp.kinds[of.context].suffix;
+  }
 
   void add_layer_graphs() {
     Layout layout = graphs_.layout();
     layout.recompute = shape_.recompute;
     layout.weights_apart = shape_.weights_apart;
+    layout.weights_in_units = shape_.weights_in_units;
     for (const LayerKind& kind : shape_.kinds) {
       LayerGraphs& graphs = kinds_.emplace_back();
       Builder builder(graphs, shape_.model, layout.data);
+      layout.context = context_cut(shape_.cp.kinds[kind.context]);
       layers::layer(builder, kind.spec);
       // Layers of other kinds may have an equal operation with another output.
       for (Node& node : graphs.forward)
@@ -95,7 +104,8 @@ class DerivedBlocks {
                     Expr(Coord::slot) * Expr(shape_.output_buffers) + Expr(Coord::buffer));
   }
 
-  void begin_layer() {
+  void begin_layer(std::size_t kind) {
+    graphs_.set_context(shape_.kinds[kind].context);
     graphs_.values().set_in_layer(true);
     graphs_.values().set_given(Given::input, w_.act(x_, Coord::layer));
     graphs_.values().set_given(Given::between, w_.act(between_, Coord::layer));
@@ -104,7 +114,7 @@ class DerivedBlocks {
 
   void write_forward(std::size_t kind, LayerBlocks& layer) {
     const LayerGraphs& graphs = kinds_[kind];
-    begin_layer();
+    begin_layer(kind);
     w_.begin("layer.forward" + suffix_of(kind));
     layer.forward = graphs_.write(graphs, graphs.forward);
     if (shape_.recompute.granularity != Recompute::Granularity::full) return;
@@ -150,8 +160,7 @@ class DerivedBlocks {
 
 bool is_derived(const BlockShape& shape) {
   const auto is_known = [](const LayerKind& kind) { return !kind.in_codes; };
-  return shape.cp.kinds.size() == 1 && !shape.low.is_on() && !shape.pairs_passes && !shape.expert_slots &&
-         shape.weights_apart == shape.weights_in_units && std::all_of(shape.kinds.begin(), shape.kinds.end(), is_known);
+  return !shape.low.is_on() && std::all_of(shape.kinds.begin(), shape.kinds.end(), is_known);
 }
 
 ModelBlocks add_derived_blocks(Schedule& schedule, const BlockShape& shape, const ParameterTensors& parameters,

@@ -3,8 +3,7 @@
 
 namespace stretto {
 
-// Returns whether passes know all that the blocks of this shape need. They do not know codes, slots of experts, passes
-// that run concurrently, and layers that share a sequence in several ways.
+// Returns whether passes know all that the blocks of this shape need. They do not know codes.
 bool is_derived(const BlockShape& shape);
 
 // As add_model_blocks(), from the forward graphs of layers (model/layers) by passes (model/passes).

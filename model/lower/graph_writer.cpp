@@ -9,6 +9,10 @@
 
 namespace stretto {
 
+ContextCut context_cut(const ContextKind& kind) {
+  return {kind.exchange.size, kind.ring.size, kind.exchange.place, kind.ring.place, kind.gathers, kind.suffix};
+}
+
 Layout layout_of(const Schedule& schedule, const BlockShape& shape) {
   const Dtype compute_dtype = schedule.compute_dtype;
   const TokenTransport transport =
@@ -20,9 +24,7 @@ Layout layout_of(const Schedule& schedule, const BlockShape& shape) {
   layout.tp_place = shape.tp.place;
   layout.sequence_parallel = shape.sequence_parallel;
   layout.parts = shape.parts();
-  const ContextKind& context = shape.cp.kinds.front();
-  layout.context = {context.exchange.size, context.ring.size, context.exchange.place, context.ring.place,
-                    context.gathers};
+  layout.context = context_cut(shape.cp.kinds.front());
   layout.experts = {.ranks = shape.ep.exists() ? shape.ep.size : 1,
                     .local = shape.local_experts,
                     .first = shape.first_expert,
@@ -30,6 +32,8 @@ Layout layout_of(const Schedule& schedule, const BlockShape& shape) {
                     .exchanges = shape.ep.exists(),
                     .capacity = shape.expert_capacity,
                     .rank_capacity = shape.rank_capacity,
+                    .in_slots = shape.expert_slots,
+                    .place = shape.ep.place,
                     .sums_balance = shape.sharing_tokens.exists(),
                     .weights_last = shape.experts_weights_last,
                     .shared_is_concurrent = shape.shared_expert != 0 && shape.ep.exists()};
@@ -38,6 +42,7 @@ Layout layout_of(const Schedule& schedule, const BlockShape& shape) {
                              : layout.experts.gathers_over_tensor ? shape.tp.size
                                                                   : 1;
   layout.experts.in_transport = shape.ep.exists() && transport != TokenTransport::nccl;
+  layout.concurrent_passes = shape.pairs_passes;
   layout.micro_batches = shape.micro_batches;
   layout.rounds_statistics = accumulation_of(compute_dtype) != compute_dtype;
   layout.tokens = shape.tokens();
@@ -54,9 +59,9 @@ const Group& GraphWriter::group_of(Ranks ranks) const {
     case Ranks::tensor:
       return shape_.tp;
     case Ranks::exchange:
-      return shape_.cp.kinds.front().exchange;
+      return shape_.cp.kinds[context_].exchange;
     case Ranks::ring:
-      return shape_.cp.kinds.front().ring;
+      return shape_.cp.kinds[context_].ring;
     case Ranks::experts:
       return shape_.ep;
     case Ranks::expert_counts:
@@ -101,7 +106,7 @@ ModelEnds::ModelEnds(Schedule& schedule, const BlockShape& shape, BlockWriter& w
   layers::embedding(embedding);
   layers::head(head, shape.head_weight);
   passes::derive(embedding_, layout);
-  layout.weights_apart = shape.puts_off_head();
+  layout.weights_apart = layout.weights_in_units = shape.puts_off_head();
   passes::derive(head_, layout);
 
   PlacedValues& values = graphs.values();

@@ -11,6 +11,9 @@ namespace stretto {
 // have.
 Layout layout_of(const Schedule& schedule, const BlockShape& shape);
 
+// Returns how layers of a kind share a sequence.
+ContextCut context_cut(const ContextKind& kind);
+
 // Writes the nodes of graphs as operations. References are borrowed.
 class GraphWriter {
  public:
@@ -23,6 +26,8 @@ class GraphWriter {
 
   const Layout& layout() const { return layout_; }
   PlacedValues& values() { return values_; }
+  // Nodes that follow are of layers that share a sequence in this way, an index into ContextShape::kinds.
+  void set_context(std::size_t kind) { context_ = kind; }
   // Appends the nodes to the block that the writer has begun, and ends it.
   BlockId write(const LayerGraphs& graphs, const std::vector<Node>& nodes);
 
@@ -34,6 +39,7 @@ class GraphWriter {
   const LaneId compute_;
   BlockWriter& w_;
   PlacedValues values_;
+  std::size_t context_ = 0;
 };
 
 // The input of the model and its head, which are derived for all layers. Inputs of the step are added here.

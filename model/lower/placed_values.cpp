@@ -48,6 +48,7 @@ View PlacedValues::whole_of(const LayerGraphs& graphs, ValueId id, Phase phase) 
         schedule_.storages[place.storage].filled = value.filled_rows * schedule_.tensors[tensor].cols;
   tensors_[value.name] = tensor;
   if (value.slots > 1) return whole(schedule_, tensor, 0, value.slot);
+  if (value.alternates && !value.is_kept) return whole(schedule_, tensor, 0, mod(Expr(Coord::layer), 2));
   return value.is_kept || value.is_family ? w_.act(tensor, Coord::layer) : w_.work(tensor);
 }
 
@@ -55,19 +56,40 @@ TensorId PlacedValues::add(const LayerGraphs& graphs, ValueId id) {
   const Value& value = graphs.values[id];
   if (value.is_kept && value.is_gradient) return add_kept_gradient(graphs, id);
   if (value.is_kept || value.is_family) return add_kept(value);
-  const TensorId tensor = add_tensor(schedule_, value.name, dtype_of(value), BufferKind::workspace,
-                                     layout_.rows_of(value), layout_.cols_of(value), 1, value.slots);
+  if (value.pool_place >= 0) return add_in_pool(value);
+  const TensorId tensor =
+      add_tensor(schedule_, value.name, dtype_of(value), BufferKind::workspace, layout_.rows_of(value),
+                 layout_.cols_of(value), 1, value.alternates ? 2 : value.slots);
   schedule_.tensors[tensor].role = value.role;
   return tensor;
 }
 
+TensorId PlacedValues::add_in_pool(const Value& value) {
+  const std::int64_t elements = layout_.rows_of(value) * layout_.cols_of(value);
+  std::vector<TensorPlace> places;
+  for (std::int64_t slot = 0; slot < value.slots; ++slot) {
+    const auto place = static_cast<std::int64_t>(value.pool_place) + slot;
+    auto known = pool_.find({value.is_gradient, place});
+    if (known == pool_.end())
+      known = pool_
+                  .emplace(std::pair{value.is_gradient, place},
+                           add_storage(schedule_, value.name + (value.slots > 1 ? ".s" + std::to_string(slot) : ""),
+                                       dtype_of(value), BufferKind::workspace, 0))
+                  .first;
+    std::int64_t& of_storage = schedule_.storages[known->second].elements;
+    of_storage = std::max(of_storage, elements);
+    places.push_back({known->second, 0});
+  }
+  return w_.family(value.name, layout_.rows_of(value), layout_.cols_of(value), 1, value.slots, std::move(places));
+}
+
 TensorId PlacedValues::add_kept(const Value& value) {
   const auto kinds = layers_->size();
-  std::vector<bool> has(kinds, false), is_again(kinds, false);
+  std::vector<bool> has(kinds, false), is_again(kinds, false), passing(kinds, false);
   for (std::size_t k = 0; k < kinds; ++k)
     for (const Value& of_kind : (*layers_)[k].values)
       if (of_kind.name == value.name && (of_kind.is_kept || of_kind.is_family))
-        has[k] = true, is_again[k] = of_kind.is_again;
+        has[k] = true, is_again[k] = of_kind.is_again, passing[k] = !of_kind.is_kept;
   const auto of_layers = [&](const std::vector<bool>& of_kinds) {
     std::vector<bool> of;
     for (std::int64_t layer = 0; layer < shape_.model.num_layers; ++layer)
@@ -78,7 +100,7 @@ TensorId PlacedValues::add_kept(const Value& value) {
                          .is_mask = value.kind == ValueKind::integers,
                          .again = of_layers(is_again),
                          .role = value.role};
-  if (!value.is_kept) role.passing = std::vector<bool>(static_cast<std::size_t>(shape_.model.num_layers), true);
+  if (std::count(passing.begin(), passing.end(), true) > 0) role.passing = of_layers(passing);
   if (std::count(has.begin(), has.end(), false) > 0) role.layers = of_layers(has);
   return w_.recomputable(value.name, layout_.rows_of(value), layout_.cols_of(value), shape_.model.num_layers,
                          std::move(role));
@@ -88,7 +110,8 @@ TensorId PlacedValues::add_kept(const Value& value) {
 // the residual stream, where the activation is not kept.
 TensorId PlacedValues::add_kept_gradient(const LayerGraphs& graphs, ValueId id) {
   const Value& value = graphs.values[id];
-  if (value.gradient_of && graphs.values[*value.gradient_of].is_kept) {
+  const Value* const of = value.gradient_of ? &graphs.values[*value.gradient_of] : nullptr;
+  if (of != nullptr && (of->is_kept || of->is_family)) {
     const View lender = whole_of(graphs, *value.gradient_of, Phase::forward);
     std::vector<bool> with;
     for (std::int64_t layer = 0; layer < shape_.model.num_layers; ++layer) {

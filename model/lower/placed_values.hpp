@@ -1,6 +1,7 @@
 #pragma once
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/graph/layout.hpp"
@@ -15,6 +16,7 @@ namespace stretto {
 //   what collectives gather          the workspace of gathers, which nobody keeps
 //   kept gradients (W units)         BlockWriter::kept_gradient
 //   kept activations                 BlockWriter::recomputable: by layer and slot, or of layers that compute them again
+//   workspaces of a place            the storage of the place, whatever kind of layer has them (Value::pool_place)
 //   all others                       a workspace
 // References are borrowed.
 class PlacedValues {
@@ -35,6 +37,7 @@ class PlacedValues {
  private:
   View whole_of(const LayerGraphs& graphs, ValueId id, Phase phase);
   TensorId add(const LayerGraphs& graphs, ValueId id);
+  TensorId add_in_pool(const Value& value);
   TensorId add_kept(const Value& value);
   TensorId add_kept_gradient(const LayerGraphs& graphs, ValueId id);
   Dtype dtype_of(const Value& value) const;
@@ -47,7 +50,8 @@ class PlacedValues {
   bool in_layer_ = true;
   std::map<Given, View> given_;
   std::map<std::string, TensorId> tensors_;
-  std::map<std::string, View> of_head_;  // activations of the head
+  std::map<std::pair<bool, std::int64_t>, StorageId> pool_;  // [is of a gradient, place]
+  std::map<std::string, View> of_head_;                      // activations of the head
 };
 
 }  // namespace stretto

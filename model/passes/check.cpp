@@ -14,7 +14,7 @@ class Check {
     check(graphs_.forward, false);
     check(graphs_.again, true);
     check(graphs_.backward, true);
-    check(graphs_.weights, true);
+    if (layout_.weights_in_units) check(graphs_.weights, true);
     if (layout_.trains) check_gradients();
     return problems_;
   }
@@ -61,7 +61,7 @@ class Check {
     for (const std::vector<Node>* nodes : {&graphs_.backward, &graphs_.weights})
       for (const Node& node : *nodes)
         for (const Operand& operand : node.operands)
-          if (graphs_.of(operand.slice).kind == ValueKind::parameter && operand.writes())
+          if (graphs_.of(operand.slice).kind == ValueKind::parameter && operand.writes() && node.slot <= 0)
             ++added[graphs_.of(operand.slice).name];
     for (const std::string& name : read)
       if (added[name] != 1)

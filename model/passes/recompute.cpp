@@ -119,7 +119,7 @@ void repeat_part(LayerGraphs& graphs, const Layout& layout, const Part& part, st
       if (operand.writes() && !(part.keeps_result && is_result)) graphs.values[value].is_again = true;
     }
   Nodes again = repeated(graphs, nodes, part.function);
-  if (part.is_pruned && !is_pruned) place_in_backward(graphs, again);
+  if (part.is_pruned) place_in_backward(graphs, again);
   // Parts of one section are repeated in the order of the list.
   const auto first = std::find_if(graphs.backward.begin(), graphs.backward.end(), [&](const Node& n) {
     if (n.section != section || n.is_recomputed()) return false;
@@ -261,14 +261,17 @@ void recompute(LayerGraphs& graphs, const Layout& layout) {
       if (layout.recompute.repeats(part.module)) repeat_part(graphs, layout, part, section);
 }
 
-void mark_kept(LayerGraphs& graphs, const Layout&) {
-  for (const Nodes* nodes : {&graphs.backward, &graphs.weights, &graphs.again})
-    for (const ValueId value : live_into(*nodes)) graphs.values[value].is_kept = true;
+void mark_kept(LayerGraphs& graphs, const Layout& layout) {
+  const auto keep = [&](const Nodes& nodes) {
+    for (const ValueId value : live_into(nodes))
+      if (layout.weights_in_units || !graphs.values[value].is_gradient) graphs.values[value].is_kept = true;
+  };
+  for (const Nodes* nodes : {&graphs.backward, &graphs.weights, &graphs.again}) keep(*nodes);
   const auto is_repeated = [](const Node& n) { return n.is_recomputed(); };
   if (std::none_of(graphs.backward.begin(), graphs.backward.end(), is_repeated)) return;
   Nodes backward = graphs.backward;  // what a layer makes again is of all layers, too
   std::erase_if(backward, is_repeated);
-  for (const ValueId value : live_into(backward)) graphs.values[value].is_kept = true;
+  keep(backward);
 }
 
 }  // namespace stretto::passes

@@ -37,10 +37,10 @@ class ContextParallelism {
       return std::move(nodes_);
     }
     graphs_.of(qkv).is_family = true;
-    const Slice sent = value("attention.sent", "d_qkv.received", rows_, q_ + kv_);
-    const Slice heads = value("attention.qkv", "d_qkv.heads", rows_, q_ + kv_);
-    const Slice made = value("attention.out_heads", "d_attention.heads", rows_, q_);
-    const Slice received = value("attention.received", "d_attention.sent", rows_, q_);
+    const Slice sent = in_pool(value("attention.sent", "d_qkv.received", rows_, q_ + kv_), 0, 3);
+    const Slice heads = in_pool(value("attention.qkv", "d_qkv.heads", rows_, q_ + kv_), -1, 2);
+    const Slice made = in_pool(value("attention.out_heads", "d_attention.heads", rows_, q_), -1, 1);
+    const Slice received = in_pool(value("attention.received", "d_attention.sent", rows_, q_), 1, 0);
     split("split_qkv", Pass::forward, kv_heads_, qkv, sent);
     swap("all_to_all_qkv", sent, heads);
     core(heads, made);
@@ -61,9 +61,10 @@ class ContextParallelism {
     for (const Node& node : graphs_.forward)
       if (std::holds_alternative<Attention>(node.work)) last = node.operands[1].slice;
     const Slice d_out = tape.gradient(out),
-                slots[2] = {in_slot("d_attention.kv", 2 * rows_, 0), in_slot("d_attention.kv", 2 * rows_, 1)};
-    const Slice dqs = gradient_value("d_attention.dqs", n * rows_, q_),
-                own = gradient_value("d_attention.dkv", rows_, kv_);
+                slots[2] = {in_pool(in_slot("d_attention.kv", 2 * rows_, 0), gradients_after_exchange()),
+                            in_pool(in_slot("d_attention.kv", 2 * rows_, 1), gradients_after_exchange())};
+    const Slice dqs = in_pool(gradient_value("d_attention.dqs", n * rows_, q_), gradients_after_exchange() + 3),
+                own = in_pool(gradient_value("d_attention.dkv", rows_, kv_), gradients_after_exchange() + 2);
     const auto half = [&](std::int64_t i, bool is_gradient) {
       Slice part = slots[i % 2];
       part.first_row = is_gradient ? rows_ : 0;
@@ -99,8 +100,10 @@ class ContextParallelism {
     const Slice qkv = attention.operands[0].slice, whole = attention.operands[1].slice,
                 out = attention.operands[2].slice, lse = attention.operands[3].slice;
     extra_.assign(attention.operands.begin() + 4, attention.operands.end());
-    const Slice all = gradient_value("d_attention.kv_all", cut_.ring * rows_, kv_),
-                own = gradient_value("d_attention.dkv", rows_, kv_), dq = gradient_value("d_attention.dqs", rows_, q_);
+    const int place = gradients_after_exchange();
+    const Slice all = in_pool(gradient_value("d_attention.kv_all", cut_.ring * rows_, kv_), place),
+                own = in_pool(gradient_value("d_attention.dkv", rows_, kv_), place + 1),
+                dq = in_pool(gradient_value("d_attention.dqs", rows_, q_), place + 2);
     gather_keys(qkv, whole, ".dgrad");
     attend("dgrad", Pass::dgrad, 0, layout_.parts.of,
            {reads(qkv), reads(whole), reads(out), reads(lse), reads(tape.gradient(out)), writes(dq), writes(all)});
@@ -113,9 +116,22 @@ class ContextParallelism {
  private:
   // Values have the model's heads in their columns, and this rank's rows.
   Slice value(const std::string& name, const std::string& gradient, std::int64_t rows, std::int64_t cols) {
-    return graphs_.whole(
-        graphs_.add({.name = name, .gradient = gradient, .rows = {Dim::none, rows}, .cols = {Dim::heads, cols}}));
+    return graphs_.whole(graphs_.add(
+        {.name = named(name), .gradient = named(gradient), .rows = {Dim::none, rows}, .cols = {Dim::heads, cols}}));
   }
+  // "attention.a2a.sent" of "attention.sent"
+  std::string named(std::string name) const {
+    const std::size_t end = name.find('.');
+    return end == std::string::npos ? name : name.insert(end, cut_.suffix);
+  }
+  Slice in_pool(Slice of, int place, int gradient_place = -1) {
+    graphs_.of(of).pool_place = place;
+    graphs_.of(of).gradient_pool_place = gradient_place;
+    return of;
+  }
+  // Places of the ring's or the gather's workspaces follow those of an exchange.
+  int after_exchange() const { return cut_.exchange > 1 ? 2 : 0; }
+  int gradients_after_exchange() const { return cut_.exchange > 1 ? 4 : 0; }
   Slice gradient_value(const std::string& name, std::int64_t rows, std::int64_t cols) {
     const Slice made = value(name, "", rows, cols);
     graphs_.of(made).is_gradient = true;
@@ -129,7 +145,7 @@ class ContextParallelism {
     return made;
   }
   Slice statistics(const std::string& name, std::int64_t parts) {
-    return graphs_.whole(graphs_.add({.name = name,
+    return graphs_.whole(graphs_.add({.name = named(name),
                                       .gradient = {},
                                       .rows = {Dim::heads, parts * work_.batch * heads_},
                                       .cols = {Dim::none, rows_ / work_.batch},
@@ -152,7 +168,7 @@ class ContextParallelism {
     Node node = like_;
     node.id = graphs_.next++;
     node.of = like_.id;
-    node.base = "attention";
+    node.base = "attention" + cut_.suffix;
     node.what = what;
     node.phase = is_backward_ ? Phase::dgrad : Phase::forward;
     node.work = std::move(work);
@@ -229,7 +245,7 @@ class ContextParallelism {
     if (cut_.ring == 1)
       return attend("fprop", Pass::forward, 0, layout_.parts.of, {reads(qkv), writes(out), writes(lse)});
     if (!cut_.gathers) return ring_forward(qkv, out, lse);
-    const Slice whole = value("attention.kv_all", "", cut_.ring * rows_, kv_);
+    const Slice whole = in_pool(value("attention.kv_all", "", cut_.ring * rows_, kv_), after_exchange());
     gather_keys(qkv, whole, "");
     attend("fprop", Pass::forward, 0, layout_.parts.of, {reads(qkv), reads(whole), writes(out), writes(lse)});
   }
@@ -237,9 +253,11 @@ class ContextParallelism {
   void ring_forward(const Slice& qkv, const Slice& out, const Slice& lse) {
     const std::int64_t n = cut_.ring;
     const Slice last = value("attention.kv_last", "", rows_, kv_);
-    const Slice slots[2] = {in_slot("attention.kv", rows_, 0), in_slot("attention.kv", rows_, 1)};
+    const Slice slots[2] = {in_pool(in_slot("attention.kv", rows_, 0), after_exchange()),
+                            in_pool(in_slot("attention.kv", rows_, 1), after_exchange())};
     for (const Slice& slot : slots) graphs_.of(slot).is_gradient = false;
-    const Slice outs = value("attention.outs", "", n * rows_, q_), lses = statistics("attention.lses", n);
+    const Slice outs = in_pool(value("attention.outs", "", n * rows_, q_), after_exchange() + 2),
+                lses = statistics("attention.lses", n);
     const auto kv_at = [&](std::int64_t i) { return i + 1 == n ? last : slots[i % 2]; };
     pack("pack_kv", qkv, kv_at(0));
     for (std::int64_t i = 0; i < n; ++i) {

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -13,14 +14,17 @@ namespace {
 using Nodes = std::vector<Node>;
 
 // Bundles of this pass follow those of layers.
-constexpr std::uint8_t kExchange = 101, kSort = 102;
+constexpr std::uint8_t kExchange = 101, kSort = 102, kSlots = 103;
 
 // Rows of this rank's experts. `tokens`: those whose copies it sorts. `each`: with padding, the rows of these for every
 // expert. `rows`: copies of the tokens, with padding; or where their number varies, the rows of this rank's experts
-// when all have equally many, with room for `capacity`.
+// when all have equally many, with room for `capacity`. In slots each pair of ranks that share experts has a part of
+// the room (model/expert_slots.hpp): a slot has rows by expert, and offsets and positions of its own.
 struct Sizes {
   bool pads = false, sorts_own = false, varies = false;
-  std::int64_t part = 0, tokens = 0, each = 0, rows = 0, capacity = 0;
+  std::int64_t part = 0, tokens = 0, each = 0, rows = 0, capacity = 0, slots = 1;
+  std::int64_t slot_room() const { return capacity / slots; }
+  std::int64_t slot_mean() const { return (rows + slots - 1) / slots; }
 };
 
 Sizes sizes_of(const Layout& layout) {
@@ -39,10 +43,12 @@ Sizes sizes_of(const Layout& layout) {
                          : s.tokens * topk;
   // All ranks' tokens may go to these experts.
   const std::int64_t most = (cut.exchanges ? cut.ranks : 1) * s.tokens * std::min(topk, cut.local);
-  s.capacity = !s.varies ? s.rows
-               : cut.rank_capacity == 0
-                   ? most
-                   : std::min(most, static_cast<std::int64_t>(std::ceil(double(s.rows) * cut.rank_capacity)));
+  const auto room = [&](double mean) { return static_cast<std::int64_t>(std::ceil(mean * cut.rank_capacity)); };
+  s.slots = cut.in_slots ? cut.ranks : 1;
+  s.capacity = !s.varies                ? s.rows
+               : cut.in_slots           ? s.slots * std::min(most / s.slots, room(double(s.rows) / double(s.slots)))
+               : cut.rank_capacity == 0 ? most
+                                        : std::min(most, room(double(s.rows)));
   return s;
 }
 
@@ -83,7 +89,10 @@ class ShareExperts {
       }
       if (std::holds_alternative<GroupedGemm>(node.work)) multiply(node);
       if (std::holds_alternative<WeightedActivation>(node.work)) activate(node);
-      put(node);
+      if (std::holds_alternative<GroupedGemm>(node.work) || std::holds_alternative<WeightedActivation>(node.work))
+        put_rows(node, false);
+      else
+        put(node);
       if (std::holds_alternative<BalanceLoss>(node.work)) sum_counts(node);
     }
   }
@@ -106,8 +115,10 @@ class ShareExperts {
         if (graphs_.of(node.result()).cols.dim == Dim::expert_width) weight.rows.size /= cut_.width_ranks;
         if (graphs_.of(node.operands[0].slice).cols.dim == Dim::expert_width) weight.cols.size /= cut_.width_ranks;
       }
-    for (Value& value : graphs_.values) {
+    for (ValueId id = 0; id < graphs_.values.size(); ++id) {
+      Value& value = graphs_.values[id];
       if (value.rows.dim == Dim::expert_rows && size_.varies) value.filled_rows = size_.rows;
+      if (value.rows.dim == Dim::expert_rows) in_slots_.insert(id);
       resize_extent(value.rows);
       resize_extent(value.cols);
     }
@@ -118,6 +129,32 @@ class ShareExperts {
   }
 
   void put(Node node) { graphs_.forward.push_back(std::move(node)); }
+  // Puts a node for each slot, from the rank's own one on, in the order in which rows are sent or come. Operands of one
+  // row for each row or slot are cut.
+  void put_slots(const Node& node, bool sends) {
+    for (std::int64_t i = 0; i < size_.slots; ++i) {
+      Node one = node;
+      one.id = i == 0 ? node.id : graphs_.next++;
+      one.slot = i;
+      if (one.bundle == 0) one.bundle = static_cast<std::uint8_t>(kSlots + slot_groups_);
+      const Expr rank = mod(cut_.place + Expr(sends ? i : -i), Expr(cut_.ranks));
+      if (auto* sort = std::get_if<SortTokens>(&one.work)) sort->first = rank * Expr(cut_.local);
+      for (Operand& operand : one.operands) {
+        const Value& value = graphs_.of(operand.slice);
+        if (value.kind == ValueKind::parameter || !in_slots_.contains(operand.slice.value)) continue;
+        operand.slice.rows = value.rows.size / size_.slots;
+        operand.slice.offset = Expr(0) + rank * Expr(operand.slice.rows * value.cols.size);
+      }
+      // Copies of a token are added up, the first of them written.
+      if (i > 0 && !in_slots_.contains(one.result().value)) one.operands.back().mode = AccessMode::accumulate;
+      put(std::move(one));
+    }
+    ++slot_groups_;
+  }
+  Slice in_slots(const Slice& of) {
+    in_slots_.insert(of.value);
+    return of;
+  }
   Node like(const Node& node, const std::string& base, const std::string& what, Work work,
             std::vector<Operand> operands) {
     Node made;
@@ -150,7 +187,7 @@ class ShareExperts {
     const Slice to = graphs_.whole(graphs_.add(std::move(all)));
     gather.operands = {reads(part), writes(to)};
     gather.ranks = gathering_ranks();
-    if (graphs_.of(part).kind != ValueKind::integers) gather.move = Move::enter;
+    gather.move = Move::enter;
     gather.from = part;
     gather.to = to;
     put(gather);
@@ -182,6 +219,7 @@ class ShareExperts {
     node.operands[1].slice = graphs_.whole(offsets.value);
     if (!cut_.exchanges) return put(node);
     const std::string name = node.base;
+    if (cut_.in_slots) return sort_into_slots(node);
     const Slice own = add(name + ".own_offsets", 1, experts_ + 1, ValueKind::integers);
     all_offsets_ = add(name + ".all_offsets", cut_.ranks, experts_ + 1, ValueKind::integers);
     node.operands[1].slice = own;
@@ -194,11 +232,37 @@ class ShareExperts {
              {reads(all_offsets_), writes(graphs_.whole(offsets.value))}));
   }
 
+  // The copies that go to each rank are sorted by themselves, and ranks exchange how many rows of each expert slots
+  // have.
+  void sort_into_slots(Node& node) {
+    const Slice offsets = in_slots(node.operands[1].slice), positions = in_slots(node.operands[2].slice);
+    const Slice own = in_slots(add(node.base + ".own_offsets", size_.slots, cut_.local + 1, ValueKind::integers)),
+                all = in_slots(add(node.base + ".all_offsets", size_.slots, cut_.local + 1, ValueKind::integers));
+    graphs_.of(offsets).rows.size = size_.slots;
+    graphs_.of(positions).rows.size = size_.slots * size_.tokens;
+    auto& work = std::get<SortTokens>(node.work);
+    work.each = 0;
+    work.local = cut_.local;
+    work.capacity = size_.slot_room();
+    node.operands[1].slice = own;
+    put_slots(node, true);
+    Node swap = like(node, node.base, "offsets.all_to_all", Collective{.kind = CollectiveKind::all_to_all},
+                     {reads(own), writes(all)});
+    swap.ranks = Ranks::expert_counts;
+    put(swap);
+    put_slots(like(node, node.base, "count.fprop", CountRows{1, cut_.local, cut_.local, size_.slot_room(), 0},
+                   {reads(all), writes(offsets)}),
+              false);
+  }
+
   Permute sized(Permute work, std::int64_t cols) const {
     work.tokens = size_.tokens;
     work.cols = cols;
     work.in_transport = cut_.in_transport;
-    if (size_.pads || size_.sorts_own) {
+    if (cut_.in_slots) {
+      work.rows = size_.slot_mean();
+      work.capacity = size_.slot_room();
+    } else if (size_.pads || size_.sorts_own) {
       work.rows = size_.rows;
       work.capacity = size_.varies ? size_.capacity : 0;
       work.padded = size_.pads;
@@ -222,13 +286,13 @@ class ShareExperts {
     work = sized(work, graphs_.of(rows).cols.size);
     if (!cut_.exchanges) return put(node);
     const std::string end = work.apart ? "_weights" : "";
-    const Slice sent = add(node.base + ".sent" + end, size_.rows, work.cols, graphs_.of(rows).kind);
+    const Slice sent = add_sent(node.base + ".sent" + end, rows);
     node.operands.back().slice = sent;
     moved_.push_back({node.base + (work.apart ? ".weights" : ""), sent, rows});
     const Slice came = add(node.base + ".received" + end, size_.capacity, work.cols, graphs_.of(rows).kind);
     graphs_.of(came).filled_rows = graphs_.of(rows).filled_rows;
-    moved_.back().came = cut_.local > 1 ? came : rows;
-    put(node);
+    moved_.back().came = sorts_rows() ? came : rows;
+    put_rows(node, true);
     if (!is_last) return;
     for (const Moved& one : moved_) exchange(node, one, true);
     for (const Moved& one : moved_) sort_rows(node, one, true);
@@ -240,15 +304,15 @@ class ShareExperts {
     const Slice rows = node.operands[1].slice, total = node.result();
     work = sized(work, graphs_.of(rows).cols.size);
     if (cut_.exchanges) {
-      const Slice sent = add(node.base + ".sent", size_.rows, work.cols, ValueKind::activation);
+      const Slice sent = add_sent(node.base + ".sent", rows);
       const Slice came = add(node.base + ".received", size_.capacity, work.cols, ValueKind::activation);
       graphs_.of(came).filled_rows = graphs_.of(rows).filled_rows;
-      const Moved moved{node.base, sent, rows, cut_.local > 1 ? came : rows};
+      const Moved moved{node.base, sent, rows, sorts_rows() ? came : rows};
       sort_rows(node, moved, false);
       exchange(node, moved, false);
       node.operands[1].slice = sent;
     }
-    if (!gathers()) return put(node);
+    if (!gathers()) return put_rows(node, true);
     const std::string name = graphs_.of(total).name;
     Value terms = of_all_tokens(graphs_.of(total), name);
     graphs_.of(total).name = node.base + ".part";
@@ -256,7 +320,7 @@ class ShareExperts {
     terms.gradient = (layout_.concurrent_passes ? "d_" : "") + node.base + ".tokens";
     const Slice all = graphs_.whole(graphs_.add(std::move(terms)));
     node.operands.back().slice = all;
-    put(node);
+    put_rows(node, true);
     Node sum = like(node, node.base, "reduce_scatter", Collective{.kind = CollectiveKind::reduce_scatter},
                     {reads(all), writes(total)});
     sum.ranks = gathering_ranks();
@@ -289,6 +353,16 @@ class ShareExperts {
     node.operands[1].slice = all;
   }
 
+  bool sorts_rows() const { return cut_.local > 1 && !cut_.in_slots; }
+  Slice add_sent(const std::string& name, const Slice& rows) {
+    const std::int64_t cols = graphs_.of(rows).cols.size;
+    if (!cut_.in_slots) return add(name, size_.rows, cols, graphs_.of(rows).kind);
+    const Slice sent = in_slots(add(name, size_.capacity, cols, graphs_.of(rows).kind));
+    graphs_.of(sent).filled_rows = size_.rows;
+    return sent;
+  }
+  void put_rows(const Node& node, bool sends) { cut_.in_slots ? put_slots(node, sends) : put(node); }
+
   // `rows` by expert; `sent` at the tokens' rank; and `came` at the experts' rank, by rank and then by expert.
   struct Moved {
     std::string base;
@@ -296,14 +370,14 @@ class ShareExperts {
   };
   std::vector<Operand> moving(const Slice& from, const Slice& to, bool offsets_first) const {
     std::vector<Operand> operands = {reads(from), writes(to)};
-    if (!size_.pads) operands.insert(operands.begin() + (offsets_first ? 0 : 1), reads(all_offsets_));
+    if (!size_.pads && !cut_.in_slots) operands.insert(operands.begin() + (offsets_first ? 0 : 1), reads(all_offsets_));
     return operands;
   }
   void exchange(const Node& node, const Moved& moved, bool to_experts) {
     const std::int64_t cols = graphs_.of(moved.rows).cols.size;
     Collective work{.kind = to_experts ? CollectiveKind::dispatch : CollectiveKind::combine};
-    work.elements = size_.rows * cols;
-    work.experts = size_.pads ? 0 : experts_;
+    work.elements = (cut_.in_slots ? size_.capacity : size_.rows) * cols;
+    work.experts = size_.pads || cut_.in_slots ? 0 : experts_;
     work.cols = cols;
     work.capacity = size_.capacity * cols;
     work.copies = topk_;
@@ -315,7 +389,7 @@ class ShareExperts {
     put(made);
   }
   void sort_rows(const Node& node, const Moved& moved, bool to_experts) {
-    if (cut_.local == 1) return;
+    if (!sorts_rows()) return;
     const SortByExpert work{to_experts ? Pass::forward : Pass::backward,
                             cut_.ranks,
                             experts_,
@@ -336,10 +410,10 @@ class ShareExperts {
   void multiply(Node& node) {
     auto& work = std::get<GroupedGemm>(node.work);
     work.groups = cut_.local;
-    work.rows = size_.rows;
+    work.rows = cut_.in_slots ? size_.slot_mean() : size_.rows;
     work.n = graphs_.of(node.result()).cols.size;
     work.k = graphs_.of(node.operands[0].slice).cols.size;
-    work.capacity = size_.varies ? size_.capacity : 0;
+    work.capacity = size_.varies ? size_.slot_room() : 0;
     work.equal = size_.pads;
     offsets_ = node.operands[2].slice;
     offsets_.cols = cut_.local + 1;
@@ -348,11 +422,11 @@ class ShareExperts {
   }
   void activate(Node& node) {
     auto& work = std::get<WeightedActivation>(node.work);
-    work.rows = size_.rows;
+    work.rows = cut_.in_slots ? size_.slot_mean() : size_.rows;
     work.cols = graphs_.of(node.result()).cols.size;
     if (!size_.varies) return;
     work.groups = cut_.local;
-    work.capacity = size_.capacity;
+    work.capacity = size_.slot_room();
     node.operands.insert(node.operands.begin(), reads(offsets_));
   }
 
@@ -375,6 +449,8 @@ class ShareExperts {
   Node router_;
   Slice offsets_, all_offsets_;
   std::vector<Moved> moved_;
+  std::set<ValueId> in_slots_;  // of these each slot has a part
+  int slot_groups_ = 0;
 };
 
 }  // namespace

@@ -19,14 +19,20 @@ const Node& addition_of(const LayerGraphs& graphs, std::uint8_t section) {
                        [&](const Node& n) { return n.adds_to_stream && n.section == section; });
 }
 
+// The next layer's backward pass, which begins with the last section, begins before this layer's weight gradients.
+bool alternates(const LayerGraphs& graphs, const Layout& layout, std::uint8_t section) {
+  return !layout.weights_in_units && section > 0 && section == graphs.forward.back().section;
+}
+
 // The gradient of what is added to the stream lives longer than the next section's.
-void name_gradients_of_terms(LayerGraphs& graphs) {
+void name_gradients_of_terms(LayerGraphs& graphs, const Layout& layout) {
   for (const Node& addition : graphs.forward) {
     if (!std::holds_alternative<Dropout>(addition.work) || !addition.adds_to_stream) continue;
     for (Value& value : graphs.values)
       if (value.gradient_of == addition.operands[1].slice.value && value.given == Given::none) {
         value.name = "d_" + addition.term;
-        value.is_kept = true;
+        value.is_kept = layout.weights_in_units;
+        value.alternates = alternates(graphs, layout, addition.section);
       }
   }
 }
@@ -35,7 +41,7 @@ void name_gradients_of_terms(LayerGraphs& graphs) {
 
 void split_weights(LayerGraphs& graphs, const Layout& layout) {
   if (!layout.weights_apart) return;
-  name_gradients_of_terms(graphs);
+  name_gradients_of_terms(graphs, layout);
   for (const Node& node : graphs.backward) {
     if (!node.is_deferrable) continue;
     const Slice source = own_part(graphs, node.operands[0].slice);
@@ -48,6 +54,7 @@ void split_weights(LayerGraphs& graphs, const Layout& layout) {
       copy.kind = ValueKind::activation;
       copy.given = Given::none;
       copy.gradient_of = {};
+      copy.alternates = alternates(graphs, layout, node.section);
       const Slice kept = graphs.whole(graphs.add(std::move(copy)));
       Node keep;
       keep.work = Cast{};

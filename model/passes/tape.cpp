@@ -16,6 +16,7 @@ Slice Tape::gradient(const Slice& of) {
   value.gradient_of = of.value;
   value.alias_of.reset();
   value.is_family = false;
+  value.pool_place = value.gradient_pool_place;
   if (value.kind == ValueKind::given) value.given = Given::stream_gradient;
   const ValueId id = graphs_.add(std::move(value));
   gradient_[of.value] = id;
@@ -25,7 +26,7 @@ Slice Tape::gradient(const Slice& of) {
 Operand Tape::into(const Slice& of) {
   const Slice g = gradient(of);
   const bool is_added = std::any_of(written_.begin(), written_.end(), [&](const Slice& w) {
-    return w.value == g.value && w.first < g.first + g.cols && g.first < w.first + w.cols;
+    return w.value == g.value && w.first < g.first + g.cols && g.first < w.first + w.cols && w.offset == g.offset;
   });
   written_.push_back(g);
   return is_added ? adds(g) : writes(g);
@@ -51,6 +52,7 @@ Node Tape::node(const Node& of, const std::string& what, Phase phase, Work work,
   made.module = of.module;
   made.section = of.section;
   made.concurrent_half = of.concurrent_half;
+  made.slot = of.slot;
   made.id = graphs_.next++;
   return made;
 }
