@@ -1,4 +1,6 @@
-"""Writes the page as one file: assemble.py FOLDER OUTPUT, where FOLDER has stretto_page.js and stretto_page.wasm.
+"""Writes the page as one file: assemble.py FOLDER OUTPUT [TEMPLATE], where FOLDER has stretto_page.js and stretto_page.wasm.
+
+TEMPLATE is the studio as Vite builds it, page/ui/dist/index.html, which has its script and style in it already.
 
 The module and the files of scenarios/ are compressed and then written in base64, because a page that is opened from a
 file may fetch nothing. The page's Content-Security-Policy lets the browser run only the script and the style whose
@@ -9,6 +11,7 @@ import gzip
 import hashlib
 import json
 import pathlib
+import re
 import sys
 
 here = pathlib.Path(__file__).resolve().parent
@@ -30,20 +33,27 @@ def hash_of(text):
 
 worker = (built / "stretto_page.js").read_text() + (here / "worker.js").read_text()
 parts = {
-    "style.css": (here / "style.css").read_text(),
     "data": packed(json.dumps(files).encode()),
     "wasm": packed((built / "stretto_page.wasm").read_bytes()),
     "worker": packed(worker.encode()),
-    "page.js": "".join((here / name).read_text() for name in ("engine.js", "strip.js", "form.js", "page.js")),
 }
+if len(sys.argv) > 3:
+    text = pathlib.Path(sys.argv[3]).read_text()
+    scripts = re.findall(r"<script type=\"module\"[^>]*>(.*?)</script>", text, re.DOTALL)
+    if len(scripts) != 1:
+        sys.exit(f"{sys.argv[3]}: expected one script of a module, got {len(scripts)}")
+    parts["script-hash"] = hash_of(scripts[0])
+else:
+    text = (here / "index.html").read_text()
+    parts["style.css"] = (here / "style.css").read_text()
+    parts["page.js"] = "".join((here / name).read_text() for name in ("engine.js", "strip.js", "form.js", "page.js"))
+    # index.html has the script on lines of its own.
+    parts["script-hash"], parts["style-hash"] = hash_of(f"\n{parts['page.js']}\n"), hash_of(parts["style.css"])
 parts = {name: part.replace("</script", "<\\/script") for name, part in parts.items()}
-# index.html has the script on lines of its own.
-parts["script-hash"], parts["style-hash"] = hash_of(f"\n{parts['page.js']}\n"), hash_of(parts["style.css"])
-text = (here / "index.html").read_text()
 for name, part in parts.items():
     place = f"@{name}@"
     if text.count(place) != 1:
-        sys.exit(f"index.html: expected {place} once")
+        sys.exit(f"the page: expected {place} once")
     text = text.replace(place, part)
 output.write_text(text)
 print(f"{output}: {len(text) / 1e6:.2f} MB, {len(gzip.compress(text.encode(), 9)) / 1e6:.2f} MB compressed")

@@ -1,0 +1,94 @@
+// Predictors in workers (page/worker.js): each starts with its first question, is watched, and is replaced when it fails.
+
+// A worker that owes an answer and is silent for this long is stopped. One that computes many steps gives a sign before each.
+const kSilentMs = 20000;
+
+const bytesOf = (id: string) => {
+  const text = atob(document.getElementById(id)!.textContent!.trim());
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; ++i) bytes[i] = text.charCodeAt(i);
+  return bytes;
+};
+
+let script: Promise<string> | null = null;  // the worker's address, unpacked once
+const scriptUrl = () => (script ??= new Response(new Blob([bytesOf("worker")]).stream().pipeThrough(new DecompressionStream("gzip")))
+  .blob().then((blob) => URL.createObjectURL(blob)));
+
+export interface File { name: string; text: string }
+export type Request = { what: string } & Record<string, unknown>;
+
+export class Engine {
+  #waiting = new Map<number, (text: string) => void>();  // id -> resolves its reply; id 0: the start of the worker
+  #next = 1;
+  #worker: Worker | null = null;
+  #started: Promise<string> | null = null;  // resolves to "" when the worker can be asked, or to an error as text
+  #watch = 0;
+
+  silentMs = kSilentMs;  // tests wait for less
+
+  // Ends the worker; all that waits for it gets the reason as `{ error }`. The next question starts another.
+  stop(reason: string) {
+    this.#worker?.terminate();
+    this.#worker = this.#started = null;
+    const text = JSON.stringify({ error: `the predictor in this page was stopped: ${reason}. The next change of a setting starts it anew.` });
+    const resolves = [...this.#waiting.values()];
+    this.#waiting.clear();
+    for (const resolve of resolves) resolve(text);
+    this.#listen();
+  }
+
+  get isBusy() { return this.#waiting.size > 0; }
+
+  #listen() {
+    clearTimeout(this.#watch);
+    if (!this.#waiting.size) return;
+    this.#watch = window.setTimeout(() => this.stop(`it was silent for ${this.silentMs / 1000} s, as if it waited for something that ` +
+      "never comes; the command `stretto simulate` may answer the same question"), this.silentMs);
+  }
+
+  #replyTo(id: number) {
+    const reply = new Promise<string>((resolve) => this.#waiting.set(id, resolve));
+    if (this.#waiting.size === 1) this.#listen();  // a further question is no sign of the worker
+    return reply;
+  }
+
+  async #start() {
+    const reply = this.#replyTo(0);
+    const isWanted = () => this.#waiting.has(0);  // it may have been stopped meanwhile
+    try {
+      const url = await scriptUrl();
+      if (!isWanted()) return reply;
+      const worker = (this.#worker = new Worker(url));
+      worker.onmessage = ({ data: { id, text } }) => {
+        if (id === undefined) return this.#listen();  // a sign that it computes
+        if (id === 0 && text) return this.stop(JSON.parse(text).error);
+        const resolve = this.#waiting.get(id);
+        this.#waiting.delete(id);
+        this.#listen();
+        resolve?.(text);
+      };
+      worker.onerror = (event) => this.stop(event.message || "the browser does not let this page start a worker");
+      worker.onmessageerror = () => this.stop("its answer could not be read");
+      const wasm = bytesOf("wasm"), data = bytesOf("data");
+      worker.postMessage({ wasm, data }, [wasm.buffer, data.buffer]);
+    } catch (problem) {
+      if (isWanted()) this.stop(`this browser cannot run it (${problem})`);
+    }
+    return reply;
+  }
+
+  // Returns the answer to a request (page/answer.hpp) as text.
+  async askText(request: Request, files: File[] = []): Promise<string> {
+    const problem = await (this.#started ??= this.#start());
+    if (problem) return problem;
+    if (!this.#worker) return this.askText(request, files);  // it was stopped while this question waited for its start
+    const id = this.#next++;
+    const reply = this.#replyTo(id);
+    this.#worker.postMessage({ id, request: JSON.stringify(request), files });
+    return reply;
+  }
+}
+
+export const quick = new Engine();  // what a change waits for
+export const slow = new Engine();   // strips, windows, texts, limits
+export const trial = new Engine();  // what other settings would give
