@@ -19,6 +19,7 @@
 #include "page/lists.hpp"
 #include "page/scenario_toml.hpp"
 #include "page/start.hpp"
+#include "page/trials.hpp"
 #include "predict/inputs.hpp"
 #include "predict/predict_step.hpp"
 #include "report/critical_path.hpp"
@@ -117,6 +118,8 @@ Json step_of(ask::Asked& asked) {
             {"limits", limits_text(p)}}},
           {"headline", headline_json(p)},
           {"set", asked.request.set},
+          {"platform", asked.platform->name},
+          {"profile", profile_of(asked.request.scenario, asked.request.set)},
           {"values", values_json(asked.scenario)},
           {"gates", gates_json(ask::gates(asked)).at("gates")}};
 }
@@ -170,7 +173,20 @@ Json answer_to(const Json& request) {
   if (what == "strip") return strip_of(asked);
   if (what == "texts") return texts_of(asked);
   if (what == "limits") return limits_of(asked);
-  throw input_error("what: expected lists, start, step, strip, texts or limits, got \"" + what + "\"");
+  if (what == "interval") return interval_of(asked);
+  if (what == "changes") return changes_of(asked);
+  if (what == "hardware") return hardware_of(asked);
+  if (what == "try") {
+    Json changed = request;
+    for (const Json& one : request.at("with")) changed["set"].push_back(one);
+    if (const std::string platform = request.value("with_platform", ""); !platform.empty())
+      changed["platform"] = platform;
+    ask::Asked other = asked_of(changed);
+    return trial_of(asked, other);
+  }
+  throw input_error(
+      "what: expected lists, start, step, strip, texts, limits, interval, changes, hardware or try, got \"" + what +
+      "\"");
 }
 
 }  // namespace

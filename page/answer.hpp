@@ -11,12 +11,17 @@ constexpr const char* kDataFolder = "/data";  // has the files of scenarios/ (pa
 //             those of the form first, in `first`), `bars` (kinds of bars and their colours), `css`
 //   step      `simulate`: what `stretto simulate --json` prints; `shown`: the tables that it prints; `headline`: the
 //             figures in short; `values`: the value of every key; `gates`: as `stretto show --gates` has them; `set`:
-//             all overrides, with that of `gpus`
+//             all overrides, with that of `gpus`; `platform` and `profile`: their names
 //   strip     `tracks`: the compute lane of every stage as bars of whole picoseconds, `step_ps`
 //   texts     `toml`: the scenario with its overrides; `command`; `megatron` {`text`, `notes`} or {`error`}
 //   start     `toml`: a scenario to begin with, for `model`, a preset or the path of a config.json of Hugging Face's
 //   limits    `simulate` with `path`, `numbers`, `machines` and `changes`, as `stretto simulate --limits` prints them,
 //             and `tables` with these as text
+//   interval  `step_low_ms`, `step_high_ms`: the 80 % interval of the step, as `stretto validate --intervals` has it;
+//             `from`: the numbers that make it wide [{`number`, `pct`}]
+//   changes   `changes`: all that may be tried from here [{`change`, `key`, `kind`, `set`}] (page/trials.hpp)
+//   try       the step `with` further overrides and on `with_platform`, against the step without them
+//   hardware  `machines` of `simulate --limits`, and `first`, the number on which the step depends most
 //
 // All others take `scenario` (a name, or the path of a file), `platform` (a name; absent: the scenario's), `set` (a list
 // of "section.key=value") and `gpus` (0: as the scenario says; otherwise data-parallel ranks make up this number).

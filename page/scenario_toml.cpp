@@ -46,12 +46,25 @@ std::string value_in_toml(const TomlNode& node) {
       node.data);
 }
 
-}  // namespace
-
-std::string scenario_toml(const std::string& given, const std::vector<std::string>& set, const std::string& platform) {
+TomlNode file_with(const std::string& given, const std::vector<std::string>& set) {
   const std::string path = predict::scenario_path(given);
   TomlNode file = parse_toml_nodes(toml_text(path), path);
   apply_settings(file, set);
+  return file;
+}
+
+}  // namespace
+
+std::string profile_of(const std::string& given, const std::vector<std::string>& set) {
+  TomlNode file = file_with(given, set);
+  const auto& root = std::get<TomlNode::Table>(file.data);
+  const auto found = root.find("profile");
+  const auto* name = found == root.end() ? nullptr : std::get_if<std::string>(&found->second.data);
+  return name == nullptr ? "" : *name;
+}
+
+std::string scenario_toml(const std::string& given, const std::vector<std::string>& set, const std::string& platform) {
+  TomlNode file = file_with(given, set);
   auto& root = std::get<TomlNode::Table>(file.data);
   if (!platform.empty()) root["platform"].data = platform;
   std::string text, sections;

@@ -77,21 +77,26 @@ void add_doubts(std::vector<SingleChange>& changes, const Scenario& scenario, co
 
 }  // namespace
 
-std::vector<SingleChange> faster_changes(const Scenario& scenario, const sim::Platform& platform, double step_ms,
-                                         const std::function<Scenario(const std::vector<std::string>& set)>& read,
-                                         const std::function<bool(const std::string& key)>& leaves_out) {
-  if (!platform.accelerator) return {};
+std::vector<SingleChange> single_changes(const Scenario& scenario, const sim::Platform& platform) {
   std::vector<SingleChange> tried;
   for (const std::string& key : changeable_keys(scenario)) {
-    if (leaves_out && leaves_out(key)) continue;
     const std::size_t dot = key.find('.');
     const ScenarioKey& row = scenario_key(key.substr(0, dot), key.substr(dot + 1));
     const std::string now = text_of(value_of(row, scenario));
     for (const std::string& value : other_values(key, now, scenario, platform)) {
       const auto settings = settings_of({{{key, {value}}}}, {value}, scenario);
-      if (settings) tried.push_back({fmt::format("{} {} -> {}", row.name, now, value), settings->set, 0, {}});
+      if (settings) tried.push_back({key, fmt::format("{} {} -> {}", row.name, now, value), settings->set, 0, {}});
     }
   }
+  return tried;
+}
+
+std::vector<SingleChange> faster_changes(const Scenario& scenario, const sim::Platform& platform, double step_ms,
+                                         const std::function<Scenario(const std::vector<std::string>& set)>& read,
+                                         const std::function<bool(const std::string& key)>& leaves_out) {
+  if (!platform.accelerator) return {};
+  std::vector<SingleChange> tried = single_changes(scenario, platform);
+  std::erase_if(tried, [&](const SingleChange& change) { return leaves_out && leaves_out(change.key); });
   std::exception_ptr problem;
   std::mutex mutex;
   Families families;
