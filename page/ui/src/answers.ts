@@ -31,6 +31,7 @@ export interface Gate {
   why: string; wider: string;
 }
 export interface StepAnswer {
+  platform: string; profile: string;  // their names
   simulate: Simulated; headline: { what: string; text: string }[]; set: string[]; gates: Gate[];
   values: Record<string, string | number | boolean>;
   shown: { about: string; limits: string; summary: TableText; memory: TableText };

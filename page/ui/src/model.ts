@@ -2,11 +2,15 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import type { Lists, StepAnswer } from "./answers";
 import { askText, newestOnly } from "./ask";
+import { type Form, textOf } from "./copying";
 import { quick } from "./engine";
-import { type Address, parseAddress, parseState, type State, withSetting, writeAddress, writeState } from "./state";
-import type { Selection, Studio } from "./studio";
+import { time } from "./format";
+import { type Address, kMostPins, parseAddress, parseState, type State, withSetting, writeAddress, writeState } from "./state";
+import type { Overlay, Selection, Studio, Toast } from "./studio";
+import { useTrials } from "./trials";
 
 const kBusyMs = 150;    // an answer that takes longer dims the last one
+const kToastMs = 6000;
 const kSettledMs = 700; // changes closer than this are one entry of the history
 
 declare global {
@@ -19,16 +23,27 @@ declare global {
 
 interface Answered { answer: StepAnswer | null; state: State | null; problem: string | null }
 
-export function useStudioModel(): Studio & { retry(): void; slowSince: number | null } {
+export function useStudioModel(): Studio {
   const [address, setAddress] = useState<Address>(() => parseAddress(location.hash));
   const [lists, setLists] = useState<Lists | null>(null);
   const [shown, setShown] = useState<Answered>({ answer: null, state: null, problem: null });
   const [isBusy, setBusy] = useState(false);
   const [slowSince, setSlowSince] = useState<number | null>(() => performance.now());
   const [selection, select] = useState<Selection>({ stage: 0, gpu: 0 });
+  const [toast, setToast] = useState<Toast | null>(null);
+  const [overlay, setOverlay] = useState<Overlay>(null);
+  const [find, setFind] = useState("");
+  const before = useRef<{ state: State; step_ms: number } | null>(null);  // of a change whose effect is announced
+  const toastEnd = useRef(0);
   const newest = useRef(address);
   const lastPush = useRef(0);
   newest.current = address;
+
+  const say = useCallback((next: Toast) => {
+    setToast(next);
+    clearTimeout(toastEnd.current);
+    toastEnd.current = window.setTimeout(() => setToast(null), kToastMs);
+  }, []);
 
   const compute = useMemo(() => newestOnly<{ state: State; done?: () => void }>(async ({ state, done }) => {
     const begin = performance.now();
@@ -41,10 +56,15 @@ export function useStudioModel(): Studio & { retry(): void; slowSince: number | 
     setSlowSince(null);
     window.stretto.shown = { text, ms: performance.now() - begin, at: performance.now() };
     setShown((before) => answer.error ? { ...before, problem: answer.error } : { answer, state, problem: null });
+    if (before.current && !answer.error) {
+      const { state: last, step_ms } = before.current;
+      before.current = null;
+      say({ text: `${time(step_ms)} → ${time(answer.simulate.step_ms)}`, undo: () => put({ ...newest.current, state: last }) });
+    }
     done?.();
   }), []);
 
-  const put = useCallback((next: Address, how: "push" | "replace" = "push") => {
+  function put(next: Address, how: "push" | "replace" = "push") {
     const now = performance.now();
     const text = writeAddress(next);
     if (text !== location.hash) {
@@ -56,7 +76,7 @@ export function useStudioModel(): Studio & { retry(): void; slowSince: number | 
     newest.current = next;
     setAddress(next);
     if (isNew) void compute({ state: next.state });
-  }, [compute]);
+  }
 
   useEffect(() => {
     window.stretto = {
@@ -82,14 +102,36 @@ export function useStudioModel(): Studio & { retry(): void; slowSince: number | 
     addEventListener("popstate", restore);
     addEventListener("hashchange", restore);
     return () => { removeEventListener("popstate", restore); removeEventListener("hashchange", restore); };
-  }, [compute, put]);
+  }, [compute]);  // put reads references alone
+
+  const trials = useTrials(shown.answer, shown.state, lists?.keys);
+  const announce = () => {
+    before.current = shown.answer ? { state: newest.current.state, step_ms: shown.answer.simulate.step_ms } : null;
+  };
+  const pin = (state: State = newest.current.state, label = "") => {
+    const { pins } = newest.current;
+    const made = label ? { ...state, label } : state;
+    put({ ...newest.current, pins: [...pins, made].slice(-kMostPins) });
+    say({ text: `Pinned${label ? `: ${label}` : ""}. ${Math.min(kMostPins, pins.length + 1)} to compare`, undo: () => put({ ...newest.current, pins }) });
+  };
+  const copy = (form: Form) => void textOf(form, newest.current.state, shown.answer, trials.interval).then((text) => navigator.clipboard.writeText(text))
+    .then(() => say({ text: form === "link" ? "Link copied" : `Copied: ${form}` }), (problem) => say({ text: `Not copied: ${problem.message ?? problem}` }));
 
   return {
-    address, lists, answer: shown.answer, answered: shown.state, problem: shown.problem, isBusy, slowSince, selection, select,
-    go: (state) => put({ ...newest.current, state }),
+    address, lists, answer: shown.answer, answered: shown.state, problem: shown.problem, isBusy, slowSince, trials, selection, select, toast, say, overlay, find,
+    go: (state, isAnnounced) => { if (isAnnounced) announce(); put({ ...newest.current, state }); },
     setting: (key, value) => put({ ...newest.current, state: withSetting(newest.current.state, key, value, shown.answer?.simulate.ranks ?? 0) }),
+    announce,
+    undo: (state) => put({ ...newest.current, state }),
+    retry: () => void compute({ state: newest.current.state }),
     show: (view, page = 1) => put({ ...newest.current, view, page }),
     change: (part) => put({ ...newest.current, ...part }),
-    retry: () => void compute({ state: newest.current.state }),
+    pin, copy,
+    copyCommand: () => {
+      const { state } = newest.current;
+      const set = Object.entries(state.set).map(([key, value]) => ` --set '${key}=${value}'`).join("");
+      void navigator.clipboard.writeText(`stretto simulate ${state.name}${state.platform && ` --platform ${state.platform}`}${set}`).then(() => say({ text: "Copied: command" }));
+    },
+    open: (next, text = "") => { setFind(text); setOverlay(next); },
   };
 }

@@ -1,0 +1,1 @@
+export function CompareView() { return <main className="page" />; }
