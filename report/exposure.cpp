@@ -8,7 +8,9 @@
 #include <span>
 #include <utility>
 
+#include "base/values_of.hpp"
 #include "report/lane_windows.hpp"
+#include "report/lost_time.hpp"
 
 namespace stretto {
 namespace {
@@ -40,6 +42,20 @@ class Accounting {
     begin_with_compute(timeline.step_begin);
   }
 
+  // Returns the stretches that run() of one step accounts for, apart from those in which the rank computes.
+  std::vector<LostTime> run_for_lost_times(Picoseconds step_begin) {
+    std::vector<LostTime> lost;
+    lost_ = &lost;
+    run({});
+    lost_ = nullptr;
+    std::sort(lost.begin(), lost.end(), [](const LostTime& a, const LostTime& b) { return a.begin < b.begin; });
+    for (LostTime& one : lost) {
+      one.begin -= step_begin;
+      one.end -= step_begin;
+    }
+    return lost;
+  }
+
   Breakdown run(Repeated repeated) {
     repeated.begin = last_at_work(repeated.begin);  // a wait is accounted for as a whole
     const Picoseconds repeated_end = repeated.begin + repeated.period;
@@ -65,12 +81,14 @@ class Accounting {
           computes = true;
         }
       }
-      if (computes)
+      if (computes) {
         result_.compute += next - now;
-      else if (queues)
+      } else if (queues) {
         result_.core_wait += next - now;
-      else
+        lose(LossCause::core_wait, now, next);
+      } else {
         wait(now, next);
+      }
       now = next;
     }
     for (const Picoseconds exposed : result_.exposed) result_.exposed_total += exposed;
@@ -232,12 +250,26 @@ class Accounting {
     return held;
   }
 
+  void lose(LossCause cause, Picoseconds from, Picoseconds to) const {
+    if (lost_ != nullptr) lost_->push_back({from, to, cause});
+  }
+  Picoseconds take_as(LossCause cause, Picoseconds from, Picoseconds to) {
+    return take(free_, from, to, [&](Picoseconds begin, Picoseconds end) { lose(cause, begin, end); });
+  }
+
   // Charges the windows of the awaited lanes, the lowest first.
-  void charge(std::vector<LaneWindows>& windows, std::span<Picoseconds> to) {
-    for (const Awaited& awaited : awaited_)
+  void charge(std::vector<LaneWindows>& windows, std::span<Picoseconds> to, LossCause cause) {
+    for (const Awaited& awaited : awaited_) {
+      const auto seen = [&](const LaneWindows::Window& window, Picoseconds begin, Picoseconds end) {
+        lose(cause, begin, end);
+        if (lost_ == nullptr || cause != LossCause::exposed) return;
+        lost_->back().communicator = window.communicator;
+        lost_->back().op = program_.lanes[awaited.lane][window.position];
+      };
       for (int steps_ago = kSteps - 1; steps_ago >= 0; --steps_ago)
         if (const std::int64_t last = awaited.last[static_cast<std::size_t>(steps_ago)]; last != kNothing)
-          windows[awaited.lane].charge(free_, steps_ago, period_, last, to);
+          windows[awaited.lane].charge(free_, steps_ago, period_, last, to, seen);
+    }
   }
 
   // Accounts for a time between `from` and `to` in which no compute lane computes or queues for cores, and unfinished
@@ -254,28 +286,31 @@ class Accounting {
     for (LaneId lane = 0; is_tail && lane < program_.lanes.size(); ++lane)
       awaited_.push_back({lane, {kAll, kNothing, kNothing}});
     free_.assign(1, {from, to});
-    charge(transfers_, result_.exposed);
-    charge(queued_, {&result_.core_wait, 1});
-    charge(held_, {&result_.queue_wait, 1});
+    charge(transfers_, result_.exposed, LossCause::exposed);
+    charge(queued_, {&result_.core_wait, 1}, LossCause::core_wait);
+    charge(held_, {&result_.queue_wait, 1}, LossCause::queue_wait);
     for (const ComputeLane& lane : compute_) {
       if (!has_queues_ || lane.is_through || free_.empty()) continue;
       const Interval held = held_by_queue(*lane.rows[lane.behind - 1]);
       const Picoseconds shift = lane.steps_ago * period_;
-      result_.queue_wait += take(free_, held.begin - shift, held.end - shift);
+      result_.queue_wait += take_as(LossCause::queue_wait, held.begin - shift, held.end - shift);
     }
     Picoseconds host = 0;
-    charge(unissued_, {&host, 1});
+    charge(unissued_, {&host, 1}, LossCause::host);
     for (const ComputeLane& lane : compute_) {
       if (free_.empty()) break;
       if (lane.rows.empty() || (lane.is_through && !is_tail)) continue;
       // A finished lane has the first operation of the next step ahead.
       const TimelineRow& next = *lane.rows[lane.is_through ? 0 : lane.behind - 1];
       const Picoseconds shift = lane.is_through ? -period_ : lane.steps_ago * period_;
-      host += take(free_, waits_over(next) - shift, next.ready - shift);
+      host += take_as(LossCause::host, waits_over(next) - shift, next.ready - shift);
     }
     result_.host += host;
     result_.bubble += host;
-    for (const Interval& rest : free_) result_.bubble += rest.end - rest.begin;
+    for (const Interval& rest : free_) {
+      result_.bubble += rest.end - rest.begin;
+      lose(LossCause::bubble, rest.begin, rest.end);
+    }
   }
 
   // Adds to `awaited_` the communication that an operation of `behind` steps ago waits for, and, as long as it is not
@@ -319,12 +354,21 @@ class Accounting {
   std::vector<Awaited> awaited_;        // for one gap, by lane
   std::vector<Interval> free_;          // for one gap, time that has not been charged yet
   Breakdown result_;
+  std::vector<LostTime>* lost_ = nullptr;  // null: only the sums are wanted
 };
 
 }  // namespace
 
 Breakdown breakdown(const Schedule& schedule, const BoundProgram& program, const Timeline& timeline) {
   return Accounting(schedule, program, timeline).run({});
+}
+
+const char* name_of(LossCause cause) {
+  return name_in({"exposed", "core_wait", "queue_wait", "host", "bubble"}, cause);
+}
+
+std::vector<LostTime> lost_times(const Schedule& schedule, const BoundProgram& program, const Timeline& timeline) {
+  return Accounting(schedule, program, timeline).run_for_lost_times(timeline.step_begin);
 }
 
 namespace {

@@ -1,14 +1,34 @@
 #include "report/exposure.hpp"
 
 #include <catch2/catch.hpp>
+#include <limits>
 
 #include "base/rng.hpp"
+#include "report/lost_time.hpp"
 #include "tests/test_program.hpp"
 
 using namespace stretto;
 using stretto::test::HandMade;
 
 namespace {
+
+// The stretches of lost time add up to the breakdown, in order and without overlap.
+void check_lost_times(const HandMade& made, const Breakdown& result) {
+  std::vector<Picoseconds> exposed(result.exposed.size(), 0), of_cause(kLossCauses, 0);
+  Picoseconds last = std::numeric_limits<Picoseconds>::min();
+  for (const LostTime& lost : lost_times(made.schedule, made.program, made.timeline)) {
+    REQUIRE(lost.begin >= last);
+    REQUIRE(lost.end > lost.begin);
+    last = lost.end;
+    of_cause[static_cast<std::size_t>(lost.cause)] += lost.end - lost.begin;
+    if (lost.cause != LossCause::exposed) continue;
+    exposed[lost.communicator] += lost.end - lost.begin;
+    CHECK(is_communication(made.program.work_of(lost.op)));
+  }
+  CHECK(exposed == result.exposed);
+  CHECK(of_cause == std::vector<Picoseconds>{result.exposed_total, result.core_wait, result.queue_wait, result.host,
+                                             result.bubble - result.host});
+}
 
 Breakdown breakdown_of(const HandMade& made) {
   const Breakdown result = breakdown(made.schedule, made.program, made.timeline);
@@ -17,6 +37,7 @@ Breakdown breakdown_of(const HandMade& made) {
   Picoseconds sum = 0;
   for (const Picoseconds exposed : result.exposed) sum += exposed;
   CHECK(sum == result.exposed_total);
+  check_lost_times(made, result);
   return result;
 }
 

@@ -15,8 +15,10 @@ struct Interval {
 };
 
 // Removes the part that [begin, end) covers from the free intervals, so that no instant counts twice. Returns the
-// length of that part. `free` is in order and does not overlap, before and after. O(length of `free`).
-inline Picoseconds take(std::vector<Interval>& free, Picoseconds begin, Picoseconds end) {
+// length of that part, and calls seen(from, to) for each of its pieces. `free` is in order and does not overlap, before
+// and after. O(length of `free`).
+template <class Seen>
+Picoseconds take(std::vector<Interval>& free, Picoseconds begin, Picoseconds end, const Seen& seen) {
   Picoseconds taken = 0;
   for (std::size_t i = 0; i < free.size();) {
     const Interval part = free[i];
@@ -26,6 +28,7 @@ inline Picoseconds take(std::vector<Interval>& free, Picoseconds begin, Picoseco
       continue;
     }
     taken += to - from;
+    seen(from, to);
     const auto here = free.begin() + static_cast<std::ptrdiff_t>(i);
     if (part.begin < from && to < part.end) {
       free[i].end = from;
@@ -41,6 +44,9 @@ inline Picoseconds take(std::vector<Interval>& free, Picoseconds begin, Picoseco
     }
   }
   return taken;
+}
+inline Picoseconds take(std::vector<Interval>& free, Picoseconds begin, Picoseconds end) {
+  return take(free, begin, end, [](Picoseconds, Picoseconds) {});
 }
 
 // Time intervals of one communication lane in one step: transfers, or waits of one kind. Earlier steps have these
@@ -63,10 +69,12 @@ class LaneWindows {
   void add(const Window& window) { windows_.push_back(window); }
 
   // Removes from the free intervals the parts that windows up to `last_position` cover, in the step `steps_ago` steps
-  // of `period` before. Adds their length to to[communicator], or to the only element. Of two calls with equal
-  // `steps_ago`, 0 to kSteps − 1, the second's free intervals are not before the first's.
+  // of `period` before. Adds their length to to[communicator], or to the only element, and calls seen(window, from, to)
+  // for each piece. Of two calls with equal `steps_ago`, 0 to kSteps − 1, the second's free intervals are not before
+  // the first's.
+  template <class Seen>
   void charge(std::vector<Interval>& free, int steps_ago, Picoseconds period, std::int64_t last_position,
-              std::span<Picoseconds> to) {
+              std::span<Picoseconds> to, const Seen& seen) {
     if (free.empty() || windows_.empty()) return;
     const Picoseconds shift = -steps_ago * period;
     std::size_t& first = first_[static_cast<std::size_t>(steps_ago)];
@@ -78,7 +86,9 @@ class LaneWindows {
         if (window + 1 != windows_.end() && (window + 1)->joined) continue;
         break;
       }
-      to[to.size() == 1 ? 0 : window->communicator] += take(free, window->begin + shift, window->end + shift);
+      to[to.size() == 1 ? 0 : window->communicator] +=
+          take(free, window->begin + shift, window->end + shift,
+               [&](Picoseconds piece_from, Picoseconds piece_to) { seen(*window, piece_from, piece_to); });
     }
   }
 
