@@ -16,16 +16,18 @@
 #include "base/shell.hpp"
 #include "model/interchange/megatron.hpp"
 #include "model/scenario/keys.hpp"
+#include "page/cluster.hpp"
+#include "page/drawn_step.hpp"
 #include "page/lists.hpp"
 #include "page/scenario_toml.hpp"
 #include "page/start.hpp"
+#include "page/strip.hpp"
 #include "page/trials.hpp"
+#include "page/window.hpp"
 #include "predict/inputs.hpp"
-#include "predict/predict_step.hpp"
 #include "report/critical_path.hpp"
 #include "report/prediction.hpp"
 #include "report/sheet.hpp"
-#include "report/stage_bars.hpp"
 #include "report/units.hpp"
 
 namespace stretto::page {
@@ -117,6 +119,7 @@ Json step_of(ask::Asked& asked) {
             {"memory", table_json(memory_table(p.memory))},
             {"limits", limits_text(p)}}},
           {"headline", headline_json(p)},
+          {"stages_memory", stages_memory_json(p.memory)},
           {"set", asked.request.set},
           {"platform", asked.platform->name},
           {"profile", profile_of(asked.request.scenario, asked.request.set)},
@@ -124,16 +127,14 @@ Json step_of(ask::Asked& asked) {
           {"gates", gates_json(ask::gates(asked)).at("gates")}};
 }
 
-Json strip_of(const ask::Asked& asked) {
-  const predict::PredictedStep step = predict::predict_step(asked.scenario, *asked.platform);
-  Json tracks = Json::array();
-  for (const StageTrack& track : stage_bars(step.schedule, step.result.programs, step.result.timeline)) {
-    Json bars = Json::array();
-    for (const StageBar& bar : track.bars)
-      bars.push_back({static_cast<int>(bar.kind), bar.micro_batch, bar.chunk, bar.start, bar.end});
-    tracks.push_back({{"role", track.role}, {"rank", track.rank}, {"bars", std::move(bars)}});
-  }
-  return {{"tracks", std::move(tracks)}, {"step_ps", step.result.step}};
+WindowRequest window_of(const Json& request) {
+  WindowRequest window;
+  window.gpu = request.value("gpu", std::int64_t{0});
+  window.from = request.at("from").get<Picoseconds>();
+  window.to = request.at("to").get<Picoseconds>();
+  window.most = request.value("most", window.most);
+  window.wants_critical = request.value("critical", false);
+  return window;
 }
 
 Json texts_of(const ask::Asked& asked) {
@@ -170,7 +171,9 @@ Json answer_to(const Json& request) {
   if (what == "start") return {{"toml", start_toml(request.at("model").get<std::string>())}};
   ask::Asked asked = asked_of(request);
   if (what == "step") return step_of(asked);
-  if (what == "strip") return strip_of(asked);
+  if (what == "strip") return strip_json(drawn_step(asked));
+  if (what == "window") return window_json(drawn_step(asked), window_of(request));
+  if (what == "cluster") return cluster_json(drawn_step(asked), request.value("gpu", std::int64_t{0}));
   if (what == "texts") return texts_of(asked);
   if (what == "limits") return limits_of(asked);
   if (what == "interval") return interval_of(asked);
@@ -184,9 +187,7 @@ Json answer_to(const Json& request) {
     ask::Asked other = asked_of(changed);
     return trial_of(asked, other);
   }
-  throw input_error(
-      "what: expected lists, start, step, strip, texts, limits, interval, changes, hardware or try, got \"" + what +
-      "\"");
+  throw input_error("what: expected a kind of answer of page/answer.hpp, such as step, got \"" + what + "\"");
 }
 
 }  // namespace

@@ -7,12 +7,17 @@ constexpr const char* kDataFolder = "/data";  // has the files of scenarios/ (pa
 
 // Answers one request of the page: JSON to JSON. Requests are objects with `what`:
 //
-//   lists     all that the page offers: `scenarios`, `platforms`, `profiles`, `presets`, `keys` (model/scenario/keys.hpp;
+//   lists     all that the page offers: `scenarios`, `platforms`, `profiles`, `presets`, `keys`
+//   (model/scenario/keys.hpp;
 //             those of the form first, in `first`), `bars` (kinds of bars and their colours), `css`
 //   step      `simulate`: what `stretto simulate --json` prints; `shown`: the tables that it prints; `headline`: the
 //             figures in short; `values`: the value of every key; `gates`: as `stretto show --gates` has them; `set`:
-//             all overrides, with that of `gpus`; `platform` and `profile`: their names
-//   strip     `tracks`: the compute lane of every stage as bars of whole picoseconds, `step_ps`
+//             all overrides, with that of `gpus`; `platform` and `profile`: their names;
+//             `stages_memory`: as stages_memory_json() (page/cluster.hpp)
+//   strip     the whole step as bars: strip_json() (page/strip.hpp)
+//   window    operations of one GPU in a span of the step: window_json() (page/window.hpp). `gpu` (absent: 0), `from`
+//             and `to` in picoseconds, `most` operations, `critical`: whether those of the critical path are marked
+//   cluster   all GPUs, and the groups of `gpu` (absent: 0): cluster_json() (page/cluster.hpp)
 //   texts     `toml`: the scenario with its overrides; `command`; `megatron` {`text`, `notes`} or {`error`}
 //   start     `toml`: a scenario to begin with, for `model`, a preset or the path of a config.json of Hugging Face's
 //   limits    `simulate` with `path`, `numbers`, `machines` and `changes`, as `stretto simulate --limits` prints them,
@@ -23,8 +28,8 @@ constexpr const char* kDataFolder = "/data";  // has the files of scenarios/ (pa
 //   try       the step `with` further overrides and on `with_platform`, against the step without them
 //   hardware  `machines` of `simulate --limits`, and `first`, the number on which the step depends most
 //
-// All others take `scenario` (a name, or the path of a file), `platform` (a name; absent: the scenario's), `set` (a list
-// of "section.key=value") and `gpus` (0: as the scenario says; otherwise data-parallel ranks make up this number).
+// All others take `scenario` (a name, or the path of a file), `platform` (a name; absent: the scenario's), `set` (a
+// list of "section.key=value") and `gpus` (0: as the scenario says; otherwise data-parallel ranks make up this number).
 // Answers to a wrong request have one key, `error`, the line that the command prints.
 std::string answer(const std::string& request);
 

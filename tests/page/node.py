@@ -41,9 +41,9 @@ class Node:
         self.buffer = b""
         self.signs = 0  # that the newest answer gave of its progress
 
-    def ask(self, what, state=None, seconds=20):
+    def ask(self, what, state=None, seconds=20, more=None):
         """Returns the text of page/answer.hpp's answer. A predictor that is silent for `seconds` is a failure."""
-        request = {"what": what}
+        request = {"what": what} | (more or {})
         if state:
             request |= {key: state[key] for key in ("scenario", "platform")} | {"set": [f"{key}={value}" for key, value in state["set"].items()]}
         self.process.stdin.write(json.dumps(request).encode() + b"\n")
