@@ -20,6 +20,7 @@
 #include "page/drawn_step.hpp"
 #include "page/lists.hpp"
 #include "page/scenario_toml.hpp"
+#include "page/search.hpp"
 #include "page/start.hpp"
 #include "page/strip.hpp"
 #include "page/trials.hpp"
@@ -176,6 +177,7 @@ Json answer_to(const Json& request) {
   if (what == "cluster") return cluster_json(drawn_step(asked), request.value("gpu", std::int64_t{0}));
   if (what == "texts") return texts_of(asked);
   if (what == "limits") return limits_of(asked);
+  if (what == "search") return search_of(asked, request);
   if (what == "interval") return interval_of(asked);
   if (what == "changes") return changes_of(asked);
   if (what == "hardware") return hardware_of(asked);

@@ -6,10 +6,10 @@
 
 #include "ask/simulate.hpp"
 #include "predict/quick_step.hpp"
-#include "predict/recipes.hpp"
 #include "predict/sensitivity.hpp"
 #include "predict/spread.hpp"
 #include "report/prediction.hpp"
+#include "report/sheet.hpp"
 #include "sweep/near.hpp"
 
 namespace stretto::page {

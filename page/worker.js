@@ -1,7 +1,8 @@
 // Runs in a worker behind the compiler's script, so that the page stays responsive.
 //   first message  { wasm, data }: the compressed module and the files of scenarios/
 //   then           { id, request, files }: request as text for page/answer.hpp; files: [{ name, text }] that it names
-//   replies        { id, text }, and { id: 0, text: "" } when the first message is done; {} while it computes
+//   replies        { id, text }, and { id: 0, text: "" } when the first message is done; {} while it computes, with { part },
+//                  a part of a long answer as text
 
 const unpacked = (bytes) =>
   new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
@@ -20,7 +21,7 @@ const folder = "/dropped";
 
 async function begin({ wasm, data }) {
   const [binary, text] = await Promise.all([unpacked(wasm), unpacked(data)]);
-  module = await makeStretto({ wasmBinary: binary, goesOn });
+  module = await makeStretto({ wasmBinary: binary, goesOn, says: (part) => postMessage({ part }) });
   const files = JSON.parse(new TextDecoder().decode(text));
   module.FS.mkdirTree(folder);
   for (const [path, content] of Object.entries(files)) {
