@@ -18,15 +18,18 @@ Json groups_of(const DrawnStep& drawn, std::int64_t gpu) {
   const Schedule& schedule = drawn.step().schedule;
   Json groups = Json::array();
   for (const Coord axis : kShownAxes) {
-    const Communicator* largest = nullptr;
-    for (const Communicator& communicator : schedule.communicators)
-      if (communicator.size > 1 && communicator.subset.empty() && axis_of(communicator.axes) == axis &&
-          (largest == nullptr || communicator.size > largest->size))
-        largest = &communicator;
-    if (largest == nullptr) continue;
-    Json group = link_json(drawn, *largest);
+    // The group that is cut along few axes is the axis's own; others, such as that of the gradient's norm, span more.
+    const Communicator* chosen = nullptr;
+    for (const Communicator& communicator : schedule.communicators) {
+      if (communicator.size <= 1 || !communicator.subset.empty() || axis_of(communicator.axes) != axis) continue;
+      const bool is_better = chosen == nullptr || communicator.axes.size() < chosen->axes.size() ||
+                             (communicator.axes.size() == chosen->axes.size() && communicator.size > chosen->size);
+      if (is_better) chosen = &communicator;
+    }
+    if (chosen == nullptr) continue;
+    Json group = link_json(drawn, *chosen);
     group["axis"] = name_of(axis);
-    group["gpus"] = schedule.mesh.members(gpu, largest->axes);
+    group["gpus"] = schedule.mesh.members(gpu, chosen->axes);
     groups.push_back(std::move(group));
   }
   return groups;

@@ -14,7 +14,7 @@ namespace stretto::page {
 //   sizes      {axis: size}: tp, cp, ep, dp, pp; those of the job that are above 1
 //   places     {axis: [for the first GPU of each cell]}: its coordinate on these axes
 //   gpu        {`rank`, `node`, `role`, `at` {axis: coordinate}, `groups`}
-//     groups   [{`axis`, `gpus`, `link`, `link_GBps`}]: for each axis its largest group, the GPU included
+//     groups   [{`axis`, `gpus`, `link`, `link_GBps`}]: for each axis the GPU's group along it, the GPU included
 // Throws Error(input) for a GPU that the job does not have.
 nlohmann::json cluster_json(const DrawnStep& drawn, std::int64_t gpu);
 

@@ -34,6 +34,7 @@ export interface StepAnswer {
   platform: string; profile: string;  // their names
   simulate: Simulated; headline: { what: string; text: string }[]; set: string[]; gates: Gate[];
   values: Record<string, string | number | boolean>;
+  stages_memory?: { stage: string; bytes: number; parts: { part: string; bytes: number }[] }[];
   shown: { about: string; limits: string; summary: TableText; memory: TableText };
 }
 export interface TableText { headers: string[]; cells: string[][] }

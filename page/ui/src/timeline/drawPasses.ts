@@ -1,0 +1,55 @@
+// Passes of a span: bars with the numbers of their micro-batches, a row a stage.
+import { type Draw, font, hatch, paint, type Paint } from "./Canvas";
+import { type Bar, kForward, kWgrad, type Row } from "./strip";
+import type { Span } from "./view";
+
+export interface PassesStyle { left: number; top: number; rowHeight: number; gap: number; numberPx: number; least: number; chunks: boolean }
+
+export const colourOfBar = (kind: number, colours: Paint): string => [colours.fwd, colours.bwd, colours.wgrad, colours.line2, colours.dp, colours.opt, colours.dp][kind];
+export const inkOfBar = (kind: number, colours: Paint): string => [colours["on-fwd"], colours["on-bwd"], colours["on-wgrad"]][kind] ?? colours.ink;
+
+// Draws rows of bars up to the end of the step. Bars that share a pixel with the one before are one rectangle.
+export function drawPasses(rows: Row[], span: Span, step: number, style: PassesStyle): Draw {
+  return (g, width) => {
+    const colours = paint(), { left, top, rowHeight, gap } = style;
+    const scale = (width - left) / (span.to - span.from), x = (time: number) => left + (time - span.from) * scale;
+    g.save();
+    g.beginPath();
+    g.rect(left, 0, width - left, top + rows.length * (rowHeight + gap));
+    g.clip();
+    rows.forEach((row, index) => {
+      const y = top + index * (rowHeight + gap), begin = Math.max(left, x(0)), end = Math.min(width, x(step));
+      g.fillStyle = colours.bubble;
+      g.fillRect(begin, y, end - begin, rowHeight);
+      hatch(g, begin, y, end - begin, rowHeight, colours.line2, rowHeight > 12 ? 6 : 4);
+      let drawn = -1;
+      for (const bar of row.bars) {
+        const from = Math.max(left, x(bar[3])), to = Math.min(width, x(bar[4]));
+        if (to <= left || from >= width || (to - drawn < 0.5 && to - from < 0.5)) continue;
+        drawn = to;
+        drawBar(g, bar, from, to, y, rowHeight, colours, style);
+      }
+    });
+    g.restore();
+  };
+}
+
+function drawBar(g: CanvasRenderingContext2D, bar: Bar, from: number, to: number, y: number, height: number, colours: Paint, style: PassesStyle) {
+  const [kind, microBatch, chunk] = bar, wide = Math.max(0.5, to - from - (to - from > 3 ? 0.8 : 0));
+  g.fillStyle = colourOfBar(kind, colours);
+  g.fillRect(from, y, wide, height);
+  const isLight = style.chunks && chunk % 2 === 1 && kind <= kWgrad;
+  if (isLight) {
+    g.fillStyle = colours.bg;
+    g.globalAlpha = 0.32;
+    g.fillRect(from, y, wide, height);
+    g.globalAlpha = 1;
+  }
+  if (kind > kWgrad || to - from < style.least) return;
+  font(g, style.numberPx, 600);
+  const text = String(microBatch);
+  if (g.measureText(text).width > to - from - 1) return;
+  g.textAlign = "center";
+  g.fillStyle = isLight && kind !== kForward && kind !== kWgrad ? colours["on-bwd"] : inkOfBar(kind, colours);
+  g.fillText(text, (from + to) / 2 - 0.4, y + height / 2 + 0.5);
+}
