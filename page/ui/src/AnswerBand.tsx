@@ -94,7 +94,7 @@ function Run({ answer: { simulate: s } }: { answer: StepAnswer }) {
   const isSmall = useIsSmall();
   const hours = address.tokens / s.tokens_per_s / 3600, gpuHours = hours * s.ranks, cost = gpuHours * address.price;
   const [length, unit] = hours >= 48 ? [digits(hours / 24), "days"] : hours >= 1 ? [digits(hours), "hours"] : [digits(hours * 60), "minutes"];
-  const tokens = <NumberWord className="field" label="tokens of the run" value={address.tokens} write={(x) => `${joined(scaled(x))} tokens`} read={(text) => readCount(text)}
+  const tokens = <NumberWord className="field" label="tokens of the run" value={address.tokens} write={(x) => `${x >= 1e12 ? `${Number((x / 1e12).toPrecision(4))} T` : joined(scaled(x))} tokens`} read={(text) => readCount(text)}
     onChange={(tokens) => change({ tokens })} />;
   const price = <NumberWord className="field" label="dollars a GPU-hour" value={address.price} write={(x) => `$${x.toFixed(2)}`} read={(text) => Number(text.replace(/[$\s]/g, "")) || null}
     onChange={(price) => change({ price })} />;

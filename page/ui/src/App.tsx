@@ -1,9 +1,7 @@
 import { useEffect, useState } from "react";
 import { isProblem } from "./answers";
-import { ask } from "./ask";
 import { CompareView } from "./compare/CompareView";
 import { Drop } from "./Drop";
-import { slow } from "./engine";
 import { Header } from "./Header";
 import { Learn } from "./learn/Learn";
 import { useStudioModel } from "./model";
@@ -13,6 +11,7 @@ import { Question } from "./Question";
 import { SearchView } from "./search/SearchView";
 import { Settings } from "./Settings";
 import { StepView } from "./StepView";
+import { stripOf } from "./timeline/strip";
 import { type Studio, StudioContext } from "./studio";
 import { TabBar } from "./TabBar";
 import { Keys, ToastLine } from "./Toast";
@@ -28,7 +27,7 @@ function useStripPhases({ answer, answered }: Studio): Phases | null {
     if (!answer || !answered) return;
     let isWanted = true;
     const wait = setTimeout(async () => {
-      const strip = await ask<object>(slow, "strip", answered);
+      const strip = await stripOf(answered);
       if (isWanted && !isProblem(strip)) setFound({ of: answer, phases: phasesOf(strip) });
     }, kRestMs);
     return () => { isWanted = false; clearTimeout(wait); };

@@ -39,5 +39,5 @@ export function Drop() {
 
 export function FileButton() {
   const take = useDrop();
-  return <label className="link file">open a config.json or a TOML<input type="file" id="drop" accept=".json,.toml" onChange={(event) => { void take(event.target.files?.[0]); event.target.value = ""; }} /></label>;
+  return <label className="link file" title="a config.json of Hugging Face's or a scenario's TOML; or drop it anywhere">open a file<input type="file" id="drop" accept=".json,.toml" onChange={(event) => { void take(event.target.files?.[0]); event.target.value = ""; }} /></label>;
 }

@@ -59,14 +59,14 @@ function Stepper({ size, value }: { size: Size; value: number }) {
   const isSet = address.state.set[size.key] !== undefined;
   return <div className="k row">
     <span className="name"><i style={size.colour ? { background: `var(${size.colour})` } : undefined} />{size.name}<em>{size.short}</em></span>
-    <span className="step" role="group" aria-label={`${size.name} ${size.short}`}>
-      <Step label={`smaller ${size.short}`} sign="−" next={of(false)} sizeKey={size.key} onPress={(to) => setting(size.key, String(to))} />
+    <span className="stepper" role="group" aria-label={`${size.name} ${size.short}`}>
+      <Step label={`smaller ${size.short}`} sign="−" next={of(false)} onPress={(to) => setting(size.key, String(to))} />
       <output className={isSet ? "num set" : "num"} id={`size-${size.short}`}>{value}</output>
-      <Step label={`larger ${size.short}`} sign="+" next={of(true)} sizeKey={size.key} onPress={(to) => setting(size.key, String(to))} />
+      <Step label={`larger ${size.short}`} sign="+" next={of(true)} onPress={(to) => setting(size.key, String(to))} />
     </span></div>;
 }
 
-function Step({ label, sign, next, onPress }: { label: string; sign: string; sizeKey: string; next: { to: number; one?: Candidate } | null; onPress: (to: number) => void }) {
+function Step({ label, sign, next, onPress }: { label: string; sign: string; next: { to: number; one?: Candidate } | null; onPress: (to: number) => void }) {
   const { trials, answer, address, go } = useStudio();
   const got = next?.one && trials.results.get(next.one.id);
   return <TooltipTrigger delay={250} closeDelay={0}>

@@ -56,9 +56,9 @@ export function NumberWord({ label, value, write, read, onChange, className = "w
     const next = Math.max(1, Math.round(drag.current.from * factor ** steps));
     if (next !== value) onChange(next);
   };
-  return <span className={`${className} n`}>
+  return <span className={`${className} n`}><span className="sized" data-text={shown}>
     <input role="spinbutton" aria-label={label} aria-valuenow={value} aria-valuetext={write(value)} inputMode="decimal" value={shown}
-      style={{ width: `${shown.length + 0.35}ch` }} onChange={(event) => setText(event.target.value)} onBlur={commit}
+      size={1} onChange={(event) => setText(event.target.value)} onBlur={commit}
       onFocus={(event) => event.target.select()}
       onPointerDown={(event) => { drag.current = { x: event.clientX, from: value, isMoved: false }; }}
       onPointerMove={(event) => { if (event.buttons === 1 && event.pointerType === "mouse") move(event); }}
@@ -67,7 +67,7 @@ export function NumberWord({ label, value, write, read, onChange, className = "w
         if (event.key === "Enter") commit();
         else if (event.key === "Escape") setText(null);
         else if (event.key === "ArrowUp" || event.key === "ArrowDown") { event.preventDefault(); setText(null); by(event.key === "ArrowUp", event.altKey); }
-      }} /><i className="updown" aria-hidden="true">⇕</i></span>;
+      }} /></span><i className="updown" aria-hidden="true">⇕</i></span>;
 }
 
 export const readCount = (text: string): number | null => {

@@ -41,6 +41,10 @@ export function closedBy(answer: StepAnswer, key: string): { why: string; needs:
   return gate ? { why: gate.why, needs: gate.needs } : null;
 }
 
+// Returns the order of trying: what changes most as a rule comes first.
+const urgency = (one: Candidate, { values }: StepAnswer): number =>
+  one.kind === "switch" ? (values[one.key] === true ? 0 : 4) : one.kind === "precision" ? 1 : one.kind === "platform" ? 3 : 2;
+
 export function useTrials(answer: StepAnswer | null, state: State | null, keys: Key[] | undefined): Trials {
   const [trials, setTrials] = useState<Trials>(kNone);
   const of = state ? writeState(state) : "";
@@ -63,6 +67,7 @@ export function useTrials(answer: StepAnswer | null, state: State | null, keys: 
         ...kPlatforms.filter((one) => one !== answer.platform).map((one) => ({
           id: one, change: platformName(one), key: "platform", kind: "platform" as const, set: [], platform: one })),
       ];
+      candidates.sort((a, b) => urgency(a, answer) - urgency(b, answer));
       put({ candidates });
       const results = new Map<string, Trial>(), refused = new Map<string, string>();
       for (const one of candidates) {
