@@ -25,6 +25,7 @@ export class Engine {
   #watch = 0;
 
   silentMs = kSilentMs;  // tests wait for less
+  onPart: ((text: string) => void) | null = null;  // gets the parts of a long answer
 
   // Ends the worker; all that waits for it gets the reason as `{ error }`. The next question starts another.
   stop(reason: string) {
@@ -59,7 +60,8 @@ export class Engine {
       const url = await scriptUrl();
       if (!isWanted()) return reply;
       const worker = (this.#worker = new Worker(url));
-      worker.onmessage = ({ data: { id, text } }) => {
+      worker.onmessage = ({ data: { id, text, part } }) => {
+        if (part !== undefined) this.onPart?.(part);
         if (id === undefined) return this.#listen();  // a sign that it computes
         if (id === 0 && text) return this.stop(JSON.parse(text).error);
         const resolve = this.#waiting.get(id);

@@ -19,8 +19,11 @@ export function nameOf(state: State, base: State): string {
   if (state.platform !== base.platform) parts.push(platformShort(state.platform) || "another GPU");
   if (state.profile !== base.profile) parts.push(state.profile || "another framework");
   if (state.gpus !== base.gpus) parts.push(`${state.gpus || "as many"} GPUs`);
+  const precisions = ["training.fp8_format", "training.fp8_recipe", "training.fp4_format"];
+  if (precisions.some((key) => state.set[key] !== base.set[key]))
+    parts.push(state.set["training.fp4_format"] === "e2m1" ? "nvfp4" : state.set["training.fp8_format"] === "none" ? "bf16" : `fp8 ${state.set["training.fp8_recipe"] ?? ""} GEMMs`);
   for (const key of new Set([...Object.keys(state.set), ...Object.keys(base.set)]))
-    if (state.set[key] !== base.set[key]) parts.push(`${key.startsWith("overlap.") ? switchName(key) : sizeName(key)} ${state.set[key] === undefined ? "as before" : valueText(state.set[key])}`);
+    if (state.set[key] !== base.set[key] && !precisions.includes(key)) parts.push(`${key.startsWith("overlap.") ? switchName(key) : sizeName(key)} ${state.set[key] === undefined ? "as before" : valueText(state.set[key])}`);
   return parts.length ? parts.slice(0, 2).join(", ") : "The same settings";
 }
 
