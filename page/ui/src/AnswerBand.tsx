@@ -25,7 +25,7 @@ export function AnswerBand() {
 }
 
 const Skeleton = () => <section className="answers" aria-label="answer" aria-busy="true">
-  {["Step", "Throughput", "MFU", "Memory", "Run"].map((name) => <div key={name}><h3>{name}</h3><span className="bone" /></div>)}
+  {["Step", "Throughput", "MFU", "Memory", "Run"].map((name) => <div key={name}><h2>{name}</h2><span className="bone" /></div>)}
 </section>;
 
 // Returns the two ends of an interval in the unit of its middle.
@@ -39,7 +39,7 @@ function StepCell({ answer, interval }: { answer: StepAnswer; interval: Interval
   const [value, unit] = timeOf(step_ms);
   const low = interval?.step_low_ms, high = interval?.step_high_ms;
   const known = accuracyOf(answer.profile, answer.platform);
-  return <div><h3>Step</h3>
+  return <div><h2>Step</h2>
     <div className="v num"><output id="answer-step" data-ms={step_ms} title={`${step_ms} ms`}>{value}<span className="u">{unit}</span></output>
       {low && high ? <small>{range(low, high, unit)}</small> : null}</div>
     <div className="s">{low && high ? <Glyph low={low} high={high} at={step_ms} /> : null}
@@ -66,13 +66,13 @@ function Glyph({ low, high, at }: { low: number; high: number; at: number }) {
 
 function Throughput({ answer: { simulate } }: { answer: StepAnswer }) {
   const [value, unit] = scaled(simulate.tokens_per_s);
-  return <div><h3>Throughput</h3><div className="v num" title={`${simulate.tokens_per_s} tokens/s`}>{value}<span className="u">{unit} tokens/s</span></div>
+  return <div><h2>Throughput</h2><div className="v num" title={`${simulate.tokens_per_s} tokens/s`}>{value}<span className="u">{unit} tokens/s</span></div>
     <div className="s num">{count(simulate.tokens_per_s_per_gpu)} a GPU</div></div>;
 }
 
 function Mfu({ answer }: { answer: StepAnswer }) {
   const { mfu, tflops_per_gpu, peak_tflops_per_gpu } = answer.simulate;
-  return <div><h3>MFU</h3><div className="v num">{mfu === null ? "–" : (100 * mfu).toFixed(1)}<span className="u">%</span></div>
+  return <div><h2>MFU</h2><div className="v num">{mfu === null ? "–" : (100 * mfu).toFixed(1)}<span className="u">%</span></div>
     <div className="s num">{count(tflops_per_gpu)} of {count(peak_tflops_per_gpu)} TFLOP/s, {precisionOf(answer).name}</div></div>;
 }
 
@@ -82,7 +82,7 @@ function Memory({ answer: { simulate: s } }: { answer: StepAnswer }) {
     : [over > 0 ? `${gib(over)} GiB too much` : "does not fit", "bad"];
   const share = Math.min(1, s.predicted_peak_bytes / Math.max(s.device_bytes, s.predicted_peak_bytes));
   const device = Math.min(1, s.device_bytes / Math.max(s.device_bytes, s.predicted_peak_bytes));
-  return <div><h3>Memory, fullest GPU <span className={`chip ${kind}`}>{word}</span></h3>
+  return <div><h2>Memory, fullest GPU <span className={`chip ${kind}`}>{word}</span></h2>
     <div className="v num">{gib(s.predicted_peak_bytes)}<span className="u">of {(s.device_bytes / kGiB).toFixed(1)} GiB</span></div>
     <div className="s"><span className="gauge" aria-hidden="true"><i style={{ width: `${100 * Math.min(share, device)}%` }} />
       {share > device && <i className="over" style={{ width: `${100 * (share - device)}%` }} />}</span>
@@ -98,7 +98,7 @@ function Run({ answer: { simulate: s } }: { answer: StepAnswer }) {
     onChange={(tokens) => change({ tokens })} />;
   const price = <NumberWord className="field" label="dollars a GPU-hour" value={address.price} write={(x) => `$${x.toFixed(2)}`} read={(text) => Number(text.replace(/[$\s]/g, "")) || null}
     onChange={(price) => change({ price })} />;
-  return <div><h3>Run of {tokens}{!isSmall && <> at {price} a GPU-hour</>}</h3>
+  return <div><h2>Run of {tokens}{!isSmall && <> at {price} a GPU-hour</>}</h2>
     <div className="v num">{length}<span className="u">{unit}</span><small>${joined(scaled(cost)).replace(" B", " bn")}</small></div>
     <div className="s num">{joined(scaled(gpuHours))} GPU-hours{isSmall ? <> at {price}</> : ", failures not counted"}</div></div>;
 }

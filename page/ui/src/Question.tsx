@@ -1,4 +1,6 @@
 // The question as a sentence whose words are its controls: the only place where model, GPUs, framework, batch and precision are chosen.
+import { useEffect } from "react";
+import { sentenceOf } from "./copying";
 import { NumberWord, Picker, readCount } from "./controls";
 import { count } from "./format";
 import { modelName, platformName, platformShort, profileName } from "./names";
@@ -11,7 +13,7 @@ import { useIsSmall } from "./useIsSmall";
 const kDropped: Partial<Record<State["source"], string>> = { config: "the dropped config.json", toml: "the dropped scenario" };
 
 export function Question() {
-  const { address, answer, lists, go, setting } = useStudio();
+  const { address, answer, answered, lists, go, setting } = useStudio();
   const { state, view } = address;
   const isSmall = useIsSmall();
   const values = answer?.values ?? {};
@@ -50,7 +52,10 @@ export function Question() {
     precision: <Picker label="precision" value={precision.id} text={precision.name} choices={precisionChoices} onChoose={(id) => go(withPrecision(state, id))} />,
   };
   const start = view === "search" ? "Search layouts of" : view === "compare" ? "Variants of" : "Train";
+  const finding = answer ? sentenceOf(answered ?? state, answer, null) : "Stretto predicts the step of a training run";
+  useEffect(() => { document.title = `${finding.split(";")[0]} – Stretto`; }, [finding]);
   return <section className="ask" aria-label="scenario">
+    <h1 className="unseen">{finding}</h1>
     {isSmall
       ? <p>{words.model} on {words.gpus} × {words.platform} with {words.profile}, {words.batch} × {words.sequence} tokens, {words.precision}</p>
       : <p>{start} {words.model} on {words.gpus} × {words.platform} with {words.profile}, {words.batch} sequences of {words.sequence} tokens a step in {words.precision}.</p>}

@@ -11,9 +11,9 @@ export const digits = (x: number, count = 3): string => {
   return text.startsWith("-") ? kMinus + text.slice(1) : text;
 };
 export const count = (x: number): string => grouped(x);
-export const timeOf = (ms: number): [string, string] =>
-  ms >= 1000 ? [digits(ms / 1000), "s"] : ms >= 1 ? [digits(ms), "ms"] : [digits(ms * 1000), "µs"];
-export const time = (ms: number): string => timeOf(ms).join(" ");
+export const timeOf = (ms: number, count = 3): [string, string] =>
+  ms >= 1000 ? [digits(ms / 1000, count), "s"] : ms >= 1 ? [digits(ms, count), "ms"] : [digits(ms * 1000, count), "µs"];
+export const time = (ms: number, count = 3): string => timeOf(ms, count).join(" ");
 export const percent = (share: number, places = 1): string => `${(100 * share).toFixed(places)} %`;
 // A change in percent with its sign; below 0.05 % "0".
 export const change = (pct: number): string =>

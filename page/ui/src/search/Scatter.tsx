@@ -52,7 +52,7 @@ function labelsOf(labels: Label[], at: (one: Point) => [number, number], width: 
   const placed: (Label & { left: number; top: number; wide: number })[] = [];
   for (const label of labels) {
     const [x, y] = at(label.one), wide = Math.max(textWidth(label.text, "600 11.5px Inter V"), textWidth(label.more, "400 11.5px Inter V"));
-    for (const [dx, dy] of [[14, 18], [14, -58], [-wide - 14, 22], [-wide - 14, -58], [24, 60], [24, -110]] as const) {
+    for (const [dx, dy] of [...(label === labels[2] ? [[-wide - 14, 22], [-wide - 14, -58]] : []), [14, 18], [14, -58], [-wide - 14, 22], [-wide - 14, -58], [24, 60], [24, -110]] as [number, number][]) {
       const left = x + dx, top = y + dy;
       const isFree = left > 56 && left + wide < width - 6 && top > 4 && top + 26 < height - 44 &&
         placed.every((other) => left > other.left + other.wide + 8 || left + wide + 8 < other.left || top > other.top + 34 || top + 34 < other.top);

@@ -53,7 +53,7 @@ export function SearchView() {
       <div className="scroll"><table className="best num"><thead><tr>{kColumns.map(([short]) => <th key={short} scope="col">{short}</th>)}<th scope="col">step</th><th scope="col">GiB</th></tr></thead>
         <tbody>{best.slice(0, kShown).map((one, i) => <tr key={i} className={i ? "" : "on"}>{kColumns.map(([short, key], c) => c === 0
           ? <td key={short}><button className="link" aria-label={`open ${name(one)}`} onClick={(event) => open(one, event.shiftKey)}>{size(one, key)}</button></td> : <td key={short}>{size(one, key)}</td>)}
-          <td>{time(one.step_ms)}</td><td>{gib(one.memory_bytes)}</td></tr>)}</tbody></table></div>
+          <td>{time(one.step_ms, 4)}</td><td>{gib(one.memory_bytes)}</td></tr>)}</tbody></table></div>
       {best.length > 1 && <p className="say">{ties > 1 ? <>The first {ties} are <b>within {kTiePct} %</b>: predictions cannot rank them. </> : null}<Smaller best={best} ties={ties} /></p>}
       {best.length > 0 && <p className="acts"><button className="btn dark" onClick={() => open(best[0]!, false)}>Open the fastest</button>
         <button className="btn" onClick={() => { change({ pins: best.slice(0, 4).map((one) => ({ ...stateOf(one), label: name(one) })) }); show("compare"); }}>Pin 4 to compare</button></p>}
