@@ -15,7 +15,7 @@ import { Table } from "./Table";
 import { useWindow } from "./useWindow";
 import { around, moved, type Span, within, zoomed } from "./view";
 import type { Op } from "./window";
-import { drawDrag, passHeight, showsLanes, startSpan } from "./level";
+import { drawDrag, passHeight, showsLanes, showsRiver, startSpan } from "./level";
 import "./timeline.css";
 
 const kLeft = 52, kFunnel = 16;
@@ -54,7 +54,7 @@ export function Timeline() {
   const height = lanesHeight(layout, lanes) + 2;
   const wantsLanes = strip !== null && span !== null && showsLanes(rows[stage], span, width - kLeft);
   const { window: part, tooMany } = useWindow(answered, gpu, wantsLanes ? span : null, step, isCritical);
-  const river = useMemo(() => strip && rows.length ? paintRiver(rows, strip.causes, step, step, Math.max(1, width - kLeft), whole, globalThis.devicePixelRatio || 1) : null,
+  const river = useMemo(() => strip && rows.length ? paintRiver(rows, strip.causes, step, { from: 0, to: step }, Math.max(1, width - kLeft), whole, globalThis.devicePixelRatio || 1) : null,
     [strip, rows, step, width, theme, whole.height]);
 
   const draw = useCallback<Draw>((g, wide, high, scale) => {
@@ -65,7 +65,10 @@ export function Timeline() {
     drawWhole(river, rows, step, span, kLeft, whole, stage)(g, wide, high, scale);
     drawTimes(span, kLeft, top + 6, span.to - span.from < 0.9 * step)(g, wide, high, scale);
     if (part && wantsLanes) drawLanes(part, strip.causes, span, layout, { hovered: hovered?.op ?? null, selected, isCritical })(g, wide, high, scale);
-    else {
+    else if (showsRiver(rows[stage], span, width - kLeft)) {
+      const rowHeight = passHeight(rows.length, high - top - 16), gap = rowHeight > 8 ? 3 : 1, below = { rowHeight, gap, top: top + 14, height: rows.length * (rowHeight + gap) - gap };
+      g.drawImage(paintRiver(rows, strip.causes, step, span, width - kLeft, below, scale), kLeft, below.top, width - kLeft, below.height);
+    } else {
       const rowHeight = passHeight(rows.length, high - top - 16);
       drawPasses(rows, span, step, { left: kLeft, top: top + 14, rowHeight, gap: rowHeight > 8 ? 3 : 1, numberPx: 10.5, least: 13, chunks: true })(g, wide, high, scale);
     }

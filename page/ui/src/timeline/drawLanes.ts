@@ -1,4 +1,5 @@
 // Operations of one GPU: the compute lane with its passes above it, and a lane for each axis of communication.
+import { time } from "../format";
 import { type Draw, font, hatch, paint, type Paint } from "./Canvas";
 import type { Axis, Cause } from "./strip";
 import { type Span, ticks, tickText } from "./view";
@@ -124,7 +125,7 @@ function drawWaits(g: G, window: Window, causes: Cause[], clip: Clip, layout: La
   }
   for (const wait of waits) {
     const [a, b] = clip(wait.start, wait.end);
-    const ms = (wait.end - wait.start) / 1e9, text = `waits ${ms >= 1 ? `${ms.toPrecision(2)} ms` : `${(ms * 1000).toPrecision(2)} µs`}`;
+    const text = `waits ${time((wait.end - wait.start) / 1e9)}`;
     font(g, layout.textPx, 500);
     g.fillStyle = colours.ink;
     g.textAlign = "center";
@@ -157,18 +158,20 @@ function drawLane(g: G, axis: Axis, ops: Op[], parts: Map<number, Lost[]>, clip:
   const { left, laneHeight: height } = layout;
   g.fillStyle = colours.sunk;
   g.fillRect(left, y, width - left, height);
-  let drawn = -1, count = 0;
-  for (const op of ops) {
+  // Sends and receives of one axis run together; their hidden parts are drawn once.
+  let drawn = left, count = 0;
+  g.fillStyle = colours[axis];
+  g.globalAlpha = 0.32;
+  for (const op of [...ops].sort((one, other) => one.transfer - other.transfer)) {
     const [a, b] = clip(op.transfer, op.end);
     if (b <= a) continue;
     ++count;
-    if (b - drawn < 0.4 && b - a < 0.5) continue;
+    const from = Math.max(a, drawn);
+    if (b - from < 0.4) continue;
     drawn = b;
-    g.fillStyle = colours[axis];
-    g.globalAlpha = 0.32;
-    g.fillRect(a, y, Math.max(0.6, b - a - (b - a > 2 ? 0.6 : 0)), height);
-    g.globalAlpha = 1;
+    g.fillRect(from, y, Math.max(0.6, b - from - (b - from > 2 ? 0.6 : 0)), height);
   }
+  g.globalAlpha = 1;
   for (const op of ops) {
     for (const part of parts.get(op.index) ?? []) {
       const [a, b] = clip(part.start, part.end);
@@ -176,7 +179,7 @@ function drawLane(g: G, axis: Axis, ops: Op[], parts: Map<number, Lost[]>, clip:
       g.fillStyle = colours[axis];
       g.fillRect(a, y, Math.max(1, b - a), height);
     }
-    const [a, b] = clip(op.transfer, op.end), text = op.kind.title.split(" ").at(-1)!;
+    const [a, b] = clip(op.transfer, op.end), words = op.kind.title.split(" "), text = words.filter((word) => !/\d/.test(word)).at(-1) ?? words[0];
     font(g, layout.textPx - 0.5, 500);
     if (b - a < 30 || g.measureText(text).width > b - a - 6) continue;
     g.textAlign = "center";

@@ -14,20 +14,20 @@ export function wholeLayout(rows: number, room = 92, top = 22): WholeLayout {
   return { rowHeight: each - gap, gap, top, height: rows * each - gap };
 }
 
-// Paints the rows of a step whose axis is `longest` picoseconds; the canvas is `width` times `height` CSS pixels.
-export function paintRiver(rows: Row[], causes: Cause[], step: number, longest: number, width: number, layout: WholeLayout, scale: number): HTMLCanvasElement {
+// Paints a span of a step as rows; the canvas is `width` CSS pixels wide and as high as the layout.
+export function paintRiver(rows: Row[], causes: Cause[], step: number, span: Span, width: number, layout: WholeLayout, scale: number): HTMLCanvasElement {
   const canvas = document.createElement("canvas");
   const wide = Math.max(1, Math.round(width * scale)), high = Math.max(1, Math.round(layout.height * scale));
   canvas.width = wide;
   canvas.height = high;
   const g = canvas.getContext("2d")!, image = g.createImageData(wide, high), colours = paint();
   const layers = kLayers.map((name) => rgb(colours[name]));
-  const end = Math.round((wide * step) / longest);
+  const end = Math.round((wide * (step - span.from)) / (span.to - span.from));
   rows.forEach((row, index) => {
     const top = Math.round(index * (layout.rowHeight + layout.gap) * scale);
     const height = Math.min(high - top, Math.max(1, Math.round(layout.rowHeight * scale)));
     const bins = Math.max(1, Math.floor(width / 1.5));
-    paintRow(image, binRow(row, causes, 0, longest, bins), top, height, wide, end, layers, rgb(colours.bubble), rgb(colours.line2), scale);
+    paintRow(image, binRow(row, causes, span.from, span.to, bins), top, height, wide, end, layers, rgb(colours.bubble), rgb(colours.line2), scale);
   });
   g.putImageData(image, 0, 0);
   return canvas;

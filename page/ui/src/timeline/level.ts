@@ -16,6 +16,11 @@ export function passLength(row: Row): number {
 export const showsLanes = (row: Row | undefined, span: Span, width: number): boolean =>
   row !== undefined && (passLength(row) / (span.to - span.from)) * width >= kLanesPx;
 
+// Passes that are narrower than their numbers are a river as well.
+const kPassesPx = 7;
+export const showsRiver = (row: Row | undefined, span: Span, width: number): boolean =>
+  row !== undefined && (passLength(row) / (span.to - span.from)) * width < kPassesPx;
+
 // Returns a span of two passes in the middle of the step, where all stages are busy.
 export function startSpan(rows: Row[], step: number): Span {
   const row = rows[0], length = passLength(row);
