@@ -1,7 +1,7 @@
 // The answer "cluster" (page/cluster.hpp): all GPUs in the framework's order of ranks, and the groups of one of them.
 import type { Problem } from "../answers";
 import { ask } from "../ask";
-import { slow } from "../engine";
+import { pictures } from "../timeline/engine";
 import type { State } from "../state";
 import type { Axis } from "../timeline/strip";
 
@@ -12,7 +12,7 @@ export interface Cluster {
   gpu: { rank: number; node: number; role: string; at: Partial<Record<Axis, number>>;
          groups: { axis: Axis; gpus: number[]; link: string | null; link_GBps: number | null }[] };
 }
-export const clusterOf = (state: State, gpu: number): Promise<Cluster | Problem> => ask<Cluster>(slow, "cluster", state, { gpu });
+export const clusterOf = (state: State, gpu: number): Promise<Cluster | Problem> => ask<Cluster>(pictures, "cluster", state, { gpu });
 
 export const kAxisWords: Record<Axis, string> = { tp: "TP group", cp: "CP group", ep: "EP group", dp: "DP group", pp: "pipeline" };
 const kPlaces: Record<Axis, string> = { tp: "tensor", cp: "context", ep: "expert", dp: "data", pp: "stage" };

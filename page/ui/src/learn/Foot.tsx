@@ -2,7 +2,7 @@
 import { type RefObject, useState } from "react";
 import type { Texts } from "../answers";
 import { ask } from "../ask";
-import { slow } from "../engine";
+import { pictures } from "../timeline/engine";
 import type { Axis } from "../timeline/strip";
 import type { Page, PageRow } from "./pages";
 import { pictureOf } from "./picture";
@@ -28,7 +28,7 @@ export function Share({ page, rows, main, number }: { page: Page; rows: PageRow[
   const commands = async () => {
     const all: string[] = [];
     for (const row of rows) {
-      const texts = await ask<Texts>(slow, "texts", row.state);
+      const texts = await ask<Texts>(pictures, "texts", row.state);
       all.push(`# ${row.name}, ${row.about}\n${"error" in texts ? texts.error : texts.command}`);
     }
     await copy(all.join("\n"), "commands");

@@ -2,7 +2,7 @@
 import { useEffect, useState } from "react";
 import type { Simulated, StepAnswer } from "../answers";
 import { ask } from "../ask";
-import { slow } from "../engine";
+import { pictures } from "../timeline/engine";
 import { kStart, type State, writeState } from "../state";
 import { type Row as StripRow, rowsOf, type StepStrip, stripOf } from "../timeline/strip";
 import { readWindow, type Window, type WindowAnswer } from "../timeline/window";
@@ -18,11 +18,11 @@ export function resultOf(state: State, wantsWindow: boolean): Promise<Answer> {
   const found = known.get(key);
   if (found) return found;
   const answer = (async (): Promise<Answer> => {
-    const step = await ask<StepAnswer>(slow, "step", state);
+    const step = await ask<StepAnswer>(pictures, "step", state);
     if ("error" in step) return step;
     const strip = await stripOf(state);
     if ("error" in strip) return strip;
-    const window = wantsWindow ? await ask<WindowAnswer>(slow, "window", state, { gpu: 0, from: -1e12, to: strip.step_ps, most: kMost }) : null;
+    const window = wantsWindow ? await ask<WindowAnswer>(pictures, "window", state, { gpu: 0, from: -1e12, to: strip.step_ps, most: kMost }) : null;
     if (window && "error" in window) return window;
     return { simulated: step.simulate, strip, rows: rowsOf(strip), window: window && readWindow(window) };
   })();

@@ -54,7 +54,7 @@ export function Timeline() {
   const height = lanesHeight(layout, lanes) + 2;
   const wantsLanes = strip !== null && span !== null && showsLanes(rows[stage], span, width - kLeft);
   const { window: part, tooMany } = useWindow(answered, gpu, wantsLanes ? span : null, step, isCritical);
-  const river = useMemo(() => strip && rows.length ? paintRiver(rows, strip.causes, step, { from: 0, to: step }, Math.max(1, width - kLeft), whole, globalThis.devicePixelRatio || 1) : null,
+  const river = useMemo(() => strip && rows.length ? paintRiver(rows, strip.causes, step, step, Math.max(1, width - kLeft), whole, globalThis.devicePixelRatio || 1) : null,
     [strip, rows, step, width, theme, whole.height]);
 
   const draw = useCallback<Draw>((g, wide, high, scale) => {

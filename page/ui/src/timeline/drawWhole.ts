@@ -14,8 +14,10 @@ export function wholeLayout(rows: number, room = 92, top = 22): WholeLayout {
   return { rowHeight: each - gap, gap, top, height: rows * each - gap };
 }
 
-// Paints a span of a step as rows; the canvas is `width` CSS pixels wide and as high as the layout.
-export function paintRiver(rows: Row[], causes: Cause[], step: number, span: Span, width: number, layout: WholeLayout, scale: number): HTMLCanvasElement {
+// Paints a span of a step as rows; a number: from the beginning to this time, for steps on one axis. The canvas is `width`
+// CSS pixels wide and as high as the layout.
+export function paintRiver(rows: Row[], causes: Cause[], step: number, axis: Span | number, width: number, layout: WholeLayout, scale: number): HTMLCanvasElement {
+  const span = typeof axis === "number" ? { from: 0, to: axis } : axis;
   const canvas = document.createElement("canvas");
   const wide = Math.max(1, Math.round(width * scale)), high = Math.max(1, Math.round(layout.height * scale));
   canvas.width = wide;

@@ -1,7 +1,7 @@
 // The answer "strip" (page/strip.hpp): the whole step as bars, with what each GPU loses in and between them.
 import type { Problem } from "../answers";
 import { ask } from "../ask";
-import { slow } from "../engine";
+import { pictures } from "./engine";
 import { type State, writeState } from "../state";
 
 export type Axis = "tp" | "cp" | "ep" | "dp" | "pp";
@@ -37,7 +37,7 @@ export function stripOf(state: State): Promise<StepStrip | Problem> {
   const key = writeState(state);
   const found = known.get(key);
   if (found) return found;
-  const answer = ask<StepStrip>(slow, "strip", state);
+  const answer = ask<StepStrip>(pictures, "strip", state);
   known.set(key, answer);
   if (known.size > 12) known.delete(known.keys().next().value!);
   void answer.then((one) => { if ("error" in one) known.delete(key); });

@@ -1,7 +1,7 @@
 // The window of operations around what a timeline shows: asked again only where the shown span leaves it.
 import { useEffect, useMemo, useRef, useState } from "react";
 import { ask, newestOnly } from "../ask";
-import { slow } from "../engine";
+import { pictures } from "./engine";
 import { type State, writeState } from "../state";
 import { type Span, within } from "./view";
 import { readWindow, type Window, type WindowAnswer } from "./window";
@@ -25,7 +25,7 @@ export function useWindow(state: State | null, gpu: number, span: Span | null, s
   const get = useMemo(() => newestOnly<Wanted>(async (wanted, isNewest) => {
     const length = wanted.span.to - wanted.span.from;
     const span = within({ from: wanted.span.from - length / 2, to: wanted.span.to + length / 2 }, wanted.step);
-    const answer = await ask<WindowAnswer>(slow, "window", wanted.state,
+    const answer = await ask<WindowAnswer>(pictures, "window", wanted.state,
       { gpu: wanted.gpu, from: Math.floor(span.from), to: Math.ceil(span.to), most: kMost, critical: wanted.critical });
     if (!("error" in answer) && isNewest()) setHad({ ...wanted, span, window: readWindow(answer) });
   }), []);
