@@ -88,7 +88,7 @@ export function GpuPicture() {
         }} />
     </div>
     <div className="leg" aria-live="polite"><span><i style={{ background: "var(--ink)" }} />{say}</span>
-      {shown.gpu.groups.map(({ axis, gpus, link }) => <span key={axis}><i style={{ background: `var(--${axis})` }} />its {kAxisWords[axis]}, {count(gpus.length)} GPUs{link ? `, ${linkText(link)}` : ""}</span>)}</div>
+      {shown.gpu.groups.map(({ axis, gpus, link }) => <span key={axis} title={`${count(gpus.length)} GPUs`}><i style={{ background: `var(--${axis})` }} />its {kAxisWords[axis]}{link ? `, ${linkText(link)}` : ""}</span>)}</div>
     <p className="q small">{shade ? `two greys in turn: ${shade === "pp" ? "pipeline stages" : `places in the ${shade.toUpperCase()} group`} 0 to ${(cluster.sizes[shade] ?? 1) - 1}` : ""}{cluster.gpus_a_cell > 1 ? "; a cell is a node" : ""}</p>
   </section>;
 }

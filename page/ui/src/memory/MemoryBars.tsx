@@ -1,5 +1,5 @@
 // Memory of each stage's GPUs against the card, as nvidia-smi shows it at the peak of a step.
-import { useMemo } from "react";
+import { useMemo, useState } from "react";
 import { gib, kGiB } from "../format";
 import { useStudio } from "../studio";
 import { Canvas, type Draw, font, hatch, paint } from "../timeline/Canvas";
@@ -10,6 +10,7 @@ const kParts = ["m-par", "m-grad", "m-opt", "m-act", "m-fw"] as const;
 
 export function MemoryBars() {
   const { answer, isBusy } = useStudio();
+  const [isTable, setTable] = useState(false);
   const stages = answer?.stages_memory as StageMemory[] | undefined, device = answer?.simulate.device_bytes ?? 0;
   const shown = useMemo(() => (stages ? shownStages(stages) : []), [stages]);
   const draw = useMemo(() => drawMemory(shown, device), [shown, device]);
@@ -19,14 +20,14 @@ export function MemoryBars() {
   const finding = `${gib(fullest.bytes)} of ${gib(device)} GiB on ${fullest.stage}, the fullest: ${over > 0 ? `${gib(over)} GiB too much` : `${gib(-over)} GiB free`}`;
   return <section className={`blk memory${isBusy ? " stale" : ""}`} id="memorybars">
     <h2>{stages.length > 1 ? "Memory by pipeline stage" : "Memory of a GPU"} <span className="q">as nvidia-smi shows it, at the peak</span>
-      <span className="r">device {gib(device)} GiB</span></h2>
+      <span className="r">device {gib(device)} GiB <button className="link" aria-expanded={isTable} onClick={() => setTable(!isTable)}>{stages.length > 16 ? `all ${stages.length}` : "table"}</button></span></h2>
     <Canvas height={memoryHeight(shown.length)} draw={draw} aria-label={finding} />
     <div className="leg">{stages[0].parts.map(({ part }, i) => <span key={part}><i style={{ background: `var(--${kParts[i]})` }} />{part}</span>)}
       {over > 0 && <span><i className="over" />over the device</span>}</div>
-    <details><summary>{stages.length > 16 ? `all ${stages.length} as a table` : "as a table"}</summary><div className="mem-table" tabIndex={0} role="region" aria-label="Memory as a table">
+    {isTable && <div className="mem-table" tabIndex={0} role="region" aria-label="Memory as a table">
       <table className="num"><thead><tr><th scope="col">stage</th>{stages[0].parts.map(({ part }) => <th key={part} scope="col">{part}</th>)}<th scope="col">GiB</th></tr></thead>
         <tbody>{stages.map((one) => <tr key={one.stage}><th scope="row">{one.stage}</th>{one.parts.map(({ part, bytes }) => <td key={part}>{(bytes / kGiB).toFixed(1)}</td>)}<td><b>{(one.bytes / kGiB).toFixed(1)}</b></td></tr>)}</tbody></table>
-    </div></details>
+    </div>}
   </section>;
 }
 

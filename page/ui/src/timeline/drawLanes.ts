@@ -3,7 +3,7 @@ import { time } from "../format";
 import { type Draw, font, hatch, paint, type Paint } from "./Canvas";
 import type { Axis, Cause } from "./strip";
 import { type Span, ticks, tickText } from "./view";
-import { labelsOf, type Lost, type Op, passesOf, type Window } from "./window";
+import type { Label, Lost, Op, Pass, Window } from "./window";
 
 export interface LanesLayout { left: number; passes: number; compute: number; computeHeight: number; lane: number; laneHeight: number; laneGap: number; textPx: number }
 export const lanesLayout = (left: number, top: number): LanesLayout =>
@@ -33,15 +33,8 @@ export function drawTimes(span: Span, left: number, y: number, isRelative: boole
 
 export interface Marks { hovered: Op | null; selected: Op | null; isCritical: boolean }
 
-// Returns the parts of each operation that are exposed, by the operation's index in the window.
-export function exposedParts(window: Window): Map<number, Lost[]> {
-  const parts = new Map<number, Lost[]>();
-  for (const lost of window.lost) if (lost.operation >= 0) parts.set(lost.operation, [...(parts.get(lost.operation) ?? []), lost]);
-  return parts;
-}
-
 export function drawLanes(window: Window, causes: Cause[], span: Span, layout: LanesLayout, marks: Marks): Draw {
-  const labels = labelsOf(window.compute), passes = passesOf(window.compute), parts = exposedParts(window);
+  const { labels, passes, parts } = window;
   return (g, width) => {
     const colours = paint(), { left } = layout;
     const scale = (width - left) / (span.to - span.from);
@@ -63,7 +56,7 @@ export function drawLanes(window: Window, causes: Cause[], span: Span, layout: L
 type Clip = (start: number, end: number) => [number, number];
 type G = CanvasRenderingContext2D;
 
-function drawBrackets(g: G, passes: ReturnType<typeof passesOf>, clip: Clip, layout: LanesLayout, colours: Paint) {
+function drawBrackets(g: G, passes: Pass[], clip: Clip, layout: LanesLayout, colours: Paint) {
   const y = layout.passes;
   for (const pass of passes) {
     const [a, b] = clip(pass.start, pass.end);
@@ -134,7 +127,7 @@ function drawWaits(g: G, window: Window, causes: Cause[], clip: Clip, layout: La
   }
 }
 
-function drawLabels(g: G, labels: ReturnType<typeof labelsOf>, clip: Clip, layout: LanesLayout, colours: Paint) {
+function drawLabels(g: G, labels: Label[], clip: Clip, layout: LanesLayout, colours: Paint) {
   const middle = layout.compute + layout.computeHeight / 2;
   font(g, layout.textPx, 500);
   g.textAlign = "center";
@@ -162,7 +155,7 @@ function drawLane(g: G, axis: Axis, ops: Op[], parts: Map<number, Lost[]>, clip:
   let drawn = left, count = 0;
   g.fillStyle = colours[axis];
   g.globalAlpha = 0.32;
-  for (const op of [...ops].sort((one, other) => one.transfer - other.transfer)) {
+  for (const op of ops) {
     const [a, b] = clip(op.transfer, op.end);
     if (b <= a) continue;
     ++count;

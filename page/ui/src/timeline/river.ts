@@ -17,17 +17,19 @@ export function binRow(row: Pick<Row, "bars" | "gaps">, causes: Cause[], from: n
   const shares = new Float64Array(bins * kLayerCount);
   const width = (to - from) / bins;
   const layers = causes.map(layerOf);
-  const times = new Float64Array(kLayerCount);
+  const times = new Float64Array(kLayerCount), layersOf = new Uint8Array(kLayerCount);
   const spread = (start: number, end: number) => {
     if (end <= from || start >= to || end <= start) return;
     const length = end - start;
+    let active = 0;
+    for (let layer = 0; layer < kLayerCount; ++layer) if (times[layer] > 0) layersOf[active++] = layer;
     const first = Math.max(0, Math.floor((start - from) / width)), last = Math.min(bins - 1, Math.floor((end - from) / width));
     for (let bin = first; bin <= last; ++bin) {
       const begin = from + bin * width;
       const common = Math.min(end, begin + width) - Math.max(start, begin);
       if (common <= 0) continue;
       const share = common / length / width;
-      for (let layer = 0; layer < kLayerCount; ++layer) shares[bin * kLayerCount + layer] += share * times[layer];
+      for (let i = 0; i < active; ++i) shares[bin * kLayerCount + layersOf[i]] += share * times[layersOf[i]];
     }
   };
   const addLost = (lost: number[]) => {

@@ -19,7 +19,9 @@ export interface Window {
   gpu: number; role: string; from: number; to: number; more: number; lanes: WindowAnswer["lanes"]; groups: Group[];
   kinds: Kind[]; ops: Op[]; lost: Lost[];
   compute: Op[];                        // by start
-  byAxis: { axis: Axis; ops: Op[] }[];  // lanes of communication in the order in which they are drawn
+  byAxis: { axis: Axis; ops: Op[] }[];  // lanes of communication in the order in which they are drawn; by transfer
+  passes: Pass[]; labels: Label[];      // of the compute lane
+  parts: Map<number, Lost[]>;           // [index of an operation]: what of it is exposed
 }
 
 const kAxes: Axis[] = ["ep", "tp", "cp", "pp", "dp"];
@@ -29,9 +31,16 @@ export function readWindow(answer: WindowAnswer): Window {
     index, kind: answer.kinds[kind], lane, start, transfer, end, microBatch, chunk, bytes, exposed,
     waiting: waiting.map((one) => answer.kinds[one]), isCritical, label: answer.labels[index] }));
   const axes = kAxes.filter((axis) => answer.lanes.some((lane) => lane.axis === axis));
-  return { ...answer, ops, lost: answer.lost.map(([start, end, cause, operation]) => ({ start, end, cause, operation })),
-           compute: ops.filter((op) => answer.lanes[op.lane].is_compute),
-           byAxis: axes.map((axis) => ({ axis, ops: ops.filter((op) => answer.lanes[op.lane].axis === axis) })) };
+  const lost = answer.lost.map(([start, end, cause, operation]) => ({ start, end, cause, operation }));
+  const compute = ops.filter((op) => answer.lanes[op.lane].is_compute), parts = new Map<number, Lost[]>();
+  for (const one of lost) {
+    if (one.operation < 0) continue;
+    const of = parts.get(one.operation);
+    if (of) of.push(one);
+    else parts.set(one.operation, [one]);
+  }
+  const byAxis = axes.map((axis) => ({ axis, ops: ops.filter((op) => answer.lanes[op.lane].axis === axis).sort((a, b) => a.transfer - b.transfer) }));
+  return { ...answer, ops, lost, compute, byAxis, parts, passes: passesOf(compute), labels: labelsOf(compute) };
 }
 
 export type Direction = "forward" | "backward" | "weight gradients" | "other";
