@@ -32,6 +32,7 @@ void add_page(CLI::App& app);
 // ---- shared by commands ----
 
 struct CommonOptions : ask::Request {
+  ask::Request given;        // as the options say it, before a question in names got its scenario
   bool takes_names = false;  // SCENARIO may be a model, with --gpus (add_question_options())
   Output json, trace, html;
   Files files;

@@ -82,6 +82,7 @@ void add_question_options(CLI::App& command, CommonOptions& options) {
     if (command.count("--precision") > 0 && command.count("--gpus") == 0)
       throw input_error(
           "--precision: expected --gpus N and a model's name with it; of a scenario --set training.… says it");
+    options.given = options;
     static_cast<ask::Request&>(options) = ask::found(options);
     if (habits::answer_of(options.scenario) == nullptr) options.scenario = predict::scenario_path(options.scenario);
   });

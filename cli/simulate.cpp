@@ -3,7 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "ask/first_screen.hpp"
+#include "ask/side_by_side.hpp"
 #include "ask/simulate_text.hpp"
+#include "base/error.hpp"
 #include "base/memory.hpp"
 #include "cli/commands.hpp"
 #include "cli/progress.hpp"
@@ -17,7 +19,37 @@ struct SimulateOptions : CommonOptions {
   ask::SimulateOptions asked;
   bool lists_assumed = false, verbose = false;
   std::string color = "auto";
+  std::vector<std::string> more;  // further scenarios, which are compared with the first
 };
+
+// Returns the first option that several scenarios do not take, "" for none.
+std::string option_of_one(const SimulateOptions& options) {
+  for (const auto& [is_given, name] :
+       {std::pair(options.asked.modes, "--modes"), std::pair(options.asked.limits, "--limits"),
+        std::pair(options.asked.fit, "--fit"), std::pair(options.lists_assumed, "--assumed"),
+        std::pair(options.verbose, "--verbose"), std::pair(!options.trace.empty(), "--trace"),
+        std::pair(!options.html.empty(), "--html")})
+    if (is_given) return name;
+  return "";
+}
+
+void compare_steps(const SimulateOptions& options) {
+  if (const std::string option = option_of_one(options); !option.empty())
+    throw input_error(option + ": expected one scenario, got " + std::to_string(options.more.size() + 1));
+  std::vector<ask::Request> requests = {options};
+  std::vector<Input> inputs;
+  for (const std::string& name : options.more) {
+    const std::size_t at = name.find('@');
+    requests.push_back({name.substr(0, at), options.given.set,
+                        at == std::string::npos ? options.given.platform : name.substr(at + 1)});
+    inputs.push_back({"SCENARIO", name.substr(0, at)});
+  }
+  options.files.claim_outputs(inputs);
+  keep_within_free_memory();
+  const ask::SideBySide steps = ask::side_by_side(requests, options.asked);
+  print_screen(text_of(steps, static_cast<std::size_t>(ink_of_output(options.color).columns)));
+  write_json(options.json, json_of(steps));
+}
 
 void simulate_command(const SimulateOptions& options) {
   ask::Asked asked(options);
@@ -28,7 +60,8 @@ void simulate_command(const SimulateOptions& options) {
   const Ink ink = ink_of_output(options.color);
   print_screen(first_screen(asked, answer, ink));
   if (options.verbose) std::cout << "\n" << details_text(answer);
-  std::cout << further_text(answer, options.verbose, static_cast<std::size_t>(ink.columns)) << (options.lists_assumed ? list_of(answer) : "");
+  std::cout << further_text(answer, options.verbose, static_cast<std::size_t>(ink.columns))
+            << (options.lists_assumed ? list_of(answer) : "");
   write_json(options.json, json_of(answer));
   const predict::PredictedStep& step = answer.step;
   if (!options.trace.empty())
@@ -45,6 +78,10 @@ void add_simulate(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("simulate", "predict the step: time, MFU, memory, exposed communication, what limits it");
   add_scenario_options(*command, *options);
+  command
+      ->add_option("MORE", options->more,
+                   "further scenarios, or NAME@PLATFORM: all side by side, compared with the first")
+      ->type_name("SCENARIO");
   add_question_options(*command, *options);
   add_platform_option(*command, *options);
   add_run_options(*command, *options);
@@ -69,7 +106,7 @@ void add_simulate(CLI::App& app) {
       "NVLink domain it does not act); 0: none; needs --engine simgrid");
   command->callback([options] {
     options->asked.timeline = !options->trace.empty() || !options->html.empty();
-    simulate_command(*options);
+    options->more.empty() ? simulate_command(*options) : compare_steps(*options);
   });
 }
 

@@ -137,6 +137,25 @@ class Json(ProgramTest):
         self.assertIsNone(changed["fits_with"])
         self.assertIsInstance(self.json("simulate", "cluster.toml", "--fit")["fits_with"], list)
 
+    def test_simulate_several_scenarios(self):
+        """Side by side: each as alone, and the difference of the second with its interval and its causes."""
+        one = self.json("simulate", "llama3-8b")
+        value = self.json("simulate", "llama3-8b", "llama3-8b@h200-sxm", "llama3-70b")
+        self.assertEqual([step["step_ms"] for step in value["steps"]][0], one["step_ms"])
+        self.assertEqual(value["changes"][0]["saved_pct"], 0)
+        ratio = value["steps"][1]["tokens_per_s"] / value["steps"][0]["tokens_per_s"]
+        self.assertAlmostEqual(value["changes"][1]["saved_pct"], 100 * (1 - 1 / ratio), places=6)
+        for change in value["changes"][1:]:
+            self.assertLess(change["saved_low_pct"], change["saved_pct"])
+            self.assertLess(change["saved_pct"], change["saved_high_pct"])
+        self.assertIn({"key": "platform", "values": ["h100-sxm", "h200-sxm", "h100-sxm"]}, value["differ"])
+        out = self.ok("simulate", "llama3-8b", "llama3-70b").out
+        causes = out.split("where the difference comes from")[1].split("\n\n")[0]
+        parts = [float(pct.replace("−", "-")) for pct in re.findall(r"([−+][\d.]+) %", causes)]
+        total = float(re.search(r"time a token +([−+][\d.]+) %", out)[1].replace("−", "-"))
+        self.assertAlmostEqual(sum(parts), total, delta=0.4)
+        self.fails(2, "simulate", "llama3-8b", "llama3-70b", "--modes", says=["--modes: expected one scenario, got 2"])
+
     def test_simulate_every_mode(self):
         knobs = ["--set", "overlap.overlap_grad_reduce=true", "--set", "overlap.overlap_param_gather=false"]
         value = self.json("simulate", self.tiny, "--platform", PLATFORM, "--modes", *knobs)
