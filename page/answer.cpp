@@ -110,8 +110,8 @@ Json headline_json(const Prediction& p) {
   return list;
 }
 
-Json step_of(ask::Asked& asked) {
-  const ask::SimulateAnswer answer = ask::simulate(asked, {.interval = false});
+Json step_of(ask::Asked& asked, bool with_interval) {
+  const ask::SimulateAnswer answer = ask::simulate(asked, {.interval = with_interval});
   const Prediction& p = answer.step.prediction;
   return {{"simulate", ask::json_of(answer)},
           {"shown",
@@ -154,8 +154,8 @@ Json texts_of(const ask::Asked& asked) {
       {"command", command + "\n"}, {"toml", scenario_toml(given, set, platform)}, {"megatron", std::move(megatron)}};
 }
 
-Json limits_of(ask::Asked& asked) {
-  const ask::SimulateAnswer answer = ask::simulate(asked, {.limits = true, .interval = false});
+Json limits_of(ask::Asked& asked, bool with_interval) {
+  const ask::SimulateAnswer answer = ask::simulate(asked, {.limits = true, .interval = with_interval});
   const double step_ms = answer.step.prediction.step_ms;
   const ask::StepLimits& limits = answer.limits.value();
   return {{"simulate", ask::json_of(answer)},
@@ -171,12 +171,13 @@ Json answer_to(const Json& request) {
   if (what == "lists") return lists();
   if (what == "start") return {{"toml", start_toml(request.at("model").get<std::string>())}};
   ask::Asked asked = asked_of(request);
-  if (what == "step") return step_of(asked);
+  const bool with_interval = request.value("with_interval", false);
+  if (what == "step") return step_of(asked, with_interval);
   if (what == "strip") return strip_json(drawn_step(asked));
   if (what == "window") return window_json(drawn_step(asked), window_of(request));
   if (what == "cluster") return cluster_json(drawn_step(asked), request.value("gpu", std::int64_t{0}));
   if (what == "texts") return texts_of(asked);
-  if (what == "limits") return limits_of(asked);
+  if (what == "limits") return limits_of(asked, with_interval);
   if (what == "search") return search_of(asked, request);
   if (what == "interval") return interval_of(asked);
   if (what == "changes") return changes_of(asked);

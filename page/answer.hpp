@@ -31,6 +31,7 @@ constexpr const char* kDataFolder = "/data";  // has the files of scenarios/ (pa
 //
 // All others take `scenario` (a name, or the path of a file), `platform` (a name; absent: the scenario's), `set` (a
 // list of "section.key=value") and `gpus` (0: as the scenario says; otherwise data-parallel ranks make up this number).
+// `with_interval` of step and limits: `simulate` has the interval too, which takes as long as dozens of short steps.
 // Answers to a wrong request have one key, `error`, the line that the command prints.
 std::string answer(const std::string& request);
 

@@ -91,9 +91,12 @@ bool page_has(const Asked& asked) {
 // Returns `key` of the page's answer.
 std::string by_page(const std::string& what, const api::Request& request, const char* key) {
   return answer_of([&] {
-    const json answer = json::parse(page::answer(
-        json{{"what", what}, {"scenario", request.scenario}, {"platform", request.platform}, {"set", request.set}}
-            .dump()));
+    const json answer = json::parse(page::answer(json{
+        {"what", what},
+        {"scenario", request.scenario},
+        {"platform", request.platform},
+        {"set", request.set},
+        {"with_interval", true}}.dump()));
     return answer.contains("error") ? answer.dump() : json{{key, answer[key]}}.dump();
   });
 }
