@@ -1,10 +1,9 @@
-"""Writes the page as one file: assemble.py FOLDER OUTPUT [TEMPLATE], where FOLDER has stretto_page.js and stretto_page.wasm.
+"""Writes the page as one file: assemble.py FOLDER TEMPLATE OUTPUT.
 
-TEMPLATE is the studio as Vite builds it, page/ui/dist/index.html, which has its script and style in it already.
-
-The module and the files of scenarios/ are compressed and then written in base64, because a page that is opened from a
-file may fetch nothing. The page's Content-Security-Policy lets the browser run only the script and the style whose
-hashes stand in it, and load nothing from elsewhere.
+FOLDER has stretto_page.js and stretto_page.wasm; TEMPLATE is the studio as Vite builds it, page/ui/dist/index.html, with its
+script, style and fonts in it. The module and the files of scenarios/ are compressed and then written in base64, because a
+page that is opened from a file may fetch nothing. The page's Content-Security-Policy lets the browser run only the script
+whose hash stands in it, and load nothing from elsewhere.
 """
 import base64
 import gzip
@@ -15,7 +14,7 @@ import re
 import sys
 
 here = pathlib.Path(__file__).resolve().parent
-built, output = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+built, template, output = (pathlib.Path(argument) for argument in sys.argv[1:4])
 scenarios = here.parent / "scenarios"
 files = {path.relative_to(scenarios).as_posix(): path.read_text()
          for kind in ("models", "platforms", "profiles") for path in sorted((scenarios / kind).iterdir())}
@@ -27,33 +26,25 @@ def packed(data):
 
 
 def hash_of(text):
-    """Returns the hash of an inline element's text, as a Content-Security-Policy names it."""
+    """Returns the hash of an inline script, as a Content-Security-Policy names it."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 worker = (built / "stretto_page.js").read_text() + (here / "worker.js").read_text()
+text = template.read_text()
+scripts = re.findall(r"<script type=\"module\"[^>]*>(.*?)</script>", text, re.DOTALL)
+if len(scripts) != 1:
+    sys.exit(f"{template}: expected one script of a module, got {len(scripts)}")
 parts = {
     "data": packed(json.dumps(files).encode()),
     "wasm": packed((built / "stretto_page.wasm").read_bytes()),
     "worker": packed(worker.encode()),
+    "script-hash": hash_of(scripts[0]),
 }
-if len(sys.argv) > 3:
-    text = pathlib.Path(sys.argv[3]).read_text()
-    scripts = re.findall(r"<script type=\"module\"[^>]*>(.*?)</script>", text, re.DOTALL)
-    if len(scripts) != 1:
-        sys.exit(f"{sys.argv[3]}: expected one script of a module, got {len(scripts)}")
-    parts["script-hash"] = hash_of(scripts[0])
-else:
-    text = (here / "index.html").read_text()
-    parts["style.css"] = (here / "style.css").read_text()
-    parts["page.js"] = "".join((here / name).read_text() for name in ("engine.js", "strip.js", "form.js", "page.js"))
-    # index.html has the script on lines of its own.
-    parts["script-hash"], parts["style-hash"] = hash_of(f"\n{parts['page.js']}\n"), hash_of(parts["style.css"])
-parts = {name: part.replace("</script", "<\\/script") for name, part in parts.items()}
 for name, part in parts.items():
     place = f"@{name}@"
     if text.count(place) != 1:
-        sys.exit(f"the page: expected {place} once")
+        sys.exit(f"{template}: expected {place} once")
     text = text.replace(place, part)
 output.write_text(text)
-print(f"{output}: {len(text) / 1e6:.2f} MB, {len(gzip.compress(text.encode(), 9)) / 1e6:.2f} MB compressed")
+print(f"{output}: {len(text.encode()) / 1e6:.2f} MB, {len(gzip.compress(text.encode(), 9)) / 1e6:.2f} MB compressed")

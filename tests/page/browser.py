@@ -30,13 +30,23 @@ class Browser:
         os.close(to_browser)
         os.close(from_browser)
         self.count, self.buffer, self.session, self.messages = 0, b"", None, []
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self.width, self.height, self.target = width, height, None
+        self.open(page)
+
+    def open(self, url):
+        """Opens a page in a tab of its own, and closes the one before."""
+        before, self.session = self.target, None
+        self.target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.call("Target.attachToTarget", targetId=self.target, flatten=True)["sessionId"]
         self.call("Runtime.enable")
         self.call("Log.enable")  # what a policy refuses stands only there
         self.call("Page.enable")
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
-        self.navigate(page)
+        self.call("Emulation.setDeviceMetricsOverride", width=self.width, height=self.height, deviceScaleFactor=1, mobile=self.width < 600)
+        self.navigate(url)
+        if before:
+            session, self.session = self.session, None
+            self.call("Target.closeTarget", targetId=before)
+            self.session = session
 
     def navigate(self, url):
         self.call("Page.navigate", url=url)

@@ -1,4 +1,4 @@
-"""A person's way through the page: every button is clicked, keys are pressed, a file is given, in a headless Chromium.
+"""A person's way through the page: what one clicks, types, drops and copies, in a headless Chromium.
 
   tests/page/click_test.py PAGE STRETTO
 
@@ -12,120 +12,67 @@ import sys
 import tempfile
 import unittest
 
-from browser import Browser
+from studio import Studio
 
 PAGE, STRETTO = pathlib.Path(sys.argv[1]).resolve().as_uri(), str(pathlib.Path(sys.argv[2]).resolve())
 START = "#scenario=llama3-8b&gpus=16&parallel.pipeline_model_parallel_size=4&parallel.context_parallel_size=1&training.global_batch_size=32"
-FIGURES = "document.querySelectorAll('#strips figure').length"
+ROWS = "document.querySelectorAll('[data-variant]').length"
 CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 8,
           "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 32000, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
           "rope_theta": 10000.0, "tie_word_embeddings": False, "hidden_act": "silu"}
+PIN = "&pin=scenario%3Dllama3-8b%26gpus%3D16%26training.micro_batch_size%3D2"
 
 
 class Page(unittest.TestCase):
-    WIDTH = 1280
+    WIDTH = 1440
 
     @classmethod
     def setUpClass(cls):
-        cls.browser = Browser(PAGE + START, width=cls.WIDTH)
-        session, cls.browser.session = cls.browser.session, None  # permissions are the browser's
-        cls.browser.call("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
-        cls.browser.session = session
-        cls.browser.call("Emulation.setFocusEmulationEnabled", enabled=True)
+        cls.studio = Studio(PAGE, START, width=cls.WIDTH, height=900 if cls.WIDTH > 600 else 844)
+        cls.studio.wait("window.stretto?.shown !== undefined")
 
     @classmethod
     def tearDownClass(cls):
-        cls.browser.close()
+        cls.studio.close()
 
     def setUp(self):
-        self.go(START)
+        self.studio.browser.messages.clear()
+        self.studio.go(START)
 
-    def run_js(self, script):
-        return self.browser.run(script)
+    def tearDown(self):
+        self.assertLessEqual(self.studio.run("document.documentElement.scrollWidth"), self.WIDTH)
+        self.assertEqual(self.studio.browser.messages, [], "the console is not quiet")
 
-    def wait(self, script):
-        return self.browser.wait(script, 120)
+    def test_the_words_of_the_sentence_are_its_controls(self):
+        s = self.studio
+        before = s.step_ms()
+        s.click("[aria-label^='framework:']")
+        s.wait("document.querySelector('[role=dialog] input') !== null")
+        s.type("torchtitan")
+        s.wait("document.querySelectorAll('[role=option]').length < 8")
+        s.click("[role=option][data-key=torchtitan]")
+        before = s.other_step(before)
+        self.assertIn("profile=torchtitan", s.hash())
+        s.click("[aria-label='sequences a step']")
+        s.type("64")
+        s.press("Enter", 13, "\r")
+        before = s.other_step(before)
+        self.assertIn("global_batch_size=64", s.hash())
+        s.press("ArrowUp", 38)
+        s.other_step(before)
+        self.assertIn("global_batch_size=128", s.hash())
 
-    def settle(self):
-        """Waits until the newest state is shown, with its texts and strips."""
-        self.wait("stretto.shown !== undefined && byStatus().startsWith('step')".replace("byStatus()", "document.getElementById('status').textContent.trim()"))
-        self.wait("document.querySelector('#strips canvas') !== null && document.getElementById('command').textContent.startsWith('stretto')")
-
-    def go(self, address):
-        """Opens the page at an address, as from a link."""
-        self.browser.navigate("about:blank")
-        self.browser.navigate(PAGE + address)
-        self.wait("document.readyState === 'complete' && window.stretto !== undefined")
-        self.settle()
-
-    def wait_for_strips(self):
-        """Waits until all strips are drawn, in the frame after their last arrival, which makes buttons next to them anew."""
-        self.wait("[...document.querySelectorAll('#strips figure')].every((one) => one.querySelector('canvas')?.getAttribute('aria-label'))")
-
-    def place(self, selector):
-        return self.run_js(f"""(() => {{ const one = document.querySelector({json.dumps(selector)});
-            for (let outer = one.closest('details'); outer; outer = outer.parentElement.closest('details')) outer.open = true;
-            one.scrollIntoView({{block: 'center'}});
-            const box = one.getBoundingClientRect(), x = box.x + box.width / 2, y = box.y + box.height / 2;
-            const seen = document.elementFromPoint(x, y);
-            return {{x, y, hit: seen !== null && (one === seen || one.contains(seen) || seen.contains(one))}}; }})()""")
-
-    def click(self, selector):
-        at = self.place(selector)
-        self.assertTrue(at["hit"], f"{selector} is covered")
-        for kind in ("mousePressed", "mouseReleased"):
-            self.browser.call("Input.dispatchMouseEvent", type=kind, x=at["x"], y=at["y"], button="left", clickCount=1)
-
-    def press(self, key, code=0, text=None):
-        for kind in ("keyDown", "keyUp"):
-            more = {"text": text} if text and kind == "keyDown" else {}
-            self.browser.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **more)
-
-    def step(self):
-        return self.run_js("document.querySelector('#headline dd').textContent")
-
-    def hash(self):
-        return self.run_js("location.hash")
-
-    def clipboard(self):
-        return self.run_js("navigator.clipboard.readText()")
-
-    def test_pins_are_up_to_four_on_one_time_axis(self):
-        for _ in range(2):
-            before = self.run_js(FIGURES)
-            self.click("#pin")
-            self.wait(f"{FIGURES} === {before + 1}")
-        self.click("[aria-label='pin a variant for every pipeline_schedule']")
-        self.wait(f"{FIGURES} === 4")  # 1F1B is shown; ZB-H1, ZB-V and DualPipeV are pinned
-        self.wait_for_strips()
-        axes = self.run_js("""[...document.querySelectorAll('#strips canvas')].map((one) => one.getAttribute('aria-label'))
-            .filter(Boolean).map((text) => text.match(/axis of ([^;]*);/)[1])""")
-        self.assertEqual(len(axes), 4)
-        self.assertEqual(len(set(axes)), 1)
-        self.click("#pin")
-        self.wait(f"{FIGURES} === 5")
-        self.assertEqual(self.hash().count("&pin="), 4)
-        first = self.run_js("document.querySelectorAll('#strips figure')[1].textContent")
-        self.click("#pin")  # a fifth takes the place of the first
-        self.wait(f"document.querySelectorAll('#strips figure')[1].textContent !== {json.dumps(first)}")
-        self.assertEqual(self.run_js(FIGURES), 5)
-        self.click("[aria-label='unpin variant 1']")
-        self.wait(f"{FIGURES} === 4")
-        self.assertEqual(self.hash().count("&pin="), 3)
-        self.assertGreater(self.run_js("document.querySelectorAll('#variants tbody tr').length"), 2)
-
-    def test_a_strip_waits_until_a_slider_rests(self):
-        asked = self.run_js("""new Promise((resolve) => {
-            const asked = [], post = Worker.prototype.postMessage, slider = document.getElementById("key-training.global_batch_size");
+    def test_a_strip_waits_until_a_number_rests(self):
+        asked = self.studio.run("""new Promise((resolve) => {
+            const asked = [], post = Worker.prototype.postMessage, field = document.querySelector("[aria-label='sequences a step']");
             Worker.prototype.postMessage = function (message, ...rest) {
-                asked.push(JSON.parse(message.request).what);
-                if (asked.at(-1) === "strip") setTimeout(() => resolve(asked), 1000);
+                if (message.request) asked.push(JSON.parse(message.request).what);
+                if (asked.at(-1) === "strip") setTimeout(() => resolve(asked), 1500);
                 return post.call(this, message, ...rest);
             };
             const move = (left) => {
                 const before = stretto.shown;
-                slider.value = 64 * left;
-                slider.dispatchEvent(new Event("change"));
+                field.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowUp", bubbles: true }));
                 const look = () => stretto.shown === before ? setTimeout(look, 1) : left > 1 && move(left - 1);
                 look();
             };
@@ -133,119 +80,200 @@ class Page(unittest.TestCase):
         })""")
         self.assertEqual([asked.count("step"), asked.count("strip")], [4, 1])
 
+    def test_a_layout_step_keeps_the_gpus(self):
+        s = self.studio
+        before = s.step_ms()
+        s.click("[aria-label^='larger tp']")
+        s.other_step(before)
+        self.assertEqual(s.run("document.getElementById('size-tp').textContent"), "2")
+        self.assertEqual(s.run("document.getElementById('size-dp').textContent"), "2")
+        self.assertIn("16 GPUs", s.run("document.querySelector('.sum').textContent"))
+
+    def test_a_switch_shows_its_effect_before_and_its_reverse_after(self):
+        s = self.studio
+        effect = "document.querySelector('[data-key=\"overlap.overlap_grad_reduce\"]').closest('.sw').querySelector('.d').textContent"
+        s.run("document.querySelector('#overlap .more .link').click()")
+        s.wait(f"{effect}.includes('%') || {effect}.startsWith('0')")
+        before = s.step_ms()
+        s.click("#overlap [data-key='overlap.overlap_grad_reduce']")
+        after = s.other_step(before)
+        s.wait("document.getElementById('toast') !== null")
+        self.assertIn("→", s.run("document.getElementById('toast').textContent"))
+        s.click("#toast button")
+        self.assertEqual(s.other_step(after), before)
+        closed = s.run("[...document.querySelectorAll('#overlap .sw')].filter((one) => one.querySelector('.why')).length")
+        self.assertGreater(closed, 3, "switches that are not possible say why")
+
+    def test_a_lever_is_used_with_a_click(self):
+        s = self.studio
+        s.wait("document.querySelectorAll('#levers button.lv').length > 1")
+        before = s.step_ms()
+        s.run("document.querySelector('#levers button.lv').click()")
+        self.assertLess(s.other_step(before), before)
+
+    def test_pins_are_compared_on_one_time_axis(self):
+        s = self.studio
+        s.click("#pin")
+        before = s.step_ms()
+        s.run("document.querySelector(\"[aria-label='sequences a step']\").dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowUp', bubbles: true }))")
+        now = s.other_step(before)
+        for _ in range(4):
+            s.click("#pin")
+        self.assertEqual(s.hash().count("&pin="), 4, "a fifth takes the place of the first")
+        s.go(START + PIN)
+        s.run("[...document.querySelectorAll('nav button')].find((one) => one.textContent.startsWith('Compare')).click()")
+        s.wait(f"{ROWS} === 2 && document.querySelectorAll('[data-variant] canvas').length === 2")
+        self.assertGreater(s.run("document.querySelectorAll('.diff tbody tr').length"), 2)
+        s.click("[aria-label='unpin variant B']")
+        s.wait("location.hash.indexOf('&pin=') < 0")
+        self.assertNotEqual(now, before)
+
     def test_a_pin_can_be_gone_back_to(self):
-        first = self.step()
-        self.click("#pin")
-        self.wait(f"{FIGURES} === 2")
-        self.change("training.global_batch_size", "64")
-        self.wait(f"document.querySelector('#headline dd').textContent !== {json.dumps(first)}")
-        self.settle()
-        self.wait_for_strips()
-        self.click("#strips figure:nth-child(2) button")
-        self.wait(f"document.querySelector('#headline dd').textContent === {json.dumps(first)}")
-
-    def change(self, key, value):
-        self.run_js(f"""(() => {{ const one = document.getElementById({json.dumps('key-' + key)}); one.value = {json.dumps(value)};
-            one.dispatchEvent(new Event('change')); }})()""")
-
-    def test_limits(self):
-        self.click("#ask-limits")
-        self.wait("!document.getElementById('limits').hidden && document.querySelectorAll('#limits-text table').length === 3")
-        self.assertGreater(self.run_js("document.querySelectorAll('#limits-text tbody tr').length"), 5)
-        self.assertFalse(self.run_js("document.getElementById('ask-limits').disabled"))
+        s = self.studio
+        s.go(START + PIN + "&view=compare")
+        s.go(START.replace("#", "#view=compare&") + PIN)
+        s.wait(f"{ROWS} === 2")
+        s.click("[data-variant=B] .acts button")
+        s.wait("location.hash.startsWith('#scenario=llama3-8b&gpus=16&training.micro_batch_size=2')")
 
     def test_a_dropped_config(self):
+        s = self.studio
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "config.json"
             file.write_text(json.dumps(CONFIG))
-            before = self.step()
-            root = self.browser.call("DOM.getDocument")["root"]["nodeId"]
-            node = self.browser.call("DOM.querySelector", nodeId=root, selector="#drop")["nodeId"]
-            self.browser.call("DOM.setFileInputFiles", nodeId=node, files=[str(file)])
-            self.wait(f"document.querySelector('#headline dd').textContent !== {json.dumps(before)}")
-            self.settle()
-        self.assertEqual(self.run_js("document.getElementById('source').value"), "dropped")
-        self.assertTrue(self.hash().startswith("#config="))
-        self.assertEqual(self.run_js("document.getElementById('key-model.num_layers').value"), "8")
-        self.assertTrue(self.run_js("document.getElementById('problem').hidden"))
+            before = s.step_ms()
+            root = s.browser.call("DOM.getDocument")["root"]["nodeId"]
+            node = s.browser.call("DOM.querySelector", nodeId=root, selector="#drop")["nodeId"]
+            s.browser.call("DOM.setFileInputFiles", nodeId=node, files=[str(file)])
+            s.other_step(before)
+        self.assertTrue(s.hash().startswith("#config="))
+        self.assertIn("the dropped config.json", s.run("document.querySelector('.ask').textContent"))
+        self.assertIsNone(s.run("document.getElementById('problem')"))
+
+    def copy(self, name):
+        s = self.studio
+        s.run("navigator.clipboard.writeText('')")
+        if self.WIDTH > 600:
+            s.click("#copy")
+            s.wait("document.querySelector('[role=menuitem]') !== null")
+            s.run(f"[...document.querySelectorAll('[role=menuitem]')].find((one) => one.textContent === {json.dumps(name)}).click()")
+        else:
+            s.run(f"[...document.querySelectorAll('.more-of button')].find((one) => one.textContent === {json.dumps('Copy: ' + name)}).click()")
+        s.wait("navigator.clipboard.readText().then((text) => text !== '')")
+        return s.clipboard()
 
     def test_copies(self):
-        for name, part in (("command", "stretto simulate"), ("toml", "[model]"), ("megatron", "--pipeline-model-parallel-size 4"), ("json", '"step_ms"')):
-            self.click(f"button[data-of={name}]")
-            self.wait(f"document.querySelector('button[data-of={name}]').textContent === 'Copied'")
-            self.assertIn(part, self.clipboard())
-            self.assertEqual(self.clipboard(), self.run_js(f"document.getElementById('{name}').textContent"))
-        self.click("button[data-of=command]")
-        self.wait("navigator.clipboard.readText().then((text) => text.startsWith('stretto'))")
-        words = shlex.split(self.clipboard().replace("\\\n", " "))
-        done = subprocess.run([STRETTO, *words[1:]], capture_output=True, text=True)
+        s = self.studio
+        for name, part in (("Scenario as TOML", "[model]"), ("Megatron-LM flags", "--pipeline-model-parallel-size 4"), ("Prediction as JSON", '"step_ms"'),
+                           ("One sentence", "Llama 3 8B on 16 H100")):
+            self.assertIn(part, self.copy(name))
+        self.assertEqual(self.copy("Link"), s.run("location.href"))
+        words = shlex.split(self.copy("Command").replace("\\\n", " "))
+        done = subprocess.run([STRETTO, *words[1:], "--json", "-"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn(self.step(), done.stdout)
-        self.click("#link")
-        self.wait("document.getElementById('link').textContent === 'Copied'")
-        self.assertEqual(self.clipboard(), self.run_js("location.href"))
+        self.assertIn(f'"step_ms": {s.run("document.getElementById(`answer-step`).dataset.ms")}', done.stdout)
 
-    def test_the_address_is_the_state(self):
-        self.change("training.micro_batch_size", "2")
-        self.click("#pin")
-        self.wait(f"{FIGURES} === 2")
-        self.change("parallel.tensor_model_parallel_size", "2")
-        self.wait("location.hash.includes('tensor_model_parallel_size=2')")
-        self.settle()
-        address, step = self.hash(), self.step()
-        self.go(address)
-        self.wait(f"{FIGURES} === 2")
-        self.assertEqual(self.step(), step)
-        self.assertEqual(self.run_js("document.getElementById('key-training.micro_batch_size').value"), "2")
-        self.click("#reset")
-        self.wait("!location.hash.split('&pin=')[0].includes('tensor_model_parallel_size')")
+    def test_the_address_is_the_state_and_back_goes_back(self):
+        s = self.studio
+        first = s.step_ms()
+        s.run("document.querySelector(\"[aria-label='sequences a step']\").dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowUp', bubbles: true }))")
+        second = s.other_step(first)
+        address = s.hash()
+        s.run("history.back()")
+        self.assertEqual(s.other_step(second), first)
+        s.run("history.forward()")
+        self.assertEqual(s.other_step(first), second)
+        s.go(address)
+        self.assertEqual(s.step_ms(), second)
 
-    def test_a_framework(self):
-        before = self.step()
-        self.run_js("(() => { const one = document.getElementById('profile'); one.value = 'torchtitan'; one.dispatchEvent(new Event('change')); })()")
-        self.wait(f"document.querySelector('#headline dd').textContent !== {json.dumps(before)}")
-        self.settle()
-        self.assertIn("profile=torchtitan", self.hash())
-        self.wait("document.getElementById('command').textContent.includes('--set profile=torchtitan')")
+    def test_experts_have_their_size(self):
+        s = self.studio
+        self.assertIsNone(s.run("document.getElementById('size-ep')"))
+        s.go("#scenario=qwen3-30b-a3b")
+        self.assertIsNotNone(s.run("document.getElementById('size-ep').textContent"))
 
-    def test_keys_of_experts_are_for_experts(self):
-        hidden = "document.querySelector('[data-key=\"parallel.moe_token_dispatcher_type\"]').hidden"
-        self.assertTrue(self.run_js(hidden))
-        self.go("#scenario=qwen3-30b-a3b")
-        self.assertFalse(self.run_js(hidden))
-        for key in ("training.fp8_format", "training.fp4_format", "training.cuda_graph_modules", "training.reset_attention_mask",
-                    "overlap.overlap_moe_expert_parallel_comm", "overlap.ep_flash_overlap"):
-            self.assertGreater(self.run_js(f"document.querySelector('[data-key=\"{key}\"]').getBoundingClientRect().height"), 0, key)
+    def test_all_settings_are_found_by_any_name(self):
+        s = self.studio
+        s.run("[...document.querySelectorAll('.all button')].at(0).click()")
+        s.wait("document.querySelectorAll('.setting').length > 200")
+        for text, key in (("--tp-comm-overlap", "overlap.tp_comm_overlap"), ("shared expert during", "overlap.moe_shared_expert_overlap"), ("micro batch size", "training.micro_batch_size")):
+            s.run("(() => { const one = document.querySelector('.settings input'); one.focus(); one.select(); })()")
+            s.type(text)
+            s.wait(f"[...document.querySelectorAll('.setting')].slice(0, 3).some((one) => one.dataset.key === {json.dumps(key)})", 10)
+        before = s.step_ms()
+        s.run("document.getElementById('key-training.micro_batch_size').focus()")
+        s.run("document.getElementById('key-training.micro_batch_size').select()")
+        s.type("2")
+        s.press("Enter", 13, "\r")
+        s.other_step(before)
+        self.assertIn("micro_batch_size=2", s.hash())
+        s.click("[aria-label='undo the change of micro_batch_size']")
+        s.wait("!location.hash.includes('micro_batch_size')")
+
+    def test_what_is_not_possible_says_why_and_goes_back(self):
+        s = self.studio
+        before = s.step_ms()
+        s.run("location.hash = location.hash + '&parallel.tensor_model_parallel_size=3'")
+        s.wait("document.getElementById('problem') !== null")
+        self.assertIn("tensor_model_parallel_size", s.run("document.getElementById('problem').textContent"))
+        self.assertEqual(s.step_ms(), before, "the last answer stays")
+        s.click("#problem .btn.dark")
+        s.wait("document.getElementById('problem') === null")
+
+    def test_what_does_not_fit_says_what_would(self):
+        s = self.studio
+        s.go("#scenario=llama3-70b&training.micro_batch_size=4&parallel.context_parallel_size=1")
+        s.wait("document.querySelector('.answers .chip.bad') !== null")
+        self.assertIn("too much", s.run("document.querySelector('.unfit').textContent"))
+        s.wait("document.querySelector('.unfit button.lv') !== null")
+
+    def test_search_finds_layouts_and_stops(self):
+        s = self.studio
+        s.go("#view=search&scenario=llama3-8b&gpus=8&training.global_batch_size=32")
+        s.wait("document.querySelectorAll('.dot').length > 2")
+        s.wait("document.getElementById('search-start').textContent === 'Search again'")
+        self.assertGreater(s.run("document.querySelectorAll('.best tbody tr').length"), 2)
+        s.click("#search-start")
+        s.wait("document.getElementById('search-start').textContent === 'Stop'")
+        s.click("#search-start")
+        s.wait("document.getElementById('search-start').textContent === 'Search again'")
 
     def test_keyboard(self):
-        self.run_js("document.getElementById('source').focus()")
+        s = self.studio
+        s.run("document.querySelector('.ask button').focus()")
         visited = []
         for _ in range(4):
-            visited.append(self.run_js("document.activeElement.id"))
-            self.press("Tab", 9)
-        self.assertEqual(visited, ["source", "drop", "platform", "gpus"])
-        before = self.step()
-        self.run_js("document.querySelector('[data-key=\"training.micro_batch_size\"] input[type=range]').focus()")
-        self.press("ArrowRight", 39)
-        self.wait("location.hash.includes('micro_batch_size=2')")
-        self.wait(f"document.querySelector('#headline dd').textContent !== {json.dumps(before)}")
-        self.settle()
-        self.run_js("document.getElementById('pin').focus()")
-        self.press("Enter", 13, "\r")
-        self.wait(f"{FIGURES} === 2")
-        self.wait_for_strips()
-        self.run_js("document.querySelector('#strips figure:nth-child(2) button:last-child').focus()")
-        self.press(" ", 32, " ")
-        self.wait(f"{FIGURES} === 1")
+            visited.append(s.run("document.activeElement.getAttribute('aria-label').split(':')[0]"))
+            s.press("Tab", 9)
+        self.assertEqual(visited, ["model", "number of GPUs", "GPU", "framework"])
+        s.run("document.activeElement.blur()")
+        s.press("p", 80, "p")
+        s.wait("location.hash.includes('&pin=')")
+        s.press("k", 75, modifiers=2)
+        s.wait("document.querySelector('.palette-input') !== null")
+        s.type("h200 sxm 141")
+        s.wait("document.querySelector('.found li')?.textContent.includes('H200')")
+        before = s.step_ms()
+        s.press("Enter", 13, "\r")
+        s.other_step(before)
+        self.assertIn("platform=h200-sxm", s.hash())
+        s.press("g", 71, "g")
+        s.press("c", 67, "c")
+        s.wait("location.hash.includes('view=compare')")
+
+    def test_axe_finds_nothing_wrong(self):
+        s = self.studio
+        s.wait("document.querySelectorAll('#levers button.lv').length > 0")
+        self.assertEqual(s.violations(), [])
+        for view in ("compare", "trace", "learn"):
+            s.go(START.replace("#", f"#view={view}&") + PIN)
+            s.wait("document.querySelector('main') !== null")
+            self.assertEqual(s.violations(), [], view)
 
 
 class Phone(Page):
     """All of it on a screen of 390 pixels, where nothing may be wider than that."""
     WIDTH = 390
-
-    def tearDown(self):
-        self.run_js("for (const one of document.querySelectorAll('details')) one.open = true")
-        self.assertLessEqual(self.run_js("document.documentElement.scrollWidth"), 390)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ of the time and shows nothing) and by `stretto simulate`: results are equal as t
 """
 import argparse
 import json
+import math
 import pathlib
 import random
 import re
@@ -18,6 +19,7 @@ import urllib.parse
 
 from browser import Browser
 from node import Node
+from studio import Studio
 
 # Sizes that states set; all other keys and values come from the page's own lists.
 SIZES = {"parallel.tensor_model_parallel_size": [1, 2, 4, 8], "parallel.pipeline_model_parallel_size": [1, 2, 4, 8],
@@ -60,14 +62,14 @@ def figures(text, key=None):
 
 
 def commanded(program, state, folder):
-    """Returns the results of the command, or its error, and what it prints."""
+    """Returns the results of the command, or its error."""
     file = pathlib.Path(folder) / "result.json"
     sets = [word for key, value in state["set"].items() for word in ("--set", f"{key}={value}")]
     done = subprocess.run([program, "simulate", state["scenario"], "--platform", state["platform"], *sets, "--json", file],
                           capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        return {"error": done.stderr.strip().removeprefix("stretto: ")}, ""
-    return figures(file.read_text()), done.stdout
+        return {"error": done.stderr.strip().removeprefix("stretto: ")}
+    return figures(file.read_text())
 
 
 def differences(one, other, path=""):
@@ -85,12 +87,26 @@ def neutral(error):
     return re.sub(r"\S*/(models|platforms|profiles)/", r"\1/", error)
 
 
-def check_shown(browser, state, printed):
-    """Whatever the page shows of a state stands in the lines that the command prints."""
+def rounded(value):
+    """Returns a number with three significant digits, as the page writes it (page/ui/src/format.ts)."""
+    if value == 0:
+        return "0"
+    return f"{value:.{min(3, max(0, 2 - math.floor(math.log10(abs(value)))))}f}"
+
+
+def check_shown(browser, state, expected):
+    """The large figures are those of the results, rounded."""
     browser.run(f"stretto.go({json.dumps(address_of(state))})")
-    cells = browser.run("[...document.querySelectorAll('#summary td')].map((cell) => cell.textContent)")
-    missing = [cell for cell in cells if " ".join(cell.split()) not in " ".join(printed.split())]
-    return [f"shown, but not printed: {cell}" for cell in missing] + ([] if cells else ["nothing is shown"])
+    number = lambda key: float(expected[key].split()[1])  # noqa: E731
+    step_ms = number("step_ms")
+    step = rounded(step_ms / 1000) + "s" if step_ms >= 1000 else rounded(step_ms) + "ms" if step_ms >= 1 else rounded(1000 * step_ms) + "µs"
+    cells = browser.run("[...document.querySelectorAll('.answers .v')].map((one) => one.textContent)")
+    wanted = {"step": (step, cells[0] if cells else ""), "memory": (rounded(number("predicted_peak_bytes") / 2**30) + "of", cells[3] if len(cells) > 3 else "")}
+    if expected["mfu"] is not None:
+        wanted["MFU"] = (f"{100 * number('mfu'):.1f}", cells[2] if len(cells) > 2 else "")
+    wrong = [f"{name}: expected {text}, shown is {cell}" for name, (text, cell) in wanted.items() if not cell.startswith(text)]
+    exact = browser.run("document.getElementById('answer-step').dataset.ms")
+    return wrong + ([] if float(exact) == step_ms else [f"{exact} and {step_ms}"])
 
 
 def check_toml(browser, program, state, expected, folder):
@@ -98,21 +114,19 @@ def check_toml(browser, program, state, expected, folder):
     texts = json.loads(browser.run(f"stretto.ask('texts', {json.dumps(address_of(state))})"))
     file = pathlib.Path(folder) / "scenario.toml"
     file.write_text(texts["toml"])
-    got, _ = commanded(program, {"scenario": file, "platform": state["platform"], "set": {}}, folder)
+    got = commanded(program, {"scenario": file, "platform": state["platform"], "set": {}}, folder)
     return differences(got, expected, "by its TOML")
 
 
 def check_access(page):
-    """On a phone the page is as wide as the screen, and every control has a name for a screen reader."""
-    browser = Browser(page, width=390, height=800)
+    """On a phone the page is as wide as the screen; axe finds nothing that keeps people out."""
+    studio = Studio(page, width=390, height=844)
     try:
-        browser.wait("window.stretto?.shown !== undefined")
-        width = browser.run("document.documentElement.scrollWidth")
-        nameless = browser.run("""[...document.querySelectorAll("input, select, button")].filter((one) =>
-            !one.labels?.length && !one.getAttribute("aria-label") && !one.textContent.trim()).map((one) => one.outerHTML)""")
-        return ([f"a screen of 390 pixels shows a page of {width}"] if width > 390 else []) + [f"no name: {one}" for one in nameless]
+        studio.settle()
+        width = studio.run("document.documentElement.scrollWidth")
+        return ([f"a screen of 390 pixels shows a page of {width}"] if width > 390 else []) + studio.violations()
     finally:
-        browser.close()
+        studio.close()
 
 
 class InBrowser:
@@ -125,8 +139,8 @@ class InBrowser:
     def ask(self, what, state=None):
         return self.browser.run(f"stretto.ask({json.dumps(what)}, {json.dumps(address_of(state) if state else '')})")
 
-    def shown(self, state, printed, expected, program, folder):
-        return check_shown(self.browser, state, printed) + check_toml(self.browser, program, state, expected, folder)
+    def shown(self, state, expected, program, folder):
+        return check_shown(self.browser, state, expected) + check_toml(self.browser, program, state, expected, folder)
 
     def close(self):
         self.browser.close()
@@ -140,7 +154,7 @@ def compare(predictor, given, shown_every):
     with tempfile.TemporaryDirectory() as folder:
         while answered < given.states and answered + refused <= 30 * given.states:
             state = random_state(draw, lists)
-            expected, printed = commanded(given.stretto, state, folder)
+            expected = commanded(given.stretto, state, folder)
             text = predictor.ask("step", state)
             answer = json.loads(text)
             if "error" in answer or "error" in expected:
@@ -153,7 +167,7 @@ def compare(predictor, given, shown_every):
             wrong = differences(figures(text, "simulate"), expected)
             if not wrong and shown_every and answered % shown_every == 0:
                 shown += 1
-                wrong = predictor.shown(state, printed, expected, given.stretto, folder)
+                wrong = predictor.shown(state, expected, given.stretto, folder)
             if wrong:
                 failures.append((state, wrong))
     return failures, answered, refused, shown

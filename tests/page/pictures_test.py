@@ -1,4 +1,4 @@
-"""What the page draws adds up to what the command prints: bars, lost time, operations, groups and memory.
+"""The pictures of the page add up to what the command prints: bars, lost time, operations, groups and memory.
 
   tests/page/pictures_test.py PAGE STRETTO
 

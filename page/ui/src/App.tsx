@@ -21,17 +21,18 @@ import { useIsSmall } from "./useIsSmall";
 
 const kRestMs = 250;  // the strip waits until a slider rests
 
-function useStripPhases({ answer, answered }: Studio): Phases | null {
+function useStripPhases({ answer, answered, address }: Studio): Phases | null {
+  const isNewest = answered === address.state;
   const [found, setFound] = useState<{ of: unknown; phases: Phases | null }>({ of: null, phases: null });
   useEffect(() => {
-    if (!answer || !answered) return;
+    if (!answer || !answered || !isNewest) return;
     let isWanted = true;
     const wait = setTimeout(async () => {
       const strip = await stripOf(answered);
       if (isWanted && !isProblem(strip)) setFound({ of: answer, phases: phasesOf(strip) });
     }, kRestMs);
     return () => { isWanted = false; clearTimeout(wait); };
-  }, [answer, answered]);
+  }, [answer, answered, isNewest]);
   return found.of === answer ? found.phases : null;
 }
 

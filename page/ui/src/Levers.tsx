@@ -1,8 +1,8 @@
 // What would make the step faster: settings and machines by their effect from here, largest first.
 import { useEffect, useState } from "react";
 import type { Simulated } from "./answers";
-import { lossesOf } from "./Budget";
 import { change, gibChange, time } from "./format";
+import { lossesOf } from "./losses";
 import { changeName, machineName } from "./names";
 import { useStudio } from "./studio";
 import { type Candidate, type Trial, type Trials, withCandidate } from "./trials";

@@ -104,7 +104,7 @@ export function useStudioModel(): Studio {
     return () => { removeEventListener("popstate", restore); removeEventListener("hashchange", restore); };
   }, [compute]);  // put reads references alone
 
-  const trials = useTrials(shown.answer, shown.state, lists?.keys);
+  const trials = useTrials(shown.answer, shown.state, shown.state === address.state, lists?.keys);
   const announce = () => {
     before.current = shown.answer ? { state: newest.current.state, step_ms: shown.answer.simulate.step_ms } : null;
   };

@@ -40,17 +40,17 @@ export const softwareOf = (profile: string): string => kProfiles[profile]?.[1] ?
 
 const kSwitches: Record<string, string> = {
   tp_comm_overlap: "TP collectives under GEMMs", tp_comm_overlap_ag: "All-gather under GEMMs", tp_comm_overlap_rs: "Reduce-scatter under GEMMs",
-  tp_comm_overlap_rs_dgrad: "Reduce-scatter under dgrad GEMMs", tp_comm_bulk_dgrad: "Bulk all-gather beside dgrad", tp_comm_bulk_wgrad: "Bulk reduce-scatter beside wgrad",
+  tp_comm_overlap_rs_dgrad: "Reduce-scatter under dgrad GEMMs", tp_comm_bulk_dgrad: "Bulk all-gather during dgrad", tp_comm_bulk_wgrad: "Bulk reduce-scatter during wgrad",
   tp_comm_overlap_disable_qkv: "No TP overlap at QKV", tp_comm_overlap_disable_fc1: "No TP overlap at FC1",
-  async_tensor_model_parallel_allreduce: "All-reduce beside weight gradients", overlap_grad_reduce: "DP reduce-scatter behind backward",
-  overlap_param_gather: "DP all-gather behind forward", overlap_param_gather_with_optimizer_step: "First all-gather beside the optimizer",
+  async_tensor_model_parallel_allreduce: "All-reduce during weight gradients", overlap_grad_reduce: "DP reduce-scatter under backward",
+  overlap_param_gather: "DP all-gather under forward", overlap_param_gather_with_optimizer_step: "First all-gather with the optimizer",
   align_grad_reduce: "All stages reduce together", align_param_gather: "All stages gather together", grad_reduce_in_fp32: "Reduce gradients in fp32",
-  reduce_scatter_with_fp32_accumulation: "Add gradients in fp32, send bf16", fp8_param_gather: "Gather parameters in fp8", overlap_p2p_comm: "PP send/recv behind compute",
-  batch_p2p_comm: "PP send and recv as one batch", overlap_p2p_comm_warmup_flush: "PP overlap in warm-up and flush", cp_comm_overlap: "CP ring behind attention",
+  reduce_scatter_with_fp32_accumulation: "Add gradients in fp32, send bf16", fp8_param_gather: "Gather parameters in fp8", overlap_p2p_comm: "PP send/recv under compute",
+  batch_p2p_comm: "PP send and recv as one batch", overlap_p2p_comm_warmup_flush: "PP overlap in warm-up and flush", cp_comm_overlap: "CP ring under attention",
   cp_flash_overlap: "CP ring in pieces", defer_embedding_wgrad_compute: "Embedding gradient in the drain", delay_wgrad_compute: "Weight gradients after the all-to-all",
-  overlap_moe_expert_parallel_comm: "All-to-all under the next micro-batch", moe_shared_expert_overlap: "Shared expert beside the all-to-all",
-  high_priority_a2a_comm_stream: "All-to-all first in the queue", ep_flash_overlap: "All-to-all in pieces", fsdp_comm_overlap: "FSDP collectives behind compute",
-  ep_overlap_early_attn_memory_release: "Free attention memory early", overlap_dispatch_backward_with_experts_wgrad: "Dispatch beside expert gradients",
+  overlap_moe_expert_parallel_comm: "All-to-all under the next micro-batch", moe_shared_expert_overlap: "Shared expert during the all-to-all",
+  high_priority_a2a_comm_stream: "All-to-all first in the queue", ep_flash_overlap: "All-to-all in pieces", fsdp_comm_overlap: "FSDP collectives under compute",
+  ep_overlap_early_attn_memory_release: "Free attention memory early", overlap_dispatch_backward_with_experts_wgrad: "Dispatch during expert gradients",
 };
 export const switchName = (key: string): string => kSwitches[key.slice(key.indexOf(".") + 1)] ?? key.slice(key.indexOf(".") + 1);
 

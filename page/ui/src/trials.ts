@@ -1,4 +1,5 @@
 // Steps of other settings, from here: they come one by one in a worker of their own after the answer, and stop when the state changes.
+// `isNewest`: no newer state waits for its answer.
 import { useEffect, useState } from "react";
 import { isProblem, type Key, type StepAnswer } from "./answers";
 import { ask } from "./ask";
@@ -45,11 +46,11 @@ export function closedBy(answer: StepAnswer, key: string): { why: string; needs:
 const urgency = (one: Candidate, { values }: StepAnswer): number =>
   one.kind === "switch" ? (values[one.key] === true ? 0 : 4) : one.kind === "precision" ? 1 : one.kind === "platform" ? 3 : 2;
 
-export function useTrials(answer: StepAnswer | null, state: State | null, keys: Key[] | undefined): Trials {
+export function useTrials(answer: StepAnswer | null, state: State | null, isNewest: boolean, keys: Key[] | undefined): Trials {
   const [trials, setTrials] = useState<Trials>(kNone);
   const of = state ? writeState(state) : "";
   useEffect(() => {
-    if (!answer || !state || !keys) return;
+    if (!answer || !state || !keys || !isNewest) return;
     let isWanted = true;
     const put = (part: Partial<Trials>) => isWanted && setTrials((before) => ({ ...(before.of === of ? before : { ...kNone, of }), ...part }));
     const run = async () => {
@@ -81,7 +82,7 @@ export function useTrials(answer: StepAnswer | null, state: State | null, keys: 
     };
     void run();
     return () => { isWanted = false; };
-  }, [of, answer, keys]);
+  }, [of, answer, keys, isNewest]);
   return trials.of === of ? trials : kNone;
 }
 

@@ -14,8 +14,11 @@ import "./cluster.css";
 const kShades: Axis[] = ["pp", "dp", "tp", "ep", "cp"];
 const kDrawn: Axis[] = ["dp", "ep", "cp", "pp", "tp"];  // from below: larger groups first
 
+const kRestMs = 250;  // a number that moves takes no processor from the next answer
+
 export function GpuPicture() {
-  const { answered, answer, selection, select } = useStudio();
+  const { address, answered, answer, selection, select } = useStudio();
+  const isNewest = answered === address.state;
   const [cluster, setCluster] = useState<Cluster | null>(null);
   const [hovered, setHovered] = useState<Cluster | null>(null);
   const [by, setBy] = useState<Axis>("pp");
@@ -25,15 +28,16 @@ export function GpuPicture() {
   const gpu = selection.gpu < (answer?.simulate.ranks ?? 1) ? selection.gpu : 0;
 
   useEffect(() => {
-    if (!answered) return;
+    if (!answered || !isNewest) return;
     let isWanted = true;
-    void clusterOf(answered, gpu).then((one) => {
+    const wait = setTimeout(async () => {
+      const one = await clusterOf(answered, gpu);
       if (!isWanted) return;
       setHovered(null);
       setCluster("error" in one ? null : one);
-    });
-    return () => { isWanted = false; };
-  }, [state, gpu]);
+    }, cluster ? kRestMs : 0);
+    return () => { isWanted = false; clearTimeout(wait); };
+  }, [state, gpu, isNewest]);
   const look = useMemo(() => newestOnly<number | null>(async (wanted, isNewest) => {
     const one = wanted === null || !answered ? null : await clusterOf(answered, wanted);
     if (isNewest()) setHovered(one && "error" in one ? null : one);

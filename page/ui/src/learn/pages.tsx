@@ -62,7 +62,7 @@ const collectives: Page = {
   rows: (knob) => [tensorRow("Forward", "no overlap", kTensor[knob], kOff, "ln_1.fprop", "residual_2.fprop"),
     tensorRow("Forward", "in slices round a ring: each GEMM is cut", kTensor[knob], kOn, "ln_1.fprop", "residual_2.fprop"),
     tensorRow("Backward", "no overlap", kTensor[knob], kOff, "fc2.dgrad", "proj.wgrad"),
-    tensorRow("Backward", "in bulk: beside a GEMM that does not need it", kTensor[knob], { ...kOn, "overlap.tp_comm_overlap_ag": "false", "overlap.tp_comm_overlap_rs": "false" }, "fc2.dgrad", "proj.wgrad")],
+    tensorRow("Backward", "in bulk: during a GEMM that does not need it", kTensor[knob], { ...kOn, "overlap.tp_comm_overlap_ag": "false", "overlap.tp_comm_overlap_rs": "false" }, "fc2.dgrad", "proj.wgrad")],
 };
 
 const kSequences = ["1024", "8192", "32768"];
@@ -88,7 +88,7 @@ const tailRow = (name: string, about: string, config: string): PageRow => ({ nam
   figure: ({ simulated }) => <>exposed <b>{time(simulated.exposed_ms.tp)}</b> of a step</> });
 const tail: Page = {
   title: "The tail of a cut collective", about: "Llama 3 8B, fc2 of one layer, 4 H100", legend: ["tp"],
-  lead: () => <>The result of a GEMM is summed over four GPUs, piece by piece. <b>The last piece has nothing left to hide behind.</b> More pieces: a shorter tail, but small GEMMs are slow and finish before their transfers. Flash-Overlap adds up on the way round the ring: what is left is one hop.</>,
+  lead: () => <>The result of a GEMM is summed over four GPUs, piece by piece. <b>The last piece has nothing left to hide under.</b> More pieces: a shorter tail, but small GEMMs are slow and finish before their transfers. Flash-Overlap adds up on the way round the ring: what is left is one hop.</>,
   knob: { before: "Predict first: with", values: kPieces, start: 3, after: "pieces the step is …" },
   guesses: ["shorter than with sixteen", "equally long", "longer than with sixteen"],
   right: (before, now) => compared(before[1].simulated.step_ms, now[1].simulated.step_ms, 0.001),

@@ -21,7 +21,8 @@ import "./timeline.css";
 const kLeft = 52, kFunnel = 16;
 
 export function Timeline() {
-  const { answered, answer, selection, select, isBusy } = useStudio();
+  const { address, answered: newestAnswered, answer, selection, select, isBusy } = useStudio();
+  const answered = newestAnswered === address.state ? newestAnswered : null;  // nothing is asked while a newer state waits for its step
   const { strip, rows, problem } = useStep(answered);
   const [span, setSpan] = useState<Span | null>(null);
   const [drag, setDrag] = useState<Drag | null>(null);
