@@ -21,10 +21,13 @@ export function barAt(row: Row | undefined, time: number): Bar | null {
   return row?.bars.find((bar) => bar[3] <= time && time < bar[4]) ?? null;
 }
 
-// Returns the pass around a time: bars of one kind, micro-batch and chunk, which a wait may have cut.
+const off = (bar: Bar, time: number) => Math.max(0, bar[3] - time, time - bar[4]);
+
+// Returns the pass around a time, or the one that is nearest to it: bars of one kind, micro-batch and chunk, which a wait
+// may have cut.
 export function passAround(row: Row | undefined, time: number): [number, number] | null {
-  const bar = barAt(row, time);
-  if (!row || !bar) return null;
+  if (!row?.bars.length) return null;
+  const bar = row.bars.reduce((best, one) => (off(one, time) < off(best, time) ? one : best));
   const at = row.bars.indexOf(bar);
   const isSame = (other: Bar | undefined) => other !== undefined && other[0] === bar[0] && other[1] === bar[1] && other[2] === bar[2];
   let first = at, last = at;
