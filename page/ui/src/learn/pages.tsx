@@ -118,7 +118,7 @@ const kWide = { "model.num_layers": "8", "model.seq_length": "1024", "parallel.c
 const waits: Page = {
   title: "Two ways to wait", about: "GPT-2 124M on 8 H100 · Llama 3 8B, 8 layers, 64 H100", legend: ["dp"],
   lead: () => <>Above, a small model: each kernel ends before the host has launched the next, <b>gaps everywhere</b>. Below, a step with much to reduce: the GPU is dense, then <b>waits for gradients and parameters</b>. A faster network helps one of them.</>,
-  knob: { before: "Predict first: above,", values: ["as it is", "CUDA graphs", "8 × the batch"], start: 0, after: "takes, for each token, …" },
+  knob: { before: "Predict first: above,", values: ["as it is", "CUDA graphs", "8 × batch"], start: 0, after: "a token takes …" },
   guesses: ["less than half the time", "a little less time", "as long as before"],
   right: ([before], [now]) => { const ratio = before.simulated.tokens_per_s / now.simulated.tokens_per_s; return ratio < 0.5 ? 0 : ratio < 0.95 ? 1 : 2; },
   verdict: (before, now) => <>above <b>{digits(now[0].simulated.tokens_per_s / before[0].simulated.tokens_per_s)} times</b> the tokens/s, below {digits(now[1].simulated.tokens_per_s / before[1].simulated.tokens_per_s)} times</>,

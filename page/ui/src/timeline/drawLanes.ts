@@ -165,6 +165,7 @@ function drawLane(g: G, axis: Axis, ops: Op[], parts: Map<number, Lost[]>, clip:
     g.fillRect(from, y, Math.max(0.6, b - from - (b - from > 2 ? 0.6 : 0)), height);
   }
   g.globalAlpha = 1;
+  let labelled = left;  // a send and its receive have one name
   for (const op of ops) {
     for (const part of parts.get(op.index) ?? []) {
       const [a, b] = clip(part.start, part.end);
@@ -172,9 +173,11 @@ function drawLane(g: G, axis: Axis, ops: Op[], parts: Map<number, Lost[]>, clip:
       g.fillStyle = colours[axis];
       g.fillRect(a, y, Math.max(1, b - a), height);
     }
-    const [a, b] = clip(op.transfer, op.end), words = op.kind.title.split(" "), text = words.filter((word) => !/\d/.test(word)).at(-1) ?? words[0];
+    const [a, b] = clip(op.transfer, op.end), words = op.kind.title.split(" "), last = words.at(-1)!;
+    const text = /^[a-z]\d+$/.test(last) && words.length > 1 ? words.at(-2)! : last.replace(/\d+$/, "");  // no numbers of buckets and slices
     font(g, layout.textPx - 0.5, 500);
-    if (b - a < 30 || g.measureText(text).width > b - a - 6) continue;
+    if (b - a < 30 || a < labelled || g.measureText(text).width > b - a - 6) continue;
+    labelled = b;
     g.textAlign = "center";
     g.fillStyle = op.exposed > 0.5 * (op.end - op.transfer) ? (axis === "ep" || axis === "dp" || axis === "cp" ? onColour(colours[axis]) : "#FFFFFF") : colours.ink;
     g.fillText(text, (a + b) / 2, y + height / 2 + 0.5);
