@@ -26,23 +26,6 @@ std::string faint_lines(const std::string& lines, const Ink& ink) {
   return ink.faint(lines.substr(0, lines.size() - 1)) + "\n";
 }
 
-// Returns "tp 4 · pp 4 × 5 chunks · cp 2 · dp 2", without sizes of 1.
-std::string layout_of(const Parallel& p) {
-  std::vector<std::string> parts;
-  const auto add = [&](const char* name, std::int64_t size) {
-    if (size > 1) parts.push_back(fmt::format("{} {}", name, size));
-  };
-  add("tp", p.tensor_model_parallel_size);
-  add("pp", p.pipeline_model_parallel_size);
-  if (p.virtual_pipeline_model_parallel_size > 1)
-    (parts.empty() ? parts.emplace_back("pp 1") : parts.back()) +=
-        fmt::format(" × {} chunks", p.virtual_pipeline_model_parallel_size);
-  add("cp", p.context_parallel_size);
-  add("ep", p.expert_model_parallel_size);
-  add("dp", p.data_parallel_size);
-  return fmt::format("{}", fmt::join(parts, " · "));
-}
-
 // A question's scenario is named "llama3-8b on 64 GPUs", and the title says the GPUs itself.
 std::string name_without_gpus(const Prediction& p) {
   const std::string gpus = fmt::format(" on {} GPU{}", p.devices, p.devices == 1 ? "" : "s");
@@ -53,11 +36,6 @@ std::string devices_of(const Prediction& p, const sim::Platform& platform) {
   const std::string device = platform.accelerator ? platform.device : p.platform;
   return p.devices == 1 ? fmt::format("one {}", device) : fmt::format("{} × {}", p.devices, device);
 }
-
-// One of the figures: its name, the value, and what there is to say about it.
-struct Figure {
-  std::string what, value, about;
-};
 
 Figure step_of(const SimulateAnswer& answer, const Scenario& scenario) {
   const Prediction& p = answer.step.prediction;
@@ -100,29 +78,6 @@ Figure memory_of(const Prediction& p) {
   return figure;
 }
 
-std::vector<Figure> figures_of(const SimulateAnswer& answer, const Scenario& scenario) {
-  const Prediction& p = answer.step.prediction;
-  const std::string a_device = " a " + p.device;
-  std::vector<Figure> figures = {step_of(answer, scenario)};
-  figures.push_back({"Throughput", short_count(p.throughput.tokens_per_s) + " tokens/s",
-                     p.devices > 1 ? three_digits(p.throughput.tokens_per_s_per_device) + a_device : ""});
-  const auto& mfu = p.throughput.mfu_within_documents ? p.throughput.mfu_within_documents : p.throughput.mfu;
-  if (mfu)
-    figures.push_back({"MFU", percent_text(*mfu),
-                       fmt::format("{} of {} TFLOP/s{}, {}{}", three_digits(p.throughput.TFLOPs_per_device),
-                                   three_digits(p.peak.FLOPs_per_s / double(p.devices) * 1e-12), a_device,
-                                   p.peak.source, p.throughput.mfu_within_documents ? ", within documents" : "")});
-  figures.push_back(memory_of(p));
-  if (answer.run && answer.run->elapsed_s) {
-    const predict::Run& run = *answer.run;
-    std::string about = run.gpu_hours ? short_count(*run.gpu_hours) + " GPU-hours" : "";
-    if (run.cost) about += "   cost " + short_count(*run.cost);
-    if (!run.mtbf_s) about += "   failures not counted";
-    figures.push_back({"Run", three_digits(*run.elapsed_s / 86400) + " days", about});
-  }
-  return figures;
-}
-
 // A change that makes the step faster: by how much, in words, and the options that do it.
 struct Lever {
   double change = 0;
@@ -156,13 +111,56 @@ std::string text_of(const std::vector<Lever>& levers, std::size_t columns) {
 
 }  // namespace
 
+std::string layout_of(const Parallel& p) {
+  std::vector<std::string> parts;
+  const auto add = [&](const char* name, std::int64_t size) {
+    if (size > 1) parts.push_back(fmt::format("{} {}", name, size));
+  };
+  add("tp", p.tensor_model_parallel_size);
+  add("pp", p.pipeline_model_parallel_size);
+  if (p.virtual_pipeline_model_parallel_size > 1)
+    (parts.empty() ? parts.emplace_back("pp 1") : parts.back()) +=
+        fmt::format(" × {} chunks", p.virtual_pipeline_model_parallel_size);
+  add("cp", p.context_parallel_size);
+  add("ep", p.expert_model_parallel_size);
+  add("dp", p.data_parallel_size);
+  return fmt::format("{}", fmt::join(parts, " · "));
+}
+
+std::vector<Figure> figures_of(const SimulateAnswer& answer, const Scenario& scenario) {
+  const Prediction& p = answer.step.prediction;
+  const std::string a_device = " a " + p.device;
+  std::vector<Figure> figures = {step_of(answer, scenario)};
+  figures.push_back({"Throughput", short_count(p.throughput.tokens_per_s) + " tokens/s",
+                     p.devices > 1 ? three_digits(p.throughput.tokens_per_s_per_device) + a_device : ""});
+  const auto& mfu = p.throughput.mfu_within_documents ? p.throughput.mfu_within_documents : p.throughput.mfu;
+  if (mfu)
+    figures.push_back({"MFU", percent_text(*mfu),
+                       fmt::format("{} of {} TFLOP/s{}, {}{}", three_digits(p.throughput.TFLOPs_per_device),
+                                   three_digits(p.peak.FLOPs_per_s / double(p.devices) * 1e-12), a_device,
+                                   p.peak.source, p.throughput.mfu_within_documents ? ", within documents" : "")});
+  figures.push_back(memory_of(p));
+  if (answer.run && answer.run->elapsed_s) {
+    const predict::Run& run = *answer.run;
+    std::string about = run.gpu_hours ? short_count(*run.gpu_hours) + " GPU-hours" : "";
+    if (run.cost) about += "   cost " + short_count(*run.cost);
+    if (!run.mtbf_s) about += "   failures not counted";
+    figures.push_back({"Run", three_digits(*run.elapsed_s / 86400) + " days", about});
+  }
+  return figures;
+}
+
+std::string title_of(const Asked& asked, const SimulateAnswer& answer) {
+  const Prediction& p = answer.step.prediction;
+  const std::string& profile = asked.scenario.framework.name;
+  return fmt::format("{} on {}{}{}{}", name_without_gpus(p), devices_of(p, *asked.platform),
+                     profile.empty() ? "" : ", ", profile, p.engine == "fluid" ? "" : ", network " + p.engine);
+}
+
 std::string first_screen(const Asked& asked, const SimulateAnswer& answer, const Ink& ink) {
   const Prediction& p = answer.step.prediction;
   const auto columns = static_cast<std::size_t>(std::max(ink.columns, kLeastColumns));
-  const std::string& profile = asked.scenario.framework.name;
-  std::string title = fmt::format("{} on {}{}{}", name_without_gpus(p), devices_of(p, *asked.platform),
-                                  profile.empty() ? "" : ", ", profile);
-  if (p.engine != "fluid") title += ", network " + p.engine;
+  const std::string title = title_of(asked, answer);
   const std::string layout = layout_of(p.parallel);
   const bool one_line = display_width(title) + 3 + display_width(layout) <= columns;
   std::string text = ink.bold(title);

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "ask/first_screen.hpp"
 #include "ask/modes_text.hpp"
 #include "report/critical_path.hpp"
 #include "report/layout_text.hpp"
@@ -109,6 +111,21 @@ HtmlStep step_with_timeline(const predict::PredictedStep& of) {
   return step;
 }
 
+// Returns the finding as a sentence: the step, whether it fits, where its time goes and what overlap is worth.
+std::string finding_of(const Asked& asked, const SimulateAnswer& answer) {
+  const Prediction& p = answer.step.prediction;
+  std::string text = fmt::format("{} takes {} a step{}", title_of(asked, answer), short_time(p.step_ms),
+                                 p.memory.device_bytes == 0     ? ""
+                                 : p.memory.fit() == Fit::fits  ? " and fits"
+                                 : p.memory.fit() == Fit::tight ? "; its memory is tight"
+                                                                : " and does not fit");
+  text += fmt::format(". Computing is {:.0f} % of it", 100 * p.breakdown.compute / p.step_ms);
+  if (answer.modes)
+    if (const double saved = 1 - p.step_ms / answer.modes->modes.front().step_ms; std::abs(saved) >= 0.005)
+      text += fmt::format("; overlap {} {:.0f} %", saved > 0 ? "saves" : "costs", 100 * std::abs(saved));
+  return text + ".";
+}
+
 }  // namespace
 
 std::string details_text(const SimulateAnswer& answer) {
@@ -139,13 +156,17 @@ std::string further_text(const SimulateAnswer& answer, bool verbose, std::size_t
 
 std::string list_of(const SimulateAnswer& answer) { return answer.assumed ? answer.assumed->answer.list() : ""; }
 
-HtmlReport page_of(const SimulateAnswer& answer, const sim::Platform& platform) {
+HtmlReport page_of(const Asked& asked, const SimulateAnswer& answer) {
   const Prediction& p = answer.step.prediction;
+  const sim::Platform& platform = *asked.platform;
   HtmlReport report;
-  report.title = fmt::format("{}, {} on {}: predicted", p.scenario, layout_text(p.parallel), p.platform);
-  report.about = {about_text(p), platform.date.empty() ? fmt::format("platform {} ({})", platform.name, platform.device)
-                                                       : fmt::format("platform {} ({}, {})", platform.name,
-                                                                     platform.device, platform.date)};
+  report.title = finding_of(asked, answer);
+  for (const Figure& figure : figures_of(answer, asked.scenario))
+    report.figures.push_back({figure.what, figure.value, figure.about});
+  report.about = {about_text(p) + ", " + layout_text(p.parallel, p.micro_batches),
+                  platform.date.empty()
+                      ? fmt::format("platform {} ({})", platform.name, platform.device)
+                      : fmt::format("platform {} ({}, {})", platform.name, platform.device, platform.date)};
   report.summary = prediction_table(p);
   report.remarks = {limits_text(p)};
   if (answer.limits) report.remarks.push_back(path_text(answer.limits->path));
@@ -161,6 +182,19 @@ HtmlReport page_of(const SimulateAnswer& answer, const sim::Platform& platform) 
     }
   }
   report.steps.push_back(step_with_timeline(answer.step));
+  if (answer.limits) {
+    constexpr std::size_t kShown = 5;
+    std::vector<sweep::SingleChange> changes = answer.limits->changes;
+    changes.resize(std::min(kShown, changes.size()));
+    if (!changes.empty())
+      report.tables.push_back({"changes", "What would make it faster", "One setting changed; only what fits.",
+                               changes_sheet(changes, p.step_ms).table(), true});
+    report.tables.push_back({"machines", "A better machine", "The step on a machine that is better in one way.",
+                             machines_sheet(answer.limits->machines, p.step_ms).table()});
+    report.tables.push_back({"numbers", "How the step changes with each number",
+                             "Percent of the step with one percent more of the number.",
+                             sensitivity_sheet(answer.limits->numbers).table()});
+  }
   report.tables.push_back({"memory-parts", "Memory of the fullest " + p.device,
                            "The parts of the memory that is in use at the peak; they add up to it.",
                            memory_table(p.memory)});

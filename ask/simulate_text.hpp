@@ -14,6 +14,6 @@ std::string further_text(const SimulateAnswer& answer, bool verbose, std::size_t
 // Returns every setting that a question in names left open, one "assumed: …" a line; "" for a scenario.
 std::string list_of(const SimulateAnswer& answer);
 // Returns the page of --html. The answer must have its timeline.
-HtmlReport page_of(const SimulateAnswer& answer, const sim::Platform& platform);
+HtmlReport page_of(const Asked& asked, const SimulateAnswer& answer);
 
 }  // namespace stretto::ask

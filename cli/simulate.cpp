@@ -67,7 +67,7 @@ void simulate_command(const SimulateOptions& options) {
   if (!options.trace.empty())
     write_trace(options.trace.path(),
                 {{"predicted " + step.schedule.name, &step.schedule, &step.result, &step.result.timeline}});
-  if (!options.html.empty()) write_text(options.html, render_html(page_of(answer, *asked.platform)));
+  if (!options.html.empty()) write_text(options.html, render_html(page_of(asked, answer)));
 }
 
 }  // namespace

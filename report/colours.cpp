@@ -93,16 +93,16 @@ std::vector<Colour> make_palette() {
       // The two sides of a step.
       {"predicted", "#7a8ca5", "#6f829c"},
       {"measured", "#3d4a5c", "#c3cedd"},
-      // Parts of memory.
-      {"parameters", "#3d6fb0", "#5f90cf"},
-      {"optimizer-state", "#8f86c9", "#7d74bd"},
-      {"gradients", "#c98a5e", "#b27a50"},
-      {"activations", "#6fae8f", "#568f74"},
-      {"workspace", "#b8b4a8", "#6a675f"},
-      {"inputs", "#a9cbe6", "#3f6384"},
-      {"other-tensors", "#d7b36a", "#8a6a2c"},
-      {"fragmentation", "#e3d5d9", "#5b4a50"},
-      {"outside-tensors", "#8d8d99", "#4d4d59"},
+      // Parts of memory: what a tensor keeps is grey, what is outside of tensors is paper.
+      {"parameters", "#414958", "#c3cad6"},
+      {"optimizer-state", "#a9afbc", "#6b7686"},
+      {"gradients", "#7a8290", "#98a1b1"},
+      {"activations", "#d3d8e0", "#3f4959"},
+      {"workspace", "#bcc4cf", "#545e6e"},
+      {"inputs", "#98a0ad", "#828b9a"},
+      {"other-tensors", "#d8cfb4", "#6a6248"},
+      {"fragmentation", "#f0e8d4", "#4c473a"},
+      {"outside-tensors", "#e6dfcb", "#565043"},
   };
   for (const Family& family : families())
     for (std::size_t i = 0; i < family.members.size(); ++i) {

@@ -220,15 +220,53 @@ std::string timelines(const HtmlReport& report) {
 
 }  // namespace
 
-std::string render_html(const HtmlReport& report) {
-  std::string body = "<section id=\"summary\">\n<h2>Summary</h2>\n";
-  if (report.summary.rows() > 0) body += html_table(report.summary);
+namespace {
+
+// Returns a section whose contents open on a click.
+std::string closed_section(const std::string& id, const std::string& title, const std::string& contents) {
+  return "<section id=\"" + html_escaped(id) + "\" class=\"closed\">\n<details><summary>" + html_escaped(title) +
+         "</summary>\n" + contents + "</details></section>\n";
+}
+
+std::string section(const HtmlTable& table) {
+  return "<section id=\"" + html_escaped(table.id) + "\">\n<h2>" + html_escaped(table.title) + "</h2>\n<p>" +
+         html_escaped(table.caption) + "</p>\n" + html_table(table.table) + "</section>\n";
+}
+
+std::string summary_of(const HtmlReport& report) {
+  std::string body = report.summary.rows() > 0 ? html_table(report.summary) : "";
   for (const std::string& remark : report.remarks) body += html_paragraph(remark, "remark");
-  body += "</section>\n";
+  return body;
+}
+
+// Returns a page that begins with its figures: charts, what is open, then all else, which opens on a click.
+std::string render_with_figures(const HtmlReport& report) {
+  std::string body = "<section id=\"figures\">\n<dl class=\"figures\">\n";
+  for (const HtmlFigure& figure : report.figures)
+    body += "<div><dt>" + html_escaped(figure.what) + "</dt><dd>" + html_escaped(figure.value) +
+            "</dd><dd class=\"about\">" + html_escaped(figure.about) + "</dd></div>\n";
+  body += "</dl>\n";
+  for (const std::string& line : report.about) body += html_paragraph(line, "about");
+  body += "</section>\n" + bar_section(breakdowns(report));
   for (const Plot& plot : report.plots) body += plot_section(plot);
   for (const HtmlTable& table : report.tables)
-    body += "<section id=\"" + html_escaped(table.id) + "\">\n<h2>" + html_escaped(table.title) + "</h2>\n<p>" +
-            html_escaped(table.caption) + "</p>\n" + html_table(table.table) + "</section>\n";
+    if (table.is_open) body += section(table);
+  body += bar_section(memory(report)) + timelines(report) + "<h2>More</h2>\n" +
+          closed_section("summary", "Every figure", summary_of(report));
+  for (const HtmlTable& table : report.tables)
+    if (!table.is_open)
+      body += closed_section(table.id, table.title,
+                             "<p>" + html_escaped(table.caption) + "</p>\n" + html_table(table.table));
+  return html_page(report.title, {}, body);
+}
+
+}  // namespace
+
+std::string render_html(const HtmlReport& report) {
+  if (!report.figures.empty()) return render_with_figures(report);
+  std::string body = "<section id=\"summary\">\n<h2>Summary</h2>\n" + summary_of(report) + "</section>\n";
+  for (const Plot& plot : report.plots) body += plot_section(plot);
+  for (const HtmlTable& table : report.tables) body += section(table);
   if (report.steps.empty()) {
     body += html_paragraph("No step was finished.", "nothing");
   } else {
