@@ -191,12 +191,12 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
     if (!role.layers.empty() && !role.layers[static_cast<std::size_t>(layer)]) {
       without.push_back(layer);
       places.resize(places.size() + static_cast<std::size_t>(slots));
-    } else if (!role.passing.empty() && role.passing[static_cast<std::size_t>(layer)]) {
-      share(passed, "", BufferKind::workspace);
     } else if (is_again) {
       // A recomputed activation is used up before the next one is made, whatever the micro-batch.
       share(again, ".recomputed", BufferKind::activation);
       repeated.push_back(layer);
+    } else if (!role.passing.empty() && role.passing[static_cast<std::size_t>(layer)]) {
+      share(passed, "", BufferKind::workspace);
     } else if (!is_head_input && recompute.is_full(in_chunk) && !(role.is_input && in_group == 0)) {
       share(recomputed[static_cast<std::size_t>(in_group)], ".recomputed" + std::to_string(in_group),
             BufferKind::activation);

@@ -24,8 +24,11 @@ LatentProjections::LatentProjections(BlockWriter& writer, const BlockShape& shap
   if (model_.q_lora_rank > 0) q_ = add_path("q", model_.q_lora_rank, model_.q_lora_rank, q_cols_);
   kv_ = add_path("kv", model_.kv_lora_rank, model_.kv_down_size(), shape.model.kv_up_size() / shape.tp.size);
   up_ = w_.workspace("kv_up.out", tokens, kv_.up);
-  d_up_ = shape.weights_in_units ? w_.recomputable("d_kv_up", tokens, kv_.up, shape.model.num_layers, {})
-                                 : w_.workspace("d_kv_up", tokens, kv_.up);
+  // A weight gradient of codes reads the codes of it.
+  const std::vector<bool> passing = shape.low.is_on() ? shape.in_codes : std::vector<bool>{};
+  d_up_ = shape.weights_in_units
+              ? w_.recomputable("d_kv_up", tokens, kv_.up, shape.model.num_layers, {.passing = passing})
+              : w_.workspace("d_kv_up", tokens, kv_.up);
   if (cuts_tokens()) {
     key_part_ = w_.workspace("shared_key.part", rows, turned);
     key_ = w_.workspace("shared_key", tokens, turned);

@@ -149,8 +149,9 @@ View QuantisedLinears::add_codes(const Of& of, const std::string& name, Factor f
   // The rank's experts get `rows` of the capacity when all experts have equally many.
   const GroupedRows& groups = of.linear.rows;
   if (factor != Factor::w && groups.capacity > 0)
-    for (const TensorPlace& place : schedule_.tensors[id].places)
-      schedule_.storages[place.storage].filled = shape.rows * shape.cols / groups.capacity * groups.rows;
+    for (const TensorId of_pass : {id, w_.in_backward(id)})
+      for (const TensorPlace& place : schedule_.tensors[of_pass].places)
+        schedule_.storages[place.storage].filled = shape.rows * shape.cols / groups.capacity * groups.rows;
   return is_kept ? w_.act(id, Coord::layer) : w_.work(id);
 }
 

@@ -198,6 +198,7 @@ void Sections::add_output_gradients() {
     if (!shape_.weights_apart) return;
     // The next layer's backward pass begins before this layer's weight gradients.
     const std::int64_t rows = w_.residual_rows(), hidden = model_.hidden_size;
+    if (!w_.drops() && shape_.low.is_on() && !shape_.has_numbers()) return;
     d.d_proj = w_.work(w_.workspace("d_proj", rows, hidden));
     if (has_dense_mlps() || w_.drops() || reads_stream_late())
       d.d_fc2 = whole(schedule_, w_.workspace("d_fc2", rows, hidden, 2), 0, mod(Expr(Coord::layer), 2));
