@@ -182,6 +182,10 @@ class Run {
         return "loss";
       case Given::documents:
       case Given::loss_weight:
+      case Given::forward_scales:
+      case Given::forward_amaxes:
+      case Given::backward_scales:
+      case Given::backward_amaxes:
         return "?";
     }
     return "?";

@@ -178,10 +178,12 @@ std::int64_t number_of(const char* variable, std::int64_t otherwise) {
 }  // namespace
 
 TEST_CASE("lowerings: blocks that are derived are those that are written", "[lowerings]") {
+  const bool in_codes = GENERATE(false, true);
   const std::int64_t first = number_of("STRETTO_FIRST_SEED", 1), count = number_of("STRETTO_SEEDS", 150);
   std::int64_t derived_layouts = 0, equal = 0, operations = 0;
   for (std::int64_t seed = first; seed < first + count; ++seed) {
-    const RandomLayout layout = random_layout(static_cast<std::uint64_t>(seed));
+    const RandomLayout layout = in_codes ? random_layout_in_codes(static_cast<std::uint64_t>(seed))
+                                         : random_layout(static_cast<std::uint64_t>(seed));
     bool is_derived = false;
     const Schedule derived = lowered(layout.scenario, Lowering::derived, &is_derived);
     if (!is_derived) continue;

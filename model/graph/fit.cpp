@@ -26,7 +26,7 @@ struct Fit {
     const std::size_t c = last();
     g.m = rows(c);
     g.n = cols(c);
-    g.k = g.trans_a ? rows(0) : cols(0);
+    if (g.scaling_a == Scaling::none) g.k = g.trans_a ? rows(0) : cols(0);  // codes have other sizes
     return g;
   }
   Work operator()(Attention a) const {

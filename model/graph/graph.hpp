@@ -50,6 +50,11 @@ enum class Given : std::uint8_t {
   documents,
   loss,
   loss_weight,
+  // state of delayed scaling: scales of factors, and their largest magnitudes
+  forward_scales,
+  forward_amaxes,
+  backward_scales,
+  backward_amaxes,
 };
 
 using ValueId = std::uint32_t;
@@ -86,9 +91,14 @@ struct Value {
   bool alternates = false;             // between two buffers, from layer to layer
   // Workspaces of one place are one storage, of whatever kind the layer is; one list for each direction, -1: in none.
   int pool_place = -1, gradient_pool_place = -1;
-  bool is_family = false;  // of a tensor of all layers, also where no backward pass reads it
-  bool is_kept = false;    // a backward pass reads it after the layer's own forward pass or backward pass has ended
-  bool is_again = false;   // a backward pass computes it again
+  bool is_family = false;            // of a tensor of all layers, also where no backward pass reads it
+  std::optional<Dtype> dtype = {};   // of codes and their numbers; otherwise `kind` decides
+  bool is_shared = false;            // one tensor of several linear layers, each of which has columns of it
+  bool is_of_weights = false;        // made of a layer's weights once a step
+  std::int64_t filled_elements = 0;  // as filled_rows, of codes
+  bool is_read_later = false;        // a backward pass reads it after its own pass has ended
+  bool is_kept = false;   // a backward pass reads it after the layer's own forward pass or backward pass has ended
+  bool is_again = false;  // a backward pass computes it again
 };
 
 struct Operand {
@@ -128,8 +138,10 @@ struct Node {
   Recomputed recomputed = Recomputed::none;
   Move move = Move::none;
   Ranks ranks = Ranks::tensor;
-  bool is_concurrent = false;  // with the node before: a message that arrives while another is sent
-  Slice from, to;              // of a Move, also where there is no operation in this direction
+  Factor codes_of = Factor::none;  // makes codes, or scales of codes, of this factor
+  bool is_right_before = false;    // a gather in `gathers`, which comes right before its reader
+  bool is_concurrent = false;      // with the node before: a message that arrives while another is sent
+  Slice from, to;                  // of a Move, also where there is no operation in this direction
   NodeId id = 0;
   NodeId of = 0;             // the forward node that this is a gradient of
   std::uint8_t section = 0;  // of the layer, from its input on
@@ -161,8 +173,10 @@ std::string name_of(const Node& node);
 struct LayerGraphs {
   std::vector<Value> values;
   std::vector<Node> forward, backward;
-  std::vector<Node> weights;  // weight gradients that come after the backward pass
-  std::vector<Node> again;    // operations of the forward pass that are a block of their own before the backward pass
+  std::vector<Node> weights;           // weight gradients that come after the backward pass
+  std::vector<Node> quantise_weights;  // codes of weights, made once a step
+  std::vector<Node> gathers;           // of values that only weight gradients read, made where they need them
+  std::vector<Node> again;  // operations of the forward pass that are a block of their own before the backward pass
   NodeId next = 0;
 
   ValueId add(Value value) {

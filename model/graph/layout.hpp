@@ -1,5 +1,7 @@
 #pragma once
 #include "model/graph/graph.hpp"
+#include "model/linear_layers.hpp"
+#include "model/low_precision.hpp"
 #include "model/recompute.hpp"
 #include "model/transformer.hpp"
 
@@ -45,6 +47,20 @@ struct ExpertCut {
   bool shared_is_concurrent = false;  // a shared expert runs while ranks exchange rows
 };
 
+// Low precision of the layers of a kind (model/passes/precision.cpp).
+struct CodesOf {
+  LowPrecisionRules rules = {};
+  bool acts = false;       // products are of codes
+  bool is_mixed = false;   // products of other layers are of numbers
+  bool in_passes = false;  // codes of weights are made in each pass of a layer
+  std::int64_t count = 0;  // linear layers whose scales are one tensor
+  struct Linear {
+    LinearLayer size;
+    std::int64_t index = 0, first = 0;  // among the linear layers, and among all their matrices
+  };
+  std::vector<Linear> linears = {};  // of which some layer of the model has codes
+};
+
 // The cuts of one rank, and the choices that passes follow.
 struct Layout {
   const Transformer& model;
@@ -55,6 +71,7 @@ struct Layout {
   SequenceParts parts = {};  // the tokens of each sequence that the rank has
   ContextCut context = {};
   ExpertCut experts = {};
+  CodesOf codes = {};
   std::int64_t tokens = 0;         // of a micro-batch, on a rank that has all rows
   double loss_scale = 1;           // 1 / tokens of the global batch
   std::int64_t micro_batches = 1;  // of a step

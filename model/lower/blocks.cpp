@@ -13,8 +13,7 @@ namespace stretto {
 
 ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const ParameterTensors& parameters,
                              const View& loss, LaneId compute, DelayedScaling* delayed, Lowering lowering) {
-  if (lowering == Lowering::derived && is_derived(shape))
-    return add_derived_blocks(schedule, shape, parameters, loss, compute);
+  if (lowering == Lowering::derived) return add_derived_blocks(schedule, shape, parameters, loss, compute, delayed);
   BlockWriter w(schedule, shape, parameters, compute);
   GraphWriter graphs(schedule, shape, w, compute);
   ModelEnds ends(schedule, shape, w, graphs, loss);

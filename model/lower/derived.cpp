@@ -5,6 +5,7 @@
 #include "model/layers/layers.hpp"
 #include "model/lower/block_writer.hpp"
 #include "model/lower/chunk_ends.hpp"
+#include "model/lower/delayed_scaling.hpp"
 #include "model/lower/graph_writer.hpp"
 #include "model/passes/passes.hpp"
 
@@ -15,9 +16,11 @@ namespace {
 class DerivedBlocks {
  public:
   DerivedBlocks(Schedule& schedule, const BlockShape& shape, const ParameterTensors& parameters, const View& loss,
-                LaneId compute)
+                LaneId compute, DelayedScaling* delayed)
       : schedule_(schedule),
         shape_(shape),
+        compute_(compute),
+        delayed_(delayed),
         w_(schedule, shape, parameters, compute),
         graphs_(schedule, shape, w_, compute),
         ends_(schedule, shape, w_, graphs_, loss) {
@@ -52,6 +55,11 @@ class DerivedBlocks {
       w_.begin_backward("layer.wgrad" + suffix_of(k));
       blocks.layers[k].wgrad = graphs_.write(kinds_[k], kinds_[k].weights);
     }
+    if (delayed_ != nullptr) {
+      add_updates(schedule_, shape_, compute_, *delayed_);
+      blocks.update_forward = delayed_->forward.update;
+      blocks.update_backward = delayed_->backward.update;
+    }
     if (!shape_.frozen_base) blocks.embedding_backward = ends_.embedding_backward(first);
     return blocks;
   }
@@ -59,7 +67,8 @@ class DerivedBlocks {
  private:
   std::string suffix_of(std::size_t kind) const {
     const LayerKind& of = shape_.kinds[kind];
-    return of.spec.suffix() + shape_.cp.kinds[of.context].suffix;
+    return of.spec.suffix() + shape_.cp.kinds[of.context].suffix +
+           (shape_.low.is_on() && !of.in_codes ? ".numbers" : "");
   }
 
   void add_layer_graphs() {
@@ -67,10 +76,12 @@ class DerivedBlocks {
     layout.recompute = shape_.recompute;
     layout.weights_apart = shape_.weights_apart;
     layout.weights_in_units = shape_.weights_in_units;
+    if (shape_.low.is_on()) layout.codes = codes_of(shape_);
     for (const LayerKind& kind : shape_.kinds) {
       LayerGraphs& graphs = kinds_.emplace_back();
       Builder builder(graphs, shape_.model, layout.data);
       layout.context = context_cut(shape_.cp.kinds[kind.context]);
+      layout.codes.acts = kind.in_codes;
       layers::layer(builder, kind.spec);
       // Layers of other kinds may have an equal operation with another output.
       for (Node& node : graphs.forward)
@@ -93,6 +104,13 @@ class DerivedBlocks {
     // Where W units compute weight gradients, its storage also holds the gradient of the first section's last product.
     if (!shape_.weights_in_units && std::count(has.begin(), has.end(), false) > 0) between.layers = has;
     between_ = w_.recomputable("x_mid", rows, hidden, layers, between);
+    if (delayed_ != nullptr) {
+      PlacedValues& values = graphs_.values();
+      values.set_given(Given::forward_scales, whole(schedule_, delayed_->forward.scale, Coord::layer));
+      values.set_given(Given::forward_amaxes, whole(schedule_, delayed_->forward.amax, Coord::layer));
+      values.set_given(Given::backward_scales, whole(schedule_, delayed_->backward.scale, Coord::layer));
+      values.set_given(Given::backward_amaxes, whole(schedule_, delayed_->backward.amax, Coord::layer));
+    }
     blocks_.gradient = w_.workspace("dx", rows, hidden, shape_.gradient_buffers);
     graphs_.values().set_given(Given::stream_gradient, whole(schedule_, blocks_.gradient, 0, Coord::buffer));
     output_ = w_.act(x_, Expr(Coord::layer) + 1);
@@ -115,6 +133,10 @@ class DerivedBlocks {
   void write_forward(std::size_t kind, LayerBlocks& layer) {
     const LayerGraphs& graphs = kinds_[kind];
     begin_layer(kind);
+    if (!graphs.quantise_weights.empty()) {
+      w_.begin("layer.quantise_weights" + suffix_of(kind));
+      layer.quantise_weights = graphs_.write(graphs, graphs.quantise_weights);
+    }
     w_.begin("layer.forward" + suffix_of(kind));
     layer.forward = graphs_.write(graphs, graphs.forward);
     if (shape_.recompute.granularity != Recompute::Granularity::full) return;
@@ -138,7 +160,7 @@ class DerivedBlocks {
     }
     std::vector<ValueId> wanted;
     for (ValueId id = 0; id < graphs.values.size(); ++id)
-      if (graphs.values[id].is_kept) wanted.push_back(id);
+      if (graphs.values[id].is_read_later) wanted.push_back(id);
     const std::vector<bool> is_needed = passes::needed(forward, wanted);
     for (std::uint32_t i = 0; i < forward.size(); ++i)
       if (is_needed[i]) count = i + 1;
@@ -147,6 +169,8 @@ class DerivedBlocks {
 
   Schedule& schedule_;
   const BlockShape& shape_;
+  const LaneId compute_;
+  DelayedScaling* const delayed_;
   BlockWriter w_;
   GraphWriter graphs_;
   ModelEnds ends_;
@@ -158,14 +182,9 @@ class DerivedBlocks {
 
 }  // namespace
 
-bool is_derived(const BlockShape& shape) {
-  const auto is_known = [](const LayerKind& kind) { return !kind.in_codes; };
-  return !shape.low.is_on() && std::all_of(shape.kinds.begin(), shape.kinds.end(), is_known);
-}
-
 ModelBlocks add_derived_blocks(Schedule& schedule, const BlockShape& shape, const ParameterTensors& parameters,
-                               const View& loss, LaneId compute) {
-  return DerivedBlocks(schedule, shape, parameters, loss, compute).write();
+                               const View& loss, LaneId compute, DelayedScaling* delayed) {
+  return DerivedBlocks(schedule, shape, parameters, loss, compute, delayed).write();
 }
 
 }  // namespace stretto

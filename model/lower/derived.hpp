@@ -3,11 +3,11 @@
 
 namespace stretto {
 
-// Returns whether passes know all that the blocks of this shape need. They do not know codes.
-bool is_derived(const BlockShape& shape);
+struct DelayedScaling;
 
-// As add_model_blocks(), from the forward graphs of layers (model/layers) by passes (model/passes).
+// Makes the blocks as add_model_blocks() says, from the forward graphs of layers (model/layers) by passes
+// (model/passes).
 ModelBlocks add_derived_blocks(Schedule& schedule, const BlockShape& shape, const ParameterTensors& parameters,
-                               const View& loss, LaneId compute);
+                               const View& loss, LaneId compute, DelayedScaling* delayed);
 
 }  // namespace stretto

@@ -5,6 +5,7 @@
 
 #include "model/graph/fit.hpp"
 #include "model/layers/layers.hpp"
+#include "model/lower/delayed_scaling.hpp"
 #include "model/passes/passes.hpp"
 
 namespace stretto {
@@ -54,6 +55,24 @@ Layout layout_of(const Schedule& schedule, const BlockShape& shape) {
   return layout;
 }
 
+CodesOf codes_of(const BlockShape& shape) {
+  CodesOf codes;
+  codes.rules = shape.low;
+  codes.is_mixed = shape.has_numbers();
+  codes.in_passes = shape.codes_in_passes;
+  std::int64_t first = 0;
+  for (const LinearLayer& linear : linear_layers(shape.model, shape.linear_cuts())) {
+    bool has_codes = false;
+    for (std::int64_t layer = 0; layer < shape.model.num_layers; ++layer)
+      has_codes =
+          has_codes || (shape.in_codes[static_cast<std::size_t>(layer)] && linear.is_in(shape.model.layer(layer)));
+    if (!linear.is_grouped()) ++codes.count;
+    if (has_codes) codes.linears.push_back({linear, std::ssize(codes.linears), first});
+    first += matrices_of(linear);
+  }
+  return codes;
+}
+
 const Group& GraphWriter::group_of(Ranks ranks) const {
   switch (ranks) {
     case Ranks::tensor:
@@ -80,7 +99,7 @@ BlockId GraphWriter::write(const LayerGraphs& graphs, const std::vector<Node>& n
     std::vector<Access> accesses;
     const Phase gathers_for = node.is_recomputed() ? Phase::dgrad : node.phase;
     for (const Operand& operand : node.operands)
-      accesses.push_back({operand.mode, values_.view(graphs, operand.slice, gathers_for)});
+      accesses.push_back({operand.mode, values_.view(graphs, operand.slice, node.phase, gathers_for)});
     Operation operation{name_of(node), fit(node, graphs, layout_), compute_, node.phase, std::move(accesses)};
     if (auto* collective = std::get_if<Collective>(&operation.work)) {
       collective->communicator = group_of(node.ranks).communicator;
@@ -93,6 +112,7 @@ BlockId GraphWriter::write(const LayerGraphs& graphs, const std::vector<Node>& n
     if (node.concurrent_half > 0 && operation.lane == compute_) operation.lane = shape_.shared_expert;
     operation.module = node.module;
     operation.recomputed = node.recomputed;
+    operation.codes_of = node.codes_of;
     w_.emit(std::move(operation), node.is_concurrent);
   }
   return w_.end();

@@ -14,6 +14,9 @@ Layout layout_of(const Schedule& schedule, const BlockShape& shape);
 // Returns how layers of a kind share a sequence.
 ContextCut context_cut(const ContextKind& kind);
 
+// Returns the low precision of layers; which kinds have it (CodesOf::acts) is the caller's.
+CodesOf codes_of(const BlockShape& shape);
+
 // Writes the nodes of graphs as operations. References are borrowed.
 class GraphWriter {
  public:

@@ -13,6 +13,7 @@ namespace stretto {
 // Rules, the first that fits:
 //   parameters and their gradients   in buckets, as ParameterTensors has them
 //   arrays from outside              as set_given() says
+//   codes of weights                 a storage for each layer
 //   what collectives gather          the workspace of gathers, which nobody keeps
 //   kept gradients (W units)         BlockWriter::kept_gradient
 //   kept activations                 BlockWriter::recomputable: by layer and slot, or of layers that compute them again
@@ -32,11 +33,13 @@ class PlacedValues {
   void set_workspace(TensorId tensor) { tensors_[schedule_.tensors[tensor].name] = tensor; }
   void set_given(Given which, View view) { given_[which] = std::move(view); }
 
-  View view(const LayerGraphs& graphs, const Slice& slice, Phase phase);
+  // `phase` is that of the operation; `gathers_for` of the pass of which it is a part.
+  View view(const LayerGraphs& graphs, const Slice& slice, Phase phase, Phase gathers_for);
 
  private:
-  View whole_of(const LayerGraphs& graphs, ValueId id, Phase phase);
-  TensorId add(const LayerGraphs& graphs, ValueId id);
+  View whole_of(const LayerGraphs& graphs, ValueId id, Phase phase, Phase gathers_for);
+  TensorId add_of_weights(const Value& value);
+  TensorId add(const LayerGraphs& graphs, ValueId id, const std::string& name);
   TensorId add_in_pool(const Value& value);
   TensorId add_kept(const Value& value);
   TensorId add_kept_gradient(const LayerGraphs& graphs, ValueId id);

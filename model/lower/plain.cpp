@@ -215,7 +215,7 @@ Lowered lower_plain(const Scenario& scenario, ClassesOf classes_of, Lowering low
   if (is_delayed) delayed = add_delayed_scaling(schedule, shape);
   const ModelBlocks blocks =
       add_model_blocks(schedule, shape, parameters.tensors, loss, kCompute, is_delayed ? &delayed : nullptr, lowering);
-  lowered.is_derived = lowering == Lowering::derived && is_derived(shape);
+  lowered.is_derived = lowering == Lowering::derived;
   lowered.forward_blocks = {blocks.embedding_forward, blocks.head_forward};
   for (const LayerBlocks& layer : blocks.layers) {
     lowered.layer_blocks.push_back(layer.forward);

@@ -15,6 +15,7 @@ void derive(LayerGraphs& graphs, const Layout& layout) {
   fuse(graphs, layout);  // before weight gradients are split off, and what is kept together is repeated together
   halve_gates(graphs, layout);
   order(graphs, layout);
+  precision(graphs, layout);  // before weight gradients are split off, which read codes
   split_weights(graphs,
                 layout);  // before modules are repeated at the first node of a section
   recompute(graphs, layout);
@@ -24,6 +25,7 @@ void derive(LayerGraphs& graphs, const Layout& layout) {
   assert(problems_of(graphs, layout).empty());
 #endif
   freeze(graphs, layout);
+  name_numbers(graphs, layout);
 }
 
 }  // namespace stretto::passes

@@ -213,8 +213,7 @@ struct Adjoint {
   void operator()(const VocabStats&) const {}
 
   void operator()(const Collective& work) const {
-    const bool is_of_integers =
-        !node.operands.empty() && tape.graphs().of(node.result()).kind == ValueKind::integers;
+    const bool is_of_integers = !node.operands.empty() && tape.graphs().of(node.result()).kind == ValueKind::integers;
     if (is_of_integers) return;
     if (work.kind == CollectiveKind::all_to_all) return swap_back(work);
     if (work.kind == CollectiveKind::dispatch || work.kind == CollectiveKind::combine) return move_back(work);

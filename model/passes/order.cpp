@@ -96,7 +96,8 @@ void order(LayerGraphs& graphs, const Layout& layout) {
   order_shared(graphs, layout);
   if (std::none_of(graphs.backward.begin(), graphs.backward.end(), is_weight_gradient)) return;
   if (layout.experts.weights_last || layout.weights_apart) order_weights(graphs.backward);
-  separate_gradients(graphs);
+  // Gradients that come as codes are in places of their own.
+  if (!(layout.codes.rules.sends_gradients && layout.experts.exchanges)) separate_gradients(graphs);
 }
 
 }  // namespace stretto::passes

@@ -34,6 +34,14 @@ void settle(LayerGraphs& graphs, const Layout& layout);
 // those of the rows' permutation, or in both passes while ranks exchange rows.
 void order(LayerGraphs& graphs, const Layout& layout);
 
+// Products of the linear layers of Layout::codes become products of codes. Quantising commutes with gathering, so codes
+// are gathered; weight gradients read codes, and what these were made of is not kept.
+void precision(LayerGraphs& graphs, const Layout& layout);
+// Linear layers whose products are of numbers, in a model where other layers' are of codes, have names of their own.
+void name_numbers(LayerGraphs& graphs, const Layout& layout);
+// Appends a copy of the gradient of the residual stream for weight gradients of this node's section.
+void keep_gradient(LayerGraphs& graphs, const Layout& layout, const Node& reader, const Slice& source);
+
 // Pairs of nodes become one where Layout::fusions says so.
 void fuse(LayerGraphs& graphs, const Layout& layout);
 

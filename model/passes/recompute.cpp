@@ -116,7 +116,8 @@ void repeat_part(LayerGraphs& graphs, const Layout& layout, const Part& part, st
       const ValueId value = operand.slice.value;
       const bool is_result = std::any_of(graphs.forward.begin(), graphs.forward.end(),
                                          [&](const Node& n) { return !is_of_part(n) && n.reads_value(value); });
-      if (operand.writes() && !(part.keeps_result && is_result)) graphs.values[value].is_again = true;
+      if (operand.writes() && !(part.keeps_result && is_result) && !graphs.values[value].is_shared)
+        graphs.values[value].is_again = true;
     }
   Nodes again = repeated(graphs, nodes, part.function);
   if (part.is_pruned) place_in_backward(graphs, again);
@@ -263,8 +264,13 @@ void recompute(LayerGraphs& graphs, const Layout& layout) {
 
 void mark_kept(LayerGraphs& graphs, const Layout& layout) {
   const auto keep = [&](const Nodes& nodes) {
-    for (const ValueId value : live_into(nodes))
-      if (layout.weights_in_units || !graphs.values[value].is_gradient) graphs.values[value].is_kept = true;
+    for (const ValueId id : live_into(nodes)) {
+      Value& value = graphs.values[id];
+      value.is_read_later = true;
+      const bool is_of_frozen = !layout.trains && value.dtype;  // no weight gradient reads codes
+      const bool is_kept_gradient = layout.weights_in_units || !value.is_gradient;
+      if (is_kept_gradient && !is_of_frozen && !(value.is_gathered && value.dtype)) value.is_kept = true;
+    }
   };
   for (const Nodes* nodes : {&graphs.backward, &graphs.weights, &graphs.again}) keep(*nodes);
   const auto is_repeated = [](const Node& n) { return n.is_recomputed(); };

@@ -39,39 +39,42 @@ void name_gradients_of_terms(LayerGraphs& graphs, const Layout& layout) {
 
 }  // namespace
 
+// One value for all sections: each copies it for itself.
+void keep_gradient(LayerGraphs& graphs, const Layout& layout, const Node& reader, const Slice& source) {
+  const Node& addition = addition_of(graphs, reader.section);
+  Value copy = graphs.of(source);
+  copy.name = "d_" + addition.term;
+  copy.kind = ValueKind::activation;
+  copy.given = Given::none;
+  copy.gradient_of = {};
+  copy.alternates = alternates(graphs, layout, reader.section);
+  const Slice kept = graphs.whole(graphs.add(std::move(copy)));
+  Node keep;
+  keep.work = Cast{};
+  keep.operands = {reads(source), writes(kept)};
+  keep.base = addition.term;
+  keep.what = "keep_dy";
+  keep.phase = Phase::dgrad;
+  keep.module = addition.module;
+  keep.section = reader.section;
+  keep.id = graphs.next++;
+  for (Node& other : graphs.backward)
+    for (Operand& operand : other.operands)
+      if (other.section == keep.section && operand.mode == AccessMode::read && operand.slice.value == source.value)
+        operand.slice.value = kept.value;
+  const auto first = std::find_if(graphs.backward.begin(), graphs.backward.end(),
+                                  [&](const Node& n) { return n.section == keep.section; });
+  graphs.backward.insert(first, std::move(keep));
+}
+
 void split_weights(LayerGraphs& graphs, const Layout& layout) {
   if (!layout.weights_apart) return;
   name_gradients_of_terms(graphs, layout);
   for (const Node& node : graphs.backward) {
     if (!node.is_deferrable) continue;
     const Slice source = own_part(graphs, node.operands[0].slice);
-    const Value& value = graphs.of(source);
-    if (value.given == Given::stream_gradient) {
-      const std::string term = addition_of(graphs, node.section).term;
-      // One value for all sections: each copies it for itself.
-      Value copy = value;
-      copy.name = "d_" + term;
-      copy.kind = ValueKind::activation;
-      copy.given = Given::none;
-      copy.gradient_of = {};
-      copy.alternates = alternates(graphs, layout, node.section);
-      const Slice kept = graphs.whole(graphs.add(std::move(copy)));
-      Node keep;
-      keep.work = Cast{};
-      keep.operands = {reads(source), writes(kept)};
-      keep.base = term;
-      keep.what = "keep_dy";
-      keep.phase = Phase::dgrad;
-      keep.module = addition_of(graphs, node.section).module;
-      keep.section = node.section;
-      keep.id = graphs.next++;
-      for (Node& reader : graphs.backward)
-        for (Operand& operand : reader.operands)
-          if (reader.section == keep.section && operand.mode == AccessMode::read && operand.slice.value == source.value)
-            operand.slice.value = kept.value;
-      const auto first = std::find_if(graphs.backward.begin(), graphs.backward.end(),
-                                      [&](const Node& n) { return n.section == keep.section; });
-      graphs.backward.insert(first, std::move(keep));
+    if (graphs.of(source).given == Given::stream_gradient) {
+      keep_gradient(graphs, layout, node, source);
       return split_weights(graphs, layout);
     }
   }
