@@ -41,7 +41,7 @@ export function LayoutPanel() {
       })}
     </div>
     <p className="sum"><span className="num">{l.tp} × {l.cp} × {l.pp} × {l.dp} = <b>{count(product)} GPUs</b></span>
-      <span className={product === ranks ? "chip" : "chip bad"}>{product === ranks ? "✓ all used" : `${count(ranks - product)} unused`}</span></p>
+      <span className={product === ranks ? "chip" : "chip bad"}>{product === ranks ? "✓ used" : `${count(ranks - product)} unused`}</span></p>
   </section>;
 }
 

@@ -43,8 +43,9 @@ export function closedBy(answer: StepAnswer, key: string): { why: string; needs:
 }
 
 // Returns the order of trying: what changes most as a rule comes first.
+const kOftenLarge = ["overlap.overlap_moe_expert_parallel_comm", "overlap.moe_shared_expert_overlap", "overlap.tp_comm_overlap", "overlap.fsdp_comm_overlap"];
 const urgency = (one: Candidate, { values }: StepAnswer): number =>
-  one.kind === "switch" ? (values[one.key] === true ? 0 : 4) : one.kind === "precision" ? 1 : one.kind === "platform" ? 3 : 2;
+  kOftenLarge.includes(one.key) ? -1 : one.kind === "switch" ? (values[one.key] === true ? 0 : 4) : one.kind === "precision" ? 1 : one.kind === "platform" ? 3 : 2;
 
 export function useTrials(answer: StepAnswer | null, state: State | null, isNewest: boolean, keys: Key[] | undefined): Trials {
   const [trials, setTrials] = useState<Trials>(kNone);

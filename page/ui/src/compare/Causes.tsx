@@ -19,7 +19,7 @@ export function Causes({ variants }: { variants: Variant[] }) {
   return <section className="blk" aria-label="where the difference comes from">
     <h2>Where the difference comes from <span className="q">{unit === "s" ? "seconds" : "milliseconds"} against A, by what the GPU does</span></h2>
     <div className="causes">{rows.map(({ one, parts }) => <div className="cause" key={one.letter}><b>{one.letter} <span>{one.name}</span></b>
-      <div className="plot" role="img" aria-label={parts.map((x, i) => `${kCauses[i]!.name} ${text(x)} ${unit}`).join(", ")}><i className="zero" style={{ left: `${100 * zero}%` }} />
+      <div className="plot" role="img" aria-label={parts.map((x, i) => `${kCauses[i]!.name} ${text(x)} ${unit}`).join(", ")}><i className="origin" style={{ left: `${100 * zero}%` }} />
         {parts.map((x, i) => <div key={i} className="line"><span style={{ left: `${100 * (zero + Math.min(0, x) / whole)}%`, width: `max(1px, ${100 * Math.abs(x) / whole}%)`, background: `var(${kCauses[i]!.colour})` }} />
           {Math.abs(x) > 0.005 * most && <em className="num" style={x < 0 ? { right: `calc(${100 * (1 - zero - x / whole)}% + 5px)` } : { left: `calc(${100 * (zero + x / whole)}% + 5px)` }}>{text(x)}</em>}</div>)}
       </div></div>)}</div>

@@ -42,7 +42,7 @@ export function Scatter({ points, name, onOpen, isSmall }: { points: Point[]; na
       {labels.map(({ one, text, more, left, top }) => <g key={text} className="label"><line x1={at(one)[0]} y1={at(one)[1]} x2={left} y2={top + (top > at(one)[1] ? -2 : 16)} stroke="var(--ink3)" />
         <text x={left} y={top + 8} className="strong">{text}</text><text x={left} y={top + 22}>{more}</text></g>)}
     </svg>
-    {over && <p className="q num over">{name(over)}: {time(over.step_ms)}, {gib(over.memory_bytes)} GiB</p>}
+    {over && <p className="q num dot-name">{name(over)}: {time(over.step_ms)}, {gib(over.memory_bytes)} GiB</p>}
   </div>;
 }
 

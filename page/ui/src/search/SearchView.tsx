@@ -70,7 +70,7 @@ function Smaller({ best, ties }: { best: Point[]; ties: number }) {
 }
 
 function Chips({ name, values, off, onChange }: { name: string; values: string[]; off: string[]; onChange: (off: string[]) => void }) {
-  return <div className="axis" role="group" aria-label={name}><span>{name}</span><div>{values.slice(0, kMostChips).map((value) => {
+  return <div className="searched" role="group" aria-label={name}><span>{name}</span><div>{values.slice(0, kMostChips).map((value) => {
     const isOn = !off.includes(value);
     return <button key={value} className={isOn ? "chip-value on" : "chip-value"} aria-pressed={isOn} onClick={() => onChange(isOn ? (off.length + 1 < values.length ? [...off, value] : off) : off.filter((one) => one !== value))}>{wordOf(value)}</button>;
   })}</div></div>;
