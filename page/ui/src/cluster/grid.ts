@@ -1,6 +1,6 @@
 // Places of cells: nodes in rows, the GPUs of a node close together. Sizes are CSS pixels.
 export interface Grid { columns: number; perRow: number; rowsOfNode: number; nodeWidth: number; nodeHeight: number; cellWidth: number; cellHeight: number; gap: number; nodeGap: number; height: number }
-const kNodeGap = 3, kTallest = 150, kTallestOfMany = 280, kMany = 1024;
+const kNodeGap = 3, kTallest = 150, kTallestOfMany = 280, kMany = 1024, kRack = 16;
 
 // `cells` cells of which `aNode` make up a node; 1: a cell is a node.
 export function gridOf(cells: number, aNode: number, width: number): Grid {
@@ -10,6 +10,7 @@ export function gridOf(cells: number, aNode: number, width: number): Grid {
   for (let columns = 1; columns <= Math.min(nodes, 64); ++columns)
     for (let perRow = 1; perRow <= aNode; ++perRow) {
       if (aNode % perRow !== 0) continue;
+      if (aNode > kRack && (columns > 1 || perRow < aNode / 2)) continue;  // a large node is a row, as its rack is
       const rowsOfNode = aNode / perRow, rows = Math.ceil(nodes / columns), gap = aNode > 1 ? 1 : 0;
       const nodeWidth = (width - (columns - 1) * kNodeGap) / columns, cellWidth = (nodeWidth - (perRow - 1) * gap) / perRow;
       if (cellWidth < 1.6) continue;

@@ -5,7 +5,7 @@ import { ask } from "../ask";
 import { pictures } from "../timeline/engine";
 import type { Axis } from "../timeline/strip";
 import type { Page, PageRow } from "./pages";
-import { pictureOf } from "./picture";
+import { pngOf, svgOf } from "./picture";
 
 const kNames: Record<Axis, string> = { tp: "TP", cp: "CP", ep: "EP all-to-all", dp: "DP", pp: "PP" };
 
@@ -33,14 +33,16 @@ export function Share({ page, rows, main, number }: { page: Page; rows: PageRow[
     }
     await copy(all.join("\n"), "commands");
   };
-  const picture = () => pictureOf(main.current!, (blob) => {
+  const save = async (kind: "png" | "svg") => {
+    const blob = kind === "png" ? await pngOf(main.current!) : new Blob([svgOf(main.current!)], { type: "image/svg+xml" });
+    if (!blob) return;
     const link = document.createElement("a");
     link.href = URL.createObjectURL(blob);
-    link.download = `stretto-learn-${number}.png`;
+    link.download = `stretto-learn-${number}.${kind}`;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
     say(`picture of “${page.title}” saved`);
-  });
+  };
   return <span className="share"><span className="q" role="status">{said}</span>
-    <button onClick={() => void copy(location.href, "link")}>Copy link</button><button onClick={() => void commands()}>Copy commands</button><button onClick={picture}>Save picture</button></span>;
+    <button onClick={() => void copy(location.href, "link")}>Copy link</button><button onClick={() => void commands()}>Copy commands</button><button onClick={() => void save("png")}>Save PNG</button><button onClick={() => void save("svg")}>SVG</button></span>;
 }

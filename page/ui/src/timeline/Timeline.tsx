@@ -12,19 +12,20 @@ import { Legend } from "./Legend";
 import { useStep } from "./useStep";
 import { BarTip, OpTip } from "./Tip";
 import { Table } from "./Table";
+import { useSpan } from "./useSpan";
 import { useWindow } from "./useWindow";
-import { around, moved, type Span, within, zoomed } from "./view";
+import { around, moved, within, zoomed } from "./view";
 import type { Op } from "./window";
 import { drawDrag, passHeight, showsLanes, showsRiver, startSpan } from "./level";
 import "./timeline.css";
 
-const kLeft = 52, kFunnel = 16;
+const kLeft = 52, kFunnel = 16, kEmpty = 250;  // kEmpty: about as high as a step of four stages
 
 export function Timeline() {
   const { address, answered: newestAnswered, answer, selection, select, isBusy } = useStudio();
   const answered = newestAnswered === address.state ? newestAnswered : null;  // nothing is asked while a newer state waits for its step
   const { strip, rows, problem } = useStep(answered);
-  const [span, setSpan] = useState<Span | null>(null);
+  const { span, set: setSpan, jump } = useSpan();
   const [drag, setDrag] = useState<Drag | null>(null);
   const [hovered, setHovered] = useState<(Place & { op: Op | null }) | null>(null);
   const [selected, setSelected] = useState<Op | null>(null);
@@ -40,14 +41,14 @@ export function Timeline() {
     setSpan(strip && rows.length ? startSpan(rows, step) : null);
     setSelected(null);
     setDrag(null);
-  }, [strip, rows, step]);
+  }, [strip, rows, step, setSpan]);
   // A part that another picture selects is framed here.
   useEffect(() => {
     const key = `${selection.from_ps}-${selection.to_ps}`;
     if (selection.from_ps === undefined || selection.to_ps === undefined || own.current === key || !step) return;
     own.current = key;
-    setSpan(around(selection.from_ps, selection.to_ps, step, 0.3));
-  }, [selection, step]);
+    jump(around(selection.from_ps, selection.to_ps, step, 0.3));
+  }, [selection, step, jump]);
 
   const lanes = useMemo(() => new Set((strip?.causes ?? []).map((one) => one.axis).filter(Boolean)).size, [strip]);
   const whole = wholeLayout(rows.length);
@@ -99,10 +100,10 @@ export function Timeline() {
     if (!span) return false;
     const length = span.to - span.from, middle = (span.from + span.to) / 2;
     const acts: Record<string, () => void> = {
-      w: () => setSpan(zoomed(span, 0.6, selected ? (selected.transfer + selected.end) / 2 : middle, step)), s: () => setSpan(zoomed(span, 1 / 0.6, middle, step)),
-      a: () => setSpan(moved(span, -0.25 * length, step)), d: () => setSpan(moved(span, 0.25 * length, step)),
-      0: () => setSpan({ from: 0, to: step }), t: () => setTable(!isTable), c: () => setCritical(!isCritical),
-      f: () => setSpan(drag ? within(drag, step) : selected ? around(selected.transfer, selected.end, step, 1) : span),
+      w: () => jump(zoomed(span, 0.6, selected ? (selected.transfer + selected.end) / 2 : middle, step)), s: () => jump(zoomed(span, 1 / 0.6, middle, step)),
+      a: () => jump(moved(span, -0.25 * length, step)), d: () => jump(moved(span, 0.25 * length, step)),
+      0: () => jump({ from: 0, to: step }), t: () => setTable(!isTable), c: () => setCritical(!isCritical),
+      f: () => jump(drag ? within(drag, step) : selected ? around(selected.transfer, selected.end, step, 1) : span),
       ArrowRight: () => part && choose(nextOp(part, selected, 1)), ArrowLeft: () => part && choose(nextOp(part, selected, -1)),
       ArrowDown: () => part && choose(opOfNextLane(part, selected, 1)), ArrowUp: () => part && choose(opOfNextLane(part, selected, -1)),
       Escape: () => { setDrag(null); setSelected(null); setHovered(null); },
@@ -128,7 +129,7 @@ export function Timeline() {
       const row = rowAt(place), pass = passAround(rows[row], timeAt(place));
       if (!pass) return;
       if (row !== stage) select({ stage: row, gpu: rows[row].rank });
-      setSpan(around(...pass, step));
+      jump(around(...pass, step));
     },
   });
 
@@ -140,10 +141,11 @@ export function Timeline() {
       <span className="r keys"><kbd>W</kbd> <kbd>S</kbd> zoom <kbd>A</kbd> <kbd>D</kbd> move <kbd>0</kbd> whole step
         <button className="link" aria-pressed={isTable} onClick={() => setTable(!isTable)}>table</button></span></h2>
     {problem && <p className="q">{problem}</p>}
-    <div className="tl-canvas" style={{ minHeight: height }}>
-      <Canvas canvasRef={canvas} height={height} draw={draw} tabIndex={0} aria-label={finding} aria-keyshortcuts="W A S D 0 F C T" />
+    <div className="tl-canvas" style={{ minHeight: strip ? height : kEmpty }}>
+      {!strip && answered && !problem && <p className="q wait">All operations of the step are being simulated …</p>}
+      <Canvas canvasRef={canvas} height={strip ? height : 0} draw={draw} tabIndex={0} aria-label={finding} aria-keyshortcuts="W A S D 0 F C T" />
       {hovered && (hovered.op || bar) && <div className="tl-tip" role="status" style={{ left: Math.max(0, Math.min(hovered.x - 30, width - 306)), top: hovered.y + 18 }}>
-        {hovered.op && part ? <OpTip op={hovered.op} window={part} /> : bar ? <BarTip bar={bar} row={rows[rowAt(hovered)].name} /> : null}</div>}
+        {hovered.op && part ? <OpTip op={hovered.op} window={part} /> : bar && strip ? <BarTip bar={bar} row={rows[rowAt(hovered)].name} causes={strip.causes} /> : null}</div>}
     </div>
     {strip && <Legend causes={strip.causes} hasStalls={hasStalls} note={tooMany ? "more operations than fit here: zoom in" : isCritical ? "line: critical path" : ""} />}
     {isTable && span && <Table rows={rows} window={wantsLanes ? part : null} span={span} />}

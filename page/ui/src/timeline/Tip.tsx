@@ -1,7 +1,8 @@
 // What is known of the operation or bar under the pointer.
 import type { ReactNode } from "react";
 import { digits, time } from "../format";
-import { type Bar, kBarNames } from "./strip";
+import { causeName } from "./finding";
+import { type Bar, type Cause, kBarNames } from "./strip";
 import type { Op, Window } from "./window";
 
 const us = (ps: number): string => time(ps / 1e9);
@@ -49,13 +50,19 @@ export function OpTip({ op, window }: { op: Op; window: Window }) {
   </>;
 }
 
-export function BarTip({ bar, row }: { bar: Bar; row: string }) {
+const kMostCauses = 3;
+
+export function BarTip({ bar, row, causes }: { bar: Bar; row: string; causes: Cause[] }) {
   const [kind, microBatch, chunk, start, end, computes, lost] = bar;
-  let waits = 0;
-  for (let i = 1; i < lost.length; i += 2) waits += lost[i];
+  const waits = new Map<string, number>();
+  for (let i = 0; i < lost.length; i += 2) {
+    const name = causeName(causes[lost[i]]);
+    waits.set(name, (waits.get(name) ?? 0) + lost[i + 1]);
+  }
+  const largest = [...waits].filter(([, ps]) => ps > 0.001 * (end - start)).sort((a, b) => b[1] - a[1]).slice(0, kMostCauses);
   return <>
     <b>{row}: {kBarNames[kind]}{kind <= 2 ? `, micro-batch ${microBatch}, chunk ${chunk}` : ""}</b>
     <dl><div><dt>takes</dt><dd>{us(end - start)}</dd></div><div><dt>computes</dt><dd>{us(computes)}</dd></div>
-      {waits > 0 ? <div><dt>waits inside it</dt><dd>{us(waits)}</dd></div> : null}</dl>
+      {largest.map(([name, ps]) => <div key={name}><dt>{name}</dt><dd>{us(ps)}</dd></div>)}</dl>
   </>;
 }

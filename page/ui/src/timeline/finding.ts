@@ -7,13 +7,15 @@ import type { Window } from "./window";
 
 const kNames: Record<string, string> = { core_wait: "waiting for a core", queue_wait: "launch-order stalls", host: "launch-bound time", bubble: "pipeline bubble" };
 
+export const causeName = ({ cause, axis }: Cause): string => (cause === "exposed" ? `exposed ${axis!.toUpperCase()}` : kNames[cause]);
+
 // Returns the lost time by what causes it, mean over the GPUs that are drawn, the largest first.
 export function lostOf(strip: StepStrip, rows: Row[]): { name: string; cause: Cause["cause"]; ps: number }[] {
   const sums = new Map<string, { cause: Cause["cause"]; ps: number }>();
   const add = (lost: number[]) => {
     for (let i = 0; i < lost.length; i += 2) {
       const cause = strip.causes[lost[i]];
-      const name = cause.cause === "exposed" ? `exposed ${cause.axis!.toUpperCase()}` : kNames[cause.cause];
+      const name = causeName(cause);
       sums.set(name, { cause: cause.cause, ps: (sums.get(name)?.ps ?? 0) + lost[i + 1] / rows.length });
     }
   };
