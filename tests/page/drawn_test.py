@@ -1,8 +1,8 @@
 """The studio's pictures in a headless Chromium: the timeline from the whole step to a kernel, GPUs, memory, and Learn.
 
-  tests/page/drawn_test.py STUDIO
+  tests/page/drawn_test.py PAGE
 
-STUDIO is build/page/studio.html of scripts/page --ui.
+PAGE is build/page/page.html of scripts/page.
 """
 import pathlib
 import sys
@@ -26,8 +26,7 @@ class Drawn(unittest.TestCase):
         cls.browser.close()
 
     def go(self, address):
-        self.browser.navigate("about:blank")
-        self.browser.navigate(STUDIO + address)
+        self.browser.open(STUDIO + address)
 
     def wait(self, script):
         return self.browser.wait(f"!!({script})", 40)
@@ -59,6 +58,8 @@ class Drawn(unittest.TestCase):
         self.press("t")
         self.wait("document.querySelector('.tl-table th')?.textContent === 'stage'")
         self.assertGreater(len(self.rows()), 20)
+        self.wait("document.querySelector('#budget .bar')?.children.length > 4")  # what comes later above moves the timeline
+        x, y, width, _ = self.box(".tl-canvas canvas")
         # One gesture leads from the whole step to a pass, another to a kernel.
         self.click(x + 60 + width / 2, y + 30, count=2)
         self.wait("document.querySelector('.tl-table th')?.textContent === 'lane'")
@@ -70,6 +71,7 @@ class Drawn(unittest.TestCase):
         while len(self.rows()) >= kernels and time.monotonic() < end:
             time.sleep(0.1)
         self.assertLess(len(self.rows()), kernels)
+        x, y, width, _ = self.box(".tl-canvas canvas")
         self.mouse("mouseMoved", x + 60 + width / 2, y + 150)
         self.wait("document.querySelector('.tl-tip')?.textContent.includes('takes')")
         self.assertEqual(self.browser.messages, [])
