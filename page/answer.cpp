@@ -18,6 +18,7 @@
 #include "model/scenario/keys.hpp"
 #include "page/cluster.hpp"
 #include "page/drawn_step.hpp"
+#include "page/imported.hpp"
 #include "page/lists.hpp"
 #include "page/scenario_toml.hpp"
 #include "page/search.hpp"
@@ -170,6 +171,8 @@ Json answer_to(const Json& request) {
   const std::string what = request.at("what").get<std::string>();
   if (what == "lists") return lists();
   if (what == "start") return {{"toml", start_toml(request.at("model").get<std::string>())}};
+  if (what == "import")
+    return imported_json(request.at("name").get<std::string>(), request.at("text").get<std::string>());
   ask::Asked asked = asked_of(request);
   const bool with_interval = request.value("with_interval", false);
   if (what == "step") return step_of(asked, with_interval);
@@ -182,13 +185,16 @@ Json answer_to(const Json& request) {
   if (what == "interval") return interval_of(asked);
   if (what == "changes") return changes_of(asked);
   if (what == "hardware") return hardware_of(asked);
-  if (what == "try") {
+  if (what == "try" || what == "ratio") {
     Json changed = request;
-    for (const Json& one : request.at("with")) changed["set"].push_back(one);
+    for (const Json& one : request.value("with", Json::array())) changed["set"].push_back(one);
     if (const std::string platform = request.value("with_platform", ""); !platform.empty())
       changed["platform"] = platform;
+    if (what == "ratio") changed.merge_patch(request.at("other"));
     ask::Asked other = asked_of(changed);
-    return trial_of(asked, other);
+    if (what == "try") return trial_of(asked, other);
+    const auto profile = [](const ask::Asked& of) { return profile_of(of.request.scenario, of.request.set); };
+    return ratio_of(asked, other, profile(asked) == profile(other));
   }
   throw input_error("what: expected a kind of answer of page/answer.hpp, such as step, got \"" + what + "\"");
 }

@@ -27,6 +27,8 @@ constexpr const char* kDataFolder = "/data";  // has the files of scenarios/ (pa
 //   changes   `changes`: all that may be tried from here [{`change`, `key`, `kind`, `set`}] (page/trials.hpp)
 //   try       the step `with` further overrides and on `with_platform`, against the step without them
 //   search    all legal layouts, the best of them simulated: search_of() (page/search.hpp), in parts
+//   ratio     `unsure_pct`: how sure the ratio of the step of `other`, a request, to this one is (page/trials.hpp)
+//   import    `toml` and `notes` of a dropped script or configuration, `name` and `text` (page/imported.hpp)
 //   hardware  `machines` of `simulate --limits`, and `first`, the number on which the step depends most
 //
 // All others take `scenario` (a name, or the path of a file), `platform` (a name; absent: the scenario's), `set` (a

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "ask/simulate.hpp"
+#include "predict/constants.hpp"
 #include "predict/quick_step.hpp"
 #include "predict/sensitivity.hpp"
 #include "predict/spread.hpp"
@@ -79,6 +80,26 @@ Json hardware_of(const ask::Asked& asked) {
     first = {{"number", numbers.front().constant}, {"pct_per_pct", numbers.front().pct_per_pct}};
   return {{"machines", predict::machines_sheet(predict::better_machines(asked.scenario, platform), step_ms).json()},
           {"first", std::move(first)}};
+}
+
+Json ratio_of(const ask::Asked& first, const ask::Asked& other, bool have_one_profile) {
+  if (!first.platform->accelerator || first.platform->name != other.platform->name || !have_one_profile)
+    return {{"unsure_pct", nullptr}};
+  const predict::QuickStep one(first.scenario), two(other.scenario);
+  sim::Platform platform = *first.platform;
+  Framework framework = first.scenario.framework;
+  const double one_s = one.step_s(platform, framework), two_s = two.step_s(platform, framework);
+  double unsure = 0;
+  for (const predict::Constant& constant : predict::constants_of(*platform.accelerator, framework)) {
+    if (!constant.has_interval()) continue;
+    // As for modes (predict/predict_modes.cpp), the farther end stands for both.
+    const double value = constant.quantity->value, low = constant.quantity->low, high = constant.quantity->high;
+    constant.quantity->value = high - value > value - low ? high : low;
+    unsure = std::hypot(
+        unsure, std::log(two.step_s(platform, framework) / two_s) - std::log(one.step_s(platform, framework) / one_s));
+    constant.quantity->value = value;
+  }
+  return {{"unsure_pct", 100 * unsure * two_s / one_s}};
 }
 
 Json trial_of(ask::Asked& first, ask::Asked& other) {

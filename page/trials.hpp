@@ -22,4 +22,8 @@ nlohmann::json hardware_of(const ask::Asked& asked);
 // the other, which are compared with the first. The first is predicted once for all questions about it.
 nlohmann::json trial_of(ask::Asked& first, ask::Asked& other);
 
+// Returns `unsure_pct`, half of the 80 % interval of the ratio of the other step to the first, in percent: changes of
+// both by one number of the platform partly cancel. null where the two have different platforms or profiles.
+nlohmann::json ratio_of(const ask::Asked& first, const ask::Asked& other, bool have_one_profile);
+
 }  // namespace stretto::page

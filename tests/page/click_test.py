@@ -20,6 +20,8 @@ ROWS = "document.querySelectorAll('[data-variant]').length"
 CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 8,
           "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 32000, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
           "rope_theta": 10000.0, "tie_word_embeddings": False, "hidden_act": "silu"}
+SCRIPT = ("torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 16 --hidden-size 4096 --num-attention-heads 32 --seq-length 4096 --max-position-embeddings 4096 "
+          "--micro-batch-size 1 --global-batch-size 128 --tensor-model-parallel-size 2 --bf16 --vocab-size 32000 --swiglu\n")
 PIN = "&pin=scenario%3Dllama3-8b%26gpus%3D16%26training.micro_batch_size%3D2"
 
 
@@ -136,16 +138,26 @@ class Page(unittest.TestCase):
         s.click("[data-variant=B] .acts button")
         s.wait("location.hash.startsWith('#scenario=llama3-8b&gpus=16&training.micro_batch_size=2')")
 
-    def test_a_dropped_config(self):
+    def drop(self, name, text):
         s = self.studio
         with tempfile.TemporaryDirectory() as folder:
-            file = pathlib.Path(folder) / "config.json"
-            file.write_text(json.dumps(CONFIG))
+            file = pathlib.Path(folder) / name
+            file.write_text(text)
             before = s.step_ms()
             root = s.browser.call("DOM.getDocument")["root"]["nodeId"]
             node = s.browser.call("DOM.querySelector", nodeId=root, selector="#drop")["nodeId"]
             s.browser.call("DOM.setFileInputFiles", nodeId=node, files=[str(file)])
             s.other_step(before)
+
+    def test_a_dropped_script(self):
+        s = self.studio
+        self.drop("run.sh", SCRIPT)
+        self.assertEqual(s.run("document.getElementById('size-tp').textContent"), "2")
+        self.assertIn("--num-layers", s.run("document.querySelector('.took').textContent"))
+
+    def test_a_dropped_config(self):
+        s = self.studio
+        self.drop("config.json", json.dumps(CONFIG))
         self.assertTrue(s.hash().startswith("#config="))
         self.assertIn("the dropped config.json", s.run("document.querySelector('.ask').textContent"))
         self.assertIsNone(s.run("document.getElementById('problem')"))

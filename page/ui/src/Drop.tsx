@@ -1,25 +1,40 @@
-// A file that is dropped anywhere, or chosen: a config.json of Hugging Face's or a scenario's TOML.
+// A file that is dropped anywhere, or chosen: a config.json of Hugging Face's, a scenario's TOML, or the settings of another program.
 import { useEffect, useState } from "react";
+import { isProblem } from "./answers";
+import { askNow } from "./ask";
 import { useStudio } from "./studio";
 
+const kAccepts = ".json,.toml,.sh,.bash,.slurm,.sbatch,.txt,.log,.yaml,.yml,.py";
+const kTrace = /\.(json\.gz|pt\.trace\.json|pftrace|nsys-rep|sqlite)$/;
+
+const kGpu = "h100-sxm";  // where a file says none
+
+// Returns whether a TOML is a scenario: torchtitan's configurations have these sections instead.
+const isScenario = (text: string) => !/^\s*\[(job|profiling|metrics|optimizer|checkpoint)\]/m.test(text);
+
 export function useDrop() {
-  const { go, say, show, address } = useStudio();
-  const take = async (file: File | undefined) => {
+  const { go, say, show, address, setTook } = useStudio();
+  return async (file: File | undefined) => {
     if (!file) return;
-    const isConfig = file.name.endsWith(".json"), isScenario = file.name.endsWith(".toml");
-    if (/\.(json\.gz|pt\.trace\.json|pftrace|nsys-rep|sqlite)$/.test(file.name)) return show("trace");
-    if (!isConfig && !isScenario)
-      return say({ text: `${file.name}: a config.json of Hugging Face's or a scenario's TOML is accepted here; for a script of Megatron-LM, NeMo or torchtitan use: stretto import ${file.name}` });
+    if (kTrace.test(file.name)) return show("trace");
     let text = await file.text();
-    if (isConfig) {
+    const took = (source: "config" | "toml", name: string, notes: string[]) => {
+      const saysGpu = source === "config" || /^platform\s*=/m.test(name);
+      go({ source, name, platform: saysGpu ? "" : kGpu, profile: "", gpus: 0, set: {} });
+      setTook({ file: file.name, notes });
+      say({ text: `Took ${file.name}${notes.length ? `, ${notes.length} notes` : ""}`, undo: () => go(address.state) });
+    };
+    if (file.name.endsWith(".json")) {
       try {
         text = JSON.stringify(JSON.parse(text));  // shorter in the address
       } catch { /* the predictor says what is wrong with it */ }
+      return took("config", text, []);
     }
-    go({ source: isConfig ? "config" : "toml", name: text, platform: "", profile: "", gpus: 0, set: {} });
-    say({ text: `Took ${file.name}`, undo: () => go(address.state) });
+    if (file.name.endsWith(".toml") && isScenario(text)) return took("toml", text, []);
+    const made = await askNow<{ toml: string; notes: string[] }>({ what: "import", name: file.name, text });
+    if (isProblem(made)) return say({ text: `${file.name}: ${made.error}` });
+    took("toml", made.toml, made.notes);
   };
-  return take;
 }
 
 export function Drop() {
@@ -34,10 +49,18 @@ export function Drop() {
     addEventListener("drop", drop);
     return () => { removeEventListener("dragover", over); removeEventListener("dragleave", leave); removeEventListener("drop", drop); };
   });
-  return isOver ? <div className="drop-here">config.json or scenario.toml</div> : null;
+  return isOver ? <div className="drop-here">config.json, scenario, or a script of Megatron-LM, NeMo or torchtitan</div> : null;
 }
 
 export function FileButton() {
   const take = useDrop();
-  return <label className="link file" title="a config.json of Hugging Face's or a scenario's TOML; or drop it anywhere">open a file<input type="file" id="drop" accept=".json,.toml" onChange={(event) => { void take(event.target.files?.[0]); event.target.value = ""; }} /></label>;
+  return <label className="link file" title="a config.json of Hugging Face's, a scenario's TOML, a script of Megatron-LM, NeMo or torchtitan; or drop it anywhere">open a file
+    <input type="file" id="drop" accept={kAccepts} onChange={(event) => { void take(event.target.files?.[0]); event.target.value = ""; }} /></label>;
+}
+
+// Says which file the scenario is from, and what its reader noted.
+export function Took() {
+  const { took, address } = useStudio();
+  if (!took || took.notes.length === 0 || address.state.source !== "toml") return null;
+  return <details className="took"><summary>Took {took.file}: {took.notes.length} {took.notes.length === 1 ? "note" : "notes"}</summary><ul>{took.notes.map((note) => <li key={note}>{note}</li>)}</ul></details>;
 }

@@ -52,7 +52,7 @@ export function Palette() {
 function Find({ studio }: { studio: Studio }) {
   const [text, setText] = useState("");
   const [at, setAt] = useState(0);
-  const entries = useMemo(() => entriesOf(studio), [studio.lists, studio.answer, studio.trials]);  // eslint-disable-line
+  const entries = useMemo(() => entriesOf(studio), [studio.lists, studio.answer, studio.trials]);
   const fuse = useMemo(() => new Fuse(entries, { keys: [{ name: "name", weight: 3 }, { name: "also", weight: 1 }, { name: "hint", weight: 1 }], threshold: 0.4, ignoreLocation: true,
     useTokenSearch: true } as object), [entries]);
   const found = (text.trim() ? fuse.search(text.trim(), { limit: kMost }).map(({ item }) => item) : entries.filter(({ kind }) => kind === "view" || kind === "action")).slice(0, kMost);

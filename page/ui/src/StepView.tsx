@@ -2,7 +2,7 @@
 import { GpuPicture } from "./cluster/GpuPicture";
 import { AnswerBand } from "./AnswerBand";
 import { Budget } from "./Budget";
-import { FileButton } from "./Drop";
+import { FileButton, Took } from "./Drop";
 import { forms, viewNames } from "./Header";
 import { LayoutPanel } from "./LayoutPanel";
 import { Levers } from "./Levers";
@@ -24,7 +24,7 @@ export function StepView() {
     <p className="acts">{forms.map(({ id, name }) => <button key={id} className="btn" onClick={() => copy(id)}>Copy: {name}</button>)}</p></section>;
   return <>
     <AnswerBand />
-    <NotPossible /><Starting />
+    <NotPossible /><Took /><Starting />
     {isSmall
       ? <main className="step small"><div className="col"><Budget />{unfit}<Levers /><Switches /><Timeline /><MemoryBars /><LayoutPanel />{all}<GpuPicture />{more}</div></main>
       : <main className="step"><div className="col left"><LayoutPanel />{all}<GpuPicture /></div>

@@ -37,6 +37,11 @@ export async function ask<T>(engine: Engine, what: string, state: State, more: o
   return JSON.parse(await askText(engine, what, state, more));
 }
 
+// Returns the answer to a question that is about no state.
+export async function askNow<T>(request: { what: string } & Record<string, unknown>): Promise<T | Problem> {
+  return JSON.parse(await quick.askText(request));
+}
+
 // Calls `act` for the newest of all values that it is given while it is busy with an older one.
 export function newestOnly<T>(act: (value: T, isNewest: () => boolean) => Promise<void>) {
   let busy = false, next: { value: T } | null = null;

@@ -31,6 +31,7 @@ export function useStudioModel(): Studio {
   const [slowSince, setSlowSince] = useState<number | null>(() => performance.now());
   const [selection, select] = useState<Selection>({ stage: 0, gpu: 0 });
   const [toast, setToast] = useState<Toast | null>(null);
+  const [took, setTook] = useState<Studio["took"]>(null);
   const [overlay, setOverlay] = useState<Overlay>(null);
   const [find, setFind] = useState("");
   const before = useRef<{ state: State; step_ms: number } | null>(null);  // of a change whose effect is announced
@@ -118,7 +119,7 @@ export function useStudioModel(): Studio {
     .then(() => say({ text: form === "link" ? "Link copied" : `Copied: ${form}` }), (problem) => say({ text: `Not copied: ${problem.message ?? problem}` }));
 
   return {
-    address, lists, answer: shown.answer, answered: shown.state, problem: shown.problem, isBusy, slowSince, trials, selection, select, toast, say, overlay, find,
+    address, lists, answer: shown.answer, answered: shown.state, problem: shown.problem, isBusy, slowSince, trials, selection, select, toast, say, took, setTook, overlay, find,
     go: (state, isAnnounced) => { if (isAnnounced) announce(); put({ ...newest.current, state }); },
     setting: (key, value) => put({ ...newest.current, state: withSetting(newest.current.state, key, value, shown.answer?.simulate.ranks ?? 0) }),
     announce,

@@ -31,6 +31,8 @@ export interface Studio {
   copyCommand(): void;
   say(toast: Toast): void;
   toast: Toast | null;
+  took: { file: string; notes: string[] } | null;  // the file that was dropped last
+  setTook(took: { file: string; notes: string[] }): void;
   overlay: Overlay;
   open(overlay: Overlay, find?: string): void;
   find: string;                  // what the drawer of settings begins with

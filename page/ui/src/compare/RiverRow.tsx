@@ -31,7 +31,7 @@ export function RiverRow({ strip, longest, mark, name }: { strip: StepStrip; lon
       g.fillStyle = colours.ink;
       g.fillRect(x(strip.step_ps), 0, 1.5, layout.height);
     };
-  }, [rows, strip, longest, mark, layout.height, theme]);  // eslint-disable-line
+  }, [rows, strip, longest, mark, layout.height, theme]);
   return <Canvas height={layout.height} draw={draw} aria-label={`${name}: a step of ${time(strip.step_ps / 1e9)} on ${rows.length} stages`} />;
 }
 

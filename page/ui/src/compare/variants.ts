@@ -36,6 +36,29 @@ export function differencesOf(answers: (StepAnswer | null)[]): [string, string[]
   return rows.filter(([, texts]) => new Set(texts.filter((_, i) => answers[i])).size > 1);
 }
 
+// Returns what a request says of a state besides `what`, for `ratio`.
+const requestOf = (state: State) => ({ scenario: state.name, platform: state.platform, gpus: state.gpus,
+  set: [...(state.profile ? [`profile=${state.profile}`] : []), ...Object.entries(state.set).map(([key, value]) => `${key}=${value}`)] });
+
+// Returns half of the 80 % interval of the ratio of each state to the first, in percent; null where there is none.
+export function useRatios(states: State[], isReady: boolean): (number | null)[] {
+  const [known, setKnown] = useState(new Map<string, number | null>());
+  const [base, ...others] = states, keys = others.map((one) => `${writeState(base!)}\n${writeState(one)}`);
+  useEffect(() => {
+    if (!isReady) return;
+    let isWanted = true;
+    void (async () => {
+      for (const [i, one] of others.entries()) {
+        if (!isWanted || known.has(keys[i]!) || base!.source !== "scenario" || one.source !== "scenario") continue;
+        const got = await ask<{ unsure_pct: number | null }>(slow, "ratio", base!, { other: requestOf(one) });
+        if (isWanted) setKnown((before) => new Map(before).set(keys[i]!, isProblem(got) ? null : got.unsure_pct));
+      }
+    })();
+    return () => { isWanted = false; };
+  }, [keys.join("\n\n"), isReady]);
+  return [null, ...keys.map((key) => known.get(key) ?? null)];
+}
+
 export function useVariants(state: State, answer: StepAnswer | null, answered: State | null, pins: State[]): Variant[] {
   const [answers, setAnswers] = useState(new Map<string, StepAnswer | string>());
   const [strips, setStrips] = useState(new Map<string, StepStrip>());
@@ -58,7 +81,7 @@ export function useVariants(state: State, answer: StepAnswer | null, answered: S
       }
     })();
     return () => { isWanted = false; };
-  }, [texts.join("\n")]);  // eslint-disable-line
+  }, [texts.join("\n")]);
   return all.map((one, i) => {
     const got = i === 0 ? (answered && writeState(answered) === texts[0] ? answer : null) : answers.get(texts[i]!) ?? null;
     return { letter: "ABCDE"[i]!, state: one, name: i === 0 ? one.label ?? "As it is" : nameOf(one, state), answer: typeof got === "string" ? null : got,

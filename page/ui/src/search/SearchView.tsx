@@ -23,7 +23,7 @@ export function SearchView() {
   const isReady = answer !== null;
   const begin = () => void start(state, found.axes.length && Object.values(off).some((one) => one.length)
     ? found.axes.filter(({ key }) => key !== "gpus").map(({ key, values }) => `${key}=${values.filter((one) => !off[key]?.includes(one)).join(",")}`) : null);
-  useEffect(() => { if (isReady && !isRunning && found.combinations === 0) begin(); }, [isReady]);  // eslint-disable-line
+  useEffect(() => { if (isReady && !isRunning && found.combinations === 0) begin(); }, [isReady]);
   const values = answer?.values ?? {};
   const size = (one: Point, key: string) => sizeOf(one, key, Number(values[key] ?? 1));
   const name = (one: Point) => kColumns.filter(([short, key]) => short !== "mbs" && (short !== "vp" && short !== "cp" || size(one, key) > 1)).map(([short, key]) => `${short} ${size(one, key)}`).join(", ");

@@ -55,6 +55,6 @@ export function useSearch() {
     if (run.current === mine) setRunning(false);
   };
 
-  useEffect(() => end, []);  // eslint-disable-line
+  useEffect(() => end, []);
   return { found, isRunning, problem, seconds, start, stop: end };
 }
