@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "report/critical_path.hpp"
 #include "report/prediction.hpp"
 #include "report/stage_bars.hpp"
 
@@ -149,6 +150,25 @@ Json track_json(const StageTrack& track, std::size_t program, const std::vector<
           {"gaps", std::move(of_gaps)}};
 }
 
+// Returns the critical path as stretches on the drawn GPU of a stage, in order.
+Json path_json_of(const DrawnStep& drawn, const std::vector<StageTrack>& tracks) {
+  const predict::PredictedStep& step = drawn.step();
+  std::map<std::size_t, std::int64_t> drawn_rank;  // [role]
+  for (const StageTrack& track : tracks) drawn_rank[drawn.program(drawn.program_of(track.rank)).role] = track.rank;
+  std::map<std::int64_t, std::int64_t> drawn_as;  // [rank]
+  for (const BoundProgram& program : step.result.programs) drawn_as[program.rank] = drawn_rank.at(program.role);
+  const Picoseconds begin = step.result.timeline.step_begin;
+  Json path = Json::array();
+  std::int64_t last = -1;
+  for (const TimelineRow& row : critical_path(step.result, step.result.timeline).rows) {
+    const std::int64_t rank = drawn_as.at(row.rank);
+    if (rank != last) path.push_back({rank, row.transfer - begin, row.moved() - begin});
+    path.back()[2] = row.moved() - begin;
+    last = rank;
+  }
+  return path;
+}
+
 }  // namespace
 
 Json strip_json(DrawnStep& drawn) {
@@ -179,6 +199,7 @@ Json strip_json(DrawnStep& drawn) {
   for (const auto& one : computing) by_phase.push_back({one.first, one.second / gpus});
   return {{"tracks", std::move(list)},
           {"computing", std::move(by_phase)},
+          {"path", path_json_of(drawn, tracks)},
           {"causes", causes_json(step.schedule)},
           {"step_ps", step.result.step}};
 }

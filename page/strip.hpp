@@ -16,6 +16,7 @@ namespace stretto::page {
 //             time in between in which the GPU computes nothing
 //     gaps    [start, end, lost]: time between bars, in which the GPU computes nothing
 //   computing [[phase, time]]: the mean over these GPUs of the time in which they compute, by phase; "recompute" is one
+//   path      [[rank, start, end]]: the critical path, as stretches on the drawn GPUs
 // The bars' `computes`, their `lost` and that of the gaps are the breakdown of the GPU's step.
 nlohmann::json strip_json(DrawnStep& drawn);
 

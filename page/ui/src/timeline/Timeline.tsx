@@ -3,7 +3,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { useStudio } from "../studio";
 import { Canvas, type Draw, useTheme } from "./Canvas";
 import { drawLanes, drawTimes, lanesHeight, lanesLayout } from "./drawLanes";
-import { drawPasses } from "./drawPasses";
+import { drawPasses, drawPath } from "./drawPasses";
 import { drawFunnel, drawWhole, paintRiver, wholeLayout } from "./drawWhole";
 import { barAt, nextOp, opAt, opOfNextLane, passAround } from "./find";
 import { findingOf, lostOf } from "./finding";
@@ -72,7 +72,9 @@ export function Timeline() {
       g.drawImage(paintRiver(rows, strip.causes, step, span, width - kLeft, below, scale), kLeft, below.top, width - kLeft, below.height);
     } else {
       const rowHeight = passHeight(rows.length, high - top - 16);
-      drawPasses(rows, span, step, { left: kLeft, top: top + 14, rowHeight, gap: rowHeight > 8 ? 3 : 1, numberPx: 10.5, least: 13, chunks: true })(g, wide, high, scale);
+      const style = { left: kLeft, top: top + 14, rowHeight, gap: rowHeight > 8 ? 3 : 1, numberPx: 10.5, least: 13, chunks: true };
+      drawPasses(rows, span, step, style)(g, wide, high, scale);
+      if (isCritical) drawPath(strip.path, rows, span, style)(g, wide, high, scale);
     }
     if (drag) drawDrag(drag, span, step, kLeft, whole, top, wide, high)(g, wide, high, scale);
     (globalThis as { strettoFrameMs?: number }).strettoFrameMs = performance.now() - begin;

@@ -67,3 +67,28 @@ function drawNumber(g: CanvasRenderingContext2D, { bar: [kind, microBatch, chunk
   g.fillStyle = style.chunks && chunk % 2 === 1 && kind !== kForward && kind !== kWgrad ? colours["on-bwd"] : inkOfBar(kind, colours);
   g.fillText(text, (from + to) / 2 - 0.4, y + height / 2 + 0.5);
 }
+
+// Draws the critical path as a line from row to row; stretches are [rank, start, end].
+export function drawPath(path: [number, number, number][], rows: Row[], span: Span, style: Pick<PassesStyle, "left" | "top" | "rowHeight" | "gap">): Draw {
+  return (g, width) => {
+    const { left, top, rowHeight, gap } = style, scale = (width - left) / (span.to - span.from), x = (time: number) => left + (time - span.from) * scale;
+    g.save();
+    g.beginPath();
+    g.rect(left, 0, width - left, top + rows.length * (rowHeight + gap));
+    g.clip();
+    g.strokeStyle = paint().ink;
+    g.lineWidth = 1.5;
+    g.beginPath();
+    let isFirst = true;
+    for (const [rank, start, end] of path) {
+      if (end < span.from - (span.to - span.from) || start > span.to + (span.to - span.from)) continue;
+      const y = top + rows.findIndex((row) => row.rank === rank) * (rowHeight + gap) + rowHeight * 0.82;
+      if (isFirst) g.moveTo(x(start), y);
+      else g.lineTo(x(start), y);
+      g.lineTo(x(end), y);
+      isFirst = false;
+    }
+    g.stroke();
+    g.restore();
+  };
+}

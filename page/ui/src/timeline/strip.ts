@@ -10,7 +10,7 @@ export interface Cause { cause: "exposed" | "core_wait" | "queue_wait" | "host" 
 export type Bar = [number, number, number, number, number, number, number[], number];
 export type Gap = [number, number, number[]];
 export interface Track { role: string; rank: number; program: number; bars: Bar[]; gaps: Gap[] }
-export interface StepStrip { tracks: Track[]; causes: Cause[]; computing: [string, number][]; step_ps: number }
+export interface StepStrip { tracks: Track[]; causes: Cause[]; computing: [string, number][]; path: [number, number, number][]; step_ps: number }
 
 // Kinds of bars (report/stage_bars.hpp), in the order of their numbers.
 export const kForward = 0, kBackward = 1, kWgrad = 2;
