@@ -57,7 +57,7 @@ class Drawn(unittest.TestCase):
         self.press("0")
         self.press("t")
         self.wait("document.querySelector('.tl-table th')?.textContent === 'stage'")
-        self.assertGreater(len(self.rows()), 20)
+        self.wait("document.querySelectorAll('.tl-table tbody tr').length > 20")  # a jump takes 200 ms
         self.wait("document.querySelector('#budget .bar')?.children.length > 4")  # what comes later above moves the timeline
         x, y, width, _ = self.box(".tl-canvas canvas")
         # One gesture leads from the whole step to a pass, another to a kernel.
