@@ -5,6 +5,7 @@ import { count } from "../format";
 import { writeState } from "../state";
 import { useStudio } from "../studio";
 import { Canvas, type Draw, paint } from "../timeline/Canvas";
+import { useLit } from "../timeline/lit";
 import type { Axis } from "../timeline/strip";
 import { linkText } from "../timeline/Tip";
 import { type Cluster, clusterOf, kAxisWords, membersOf, placeText } from "./cluster";
@@ -24,6 +25,7 @@ export function GpuPicture() {
   const [by, setBy] = useState<Axis>("pp");
   const [width, setWidth] = useState(236);
   const canvas = useRef<HTMLCanvasElement>(null);
+  const lit = useLit();
   const state = answered ? writeState(answered) : "";
   const gpu = selection.gpu < (answer?.simulate.ranks ?? 1) ? selection.gpu : 0;
 
@@ -52,7 +54,7 @@ export function GpuPicture() {
     if (!shown) return;
     const colours = paint(), members = membersOf(shown), places = shade ? shown.places[shade] : undefined, own = Math.floor(shown.gpu.rank / shown.gpus_a_cell);
     for (let cell = 0; cell < cells; ++cell) {
-      const [x, y] = cellPlace(cell, aNode, grid), mine = kDrawn.filter((axis) => members.get(cell)?.includes(axis));
+      const [x, y] = cellPlace(cell, aNode, grid), mine = kDrawn.filter((axis) => (lit === null || axis === lit) && members.get(cell)?.includes(axis));
       g.fillStyle = (places?.[cell] ?? 0) % 2 ? colours.g1 : colours.g0;
       g.fillRect(x, y, grid.cellWidth, grid.cellHeight);
       // Of a cell in several groups each has its part.
@@ -67,7 +69,7 @@ export function GpuPicture() {
     g.strokeStyle = colours.ink;
     g.lineWidth = 1.5;
     g.strokeRect(x - 1, y - 1, grid.cellWidth + 2, grid.cellHeight + 2);
-  }, [shown, grid, cells, aNode, shade, width]);
+  }, [shown, grid, cells, aNode, shade, width, lit]);
 
   if (!answered || !cluster || !shown) return <section className="blk cluster" id="gpupicture"><h2>GPUs</h2></section>;
   const nodes = Math.ceil(cluster.gpus / cluster.gpus_a_node);

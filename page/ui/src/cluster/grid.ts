@@ -6,15 +6,16 @@ const kNodeGap = 3, kTallest = 150, kTallestOfMany = 280, kMany = 1024, kRack = 
 export function gridOf(cells: number, aNode: number, width: number): Grid {
   const nodes = Math.max(1, Math.ceil(cells / aNode));
   const tallest = cells > kMany ? kTallestOfMany : kTallest;
+  const nodeGap = aNode > 1 ? kNodeGap : 1;
   let best: Grid | null = null, bestOff = Infinity;
-  for (let columns = 1; columns <= Math.min(nodes, 64); ++columns)
+  for (let columns = 1; columns <= Math.min(nodes, 128); ++columns)
     for (let perRow = 1; perRow <= aNode; ++perRow) {
       if (aNode % perRow !== 0) continue;
       if (aNode > kRack && (columns > 1 || perRow < aNode / 2)) continue;  // a large node is a row, as its rack is
       const rowsOfNode = aNode / perRow, rows = Math.ceil(nodes / columns), gap = aNode > 1 ? 1 : 0;
-      const nodeWidth = (width - (columns - 1) * kNodeGap) / columns, cellWidth = (nodeWidth - (perRow - 1) * gap) / perRow;
+      const nodeWidth = (width - (columns - 1) * nodeGap) / columns, cellWidth = (nodeWidth - (perRow - 1) * gap) / perRow;
       if (cellWidth < 1.6) continue;
-      const room = (tallest - (rows - 1) * (kNodeGap + 1)) / rows, cellHeight = Math.min(14, (room - (rowsOfNode - 1) * gap) / rowsOfNode, cellWidth * 1.15);
+      const room = (tallest - (rows - 1) * (nodeGap + 1)) / rows, cellHeight = Math.min(14, (room - (rowsOfNode - 1) * gap) / rowsOfNode, cellWidth * 1.15);
       if (cellHeight < 1.4) continue;
       const uneven = nodes % columns === 0 ? 0 : 0.4;  // full rows are read more easily
       // A power of two of nodes in a row keeps groups in columns.
@@ -22,7 +23,7 @@ export function gridOf(cells: number, aNode: number, width: number): Grid {
       if (off >= bestOff) continue;
       bestOff = off;
       const nodeHeight = rowsOfNode * (cellHeight + gap) - gap;
-      best = { columns, perRow, rowsOfNode, nodeWidth, nodeHeight, cellWidth, cellHeight, gap, nodeGap: kNodeGap, height: rows * (nodeHeight + kNodeGap + 1) - kNodeGap - 1 };
+      best = { columns, perRow, rowsOfNode, nodeWidth, nodeHeight, cellWidth, cellHeight, gap, nodeGap, height: rows * (nodeHeight + nodeGap + 1) - nodeGap - 1 };
     }
   if (best) return best;
   const columns = Math.max(1, Math.floor(width / 3)), rows = Math.ceil(cells / columns);

@@ -31,7 +31,9 @@ export function MemoryBars() {
   </section>;
 }
 
-const rowOf = (count: number): [number, number] => (count > 8 ? [7, 2] : count > 4 ? [9, 2.5] : [15, 5]);
+// Names of many rows are smaller, so that they do not meet.
+const textPx = (count: number): number => (count > 8 ? 10 : 11.5);
+const rowOf = (count: number): [number, number] => (count > 8 ? [8, 3] : count > 4 ? [9, 2.5] : [15, 5]);
 const memoryHeight = (count: number): number => {
   const [height, gap] = rowOf(count);
   return count * (height + gap) + 26;
@@ -39,12 +41,12 @@ const memoryHeight = (count: number): number => {
 
 function drawMemory(rows: Shown[], device: number): Draw {
   return (g, width) => {
-    const colours = paint(), [height, gap] = rowOf(rows.length), left = Math.max(52, ...rows.map((row) => { font(g, 11.5); return g.measureText(row.name).width + 10; })), right = width - 58;
+    const colours = paint(), [height, gap] = rowOf(rows.length), left = Math.max(52, ...rows.map((row) => { font(g, textPx(rows.length)); return g.measureText(row.name).width + 10; })), right = width - 58;
     const most = Math.max(device, ...rows.map((row) => row.bytes)) * (rows.some((row) => row.bytes > device) ? 1.02 : 1);
     const x = (bytes: number) => left + (bytes / most) * (right - left), bottom = 8 + rows.length * (height + gap);
     rows.forEach((row, i) => {
       const y = 8 + i * (height + gap);
-      font(g, 11.5, row.isFullest ? 600 : 400);
+      font(g, textPx(rows.length), row.isFullest ? 600 : 400);
       g.textAlign = "left";
       g.fillStyle = row.isFullest ? colours.ink : colours.ink2;
       g.fillText(row.name, 0, y + height / 2);
@@ -61,11 +63,11 @@ function drawMemory(rows: Shown[], device: number): Draw {
         g.fillRect(x(device), y, x(row.bytes) - x(device), height);
         hatch(g, x(device), y, x(row.bytes) - x(device), height, colours.bg, 5, 1);
       }
-      font(g, 11.5, 600);
+      font(g, textPx(rows.length), 600);
       g.textAlign = "right";
       g.fillStyle = row.bytes > device ? colours.bad : colours.ink;
       g.fillText(gib(row.bytes), width - 26, y + height / 2);
-      font(g, 11);
+      font(g, textPx(rows.length) - 0.5);
       g.fillStyle = colours.ink3;
       g.fillText("GiB", width, y + height / 2);
     });

@@ -9,6 +9,7 @@ import { barAt, nextOp, opAt, opOfNextLane, passAround } from "./find";
 import { findingOf, lostOf } from "./finding";
 import { type Drag, type Place, useGestures } from "./gestures";
 import { Legend } from "./Legend";
+import { light } from "./lit";
 import { useStep } from "./useStep";
 import { BarTip, OpTip } from "./Tip";
 import { Table } from "./Table";
@@ -136,6 +137,11 @@ export function Timeline() {
   });
 
   const bar = hovered && !hovered.op && strip && (hovered.y < top || !part) && hovered.y > whole.top ? barAt(rows[rowAt(hovered)], timeAt(hovered)) : null;
+  const litOp = hovered?.op ?? selected, litAxis = litOp && part && litOp.kind.group !== null ? part.groups[litOp.kind.group].axis : null;
+  useEffect(() => {
+    light(litAxis);
+    return () => light(null);
+  }, [litAxis]);
   const finding = useMemo(() => (strip ? findingOf(strip, rows) : "One step"), [strip, rows]);
   const hasStalls = useMemo(() => strip !== null && lostOf(strip, rows).some(({ cause }) => cause === "queue_wait"), [strip, rows]);
   return <section className={`blk timeline${isBusy ? " stale" : ""}`} id="timeline" aria-label="Timeline">
