@@ -10,6 +10,7 @@
 #include "ask/sweep_text.hpp"
 #include "base/error.hpp"
 #include "base/memory.hpp"
+#include "base/shell.hpp"
 #include "base/time_left.hpp"
 #include "cli/progress.hpp"
 #include "cli/search_layouts.hpp"
@@ -63,6 +64,17 @@ class SearchLine {
   bool tries_ = false;
   std::chrono::steady_clock::time_point shown_ = std::chrono::steady_clock::now();
 };
+
+// Returns "stretto simulate llama3-70b --gpus 64": the scenario in the words of the command line.
+std::string command_as_asked(const SweepOptions& options) {
+  std::string text = "stretto simulate " + in_shell(options.given.scenario);
+  for (const std::string& set : options.given.set)
+    for (const auto& [key, option] :
+         {std::pair("gpus=", "--gpus"), std::pair("profile=", "--profile"), std::pair("low_precision=", "--precision")})
+      if (set.starts_with(key))
+        text += fmt::format(" {} {}", option, in_shell(set.substr(std::string_view(key).size())));
+  return text;
+}
 
 }  // namespace
 
@@ -137,7 +149,9 @@ void add_sweep(CLI::App& app) {
   add_search_options(*command, *options);
   command->callback([options] {
     options->names_platform = !options->platform.empty();
-    search_layouts(*options, ask::swept_of(*options));
+    ask::Swept swept = ask::swept_of(*options);
+    swept.command = command_as_asked(*options);
+    search_layouts(*options, std::move(swept));
   });
 }
 

@@ -280,6 +280,10 @@ class Sweep(ProgramTest):
         self.assertIn("refused,,,,,,", row)
 
     def test_the_command_of_the_fastest_gives_its_step(self):
+        one = ("sweep", "llama2-13b", "--gpus", "64", "--over", "tp=2", "--over", "pp=1", "--best", "1", "--json", "names.json")
+        words = shlex.split(self.ok(*one).out.split("the fastest: stretto ")[1].split("\n")[0])
+        self.assertEqual(words[:4], ["simulate", "llama2-13b", "--gpus", "64"])
+        self.assertEqual(self.json(*words)["step_ms"], json.loads((self.folder / "names.json").read_text())["best"][0]["step_ms"])
         done = self.ok("sweep", self.small, "--over", "micro_batch_size=1,2", "--set", "model.num_layers=4", "--platform", "b200-sxm", "--json", "s.json")
         command = done.out.split("the fastest: stretto ")[1].split("\n")[0]
         self.assertEqual(self.json(*command.split())["step_ms"], json.loads((self.folder / "s.json").read_text())["best"][0]["step_ms"])
