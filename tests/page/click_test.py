@@ -134,7 +134,7 @@ class Page(unittest.TestCase):
         s = self.studio
         s.go(START + PIN + "&view=compare")
         s.go(START.replace("#", "#view=compare&") + PIN)
-        s.wait(f"{ROWS} === 2")
+        s.wait(f"{ROWS} === 2 && document.querySelectorAll('[data-variant] canvas').length === 2")  # nothing moves afterwards
         s.click("[data-variant=B] .acts button")
         s.wait("location.hash.startsWith('#scenario=llama3-8b&gpus=16&training.micro_batch_size=2')")
 

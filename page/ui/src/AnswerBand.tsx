@@ -5,6 +5,7 @@ import { accuracyOf } from "./accuracy";
 import { NumberWord, readCount } from "./controls";
 import { count, digits, gib, kGiB, scaled, timeOf } from "./format";
 import { precisionOf } from "./precision";
+import { Term } from "./Term";
 import { useStudio } from "./studio";
 import type { Interval } from "./trials";
 import { useIsSmall } from "./useIsSmall";
@@ -72,7 +73,7 @@ function Throughput({ answer: { simulate } }: { answer: StepAnswer }) {
 
 function Mfu({ answer }: { answer: StepAnswer }) {
   const { mfu, tflops_per_gpu, peak_tflops_per_gpu } = answer.simulate;
-  return <div><h2>MFU</h2><div className="v num">{mfu === null ? "–" : (100 * mfu).toFixed(1)}<span className="u">%</span></div>
+  return <div><h2><Term id="mfu" name="MFU">MFU</Term></h2><div className="v num">{mfu === null ? "–" : (100 * mfu).toFixed(1)}<span className="u">%</span></div>
     <div className="s num">{count(tflops_per_gpu)} of {count(peak_tflops_per_gpu)} TFLOP/s, {precisionOf(answer).name}</div></div>;
 }
 

@@ -5,6 +5,7 @@ import { digits, time } from "./format";
 import { type Loss, lossesOf } from "./losses";
 import { type Phases, usePhases } from "./phases";
 import { useStudio } from "./studio";
+import { Term } from "./Term";
 import { useIsSmall } from "./useIsSmall";
 
 const shareOf = (ms: number, step_ms: number) => `${(100 * ms / step_ms).toFixed(ms / step_ms < 0.001 ? 2 : 1)} %`;
@@ -72,7 +73,7 @@ function Bars({ s, phases, losses, lost, width, isSmall }:
       </div>
     </>}
     <div className="labels">{labels.placed.filter((one) => one.isLabelled).map((one) =>
-      <div key={one.id} style={{ left: one.x }}><b>{one.name}</b><span className="num">{time(one.ms)} · {shareOf(one.ms, s.step_ms)}</span></div>)}</div>
+      <div key={one.id} style={{ left: one.x }}><b><Term id={one.id} name={one.name} here={`${time(one.ms)} of ${time(s.step_ms)}`}>{one.name}</Term></b><span className="num">{time(one.ms)} · {shareOf(one.ms, s.step_ms)}</span></div>)}</div>
     {(listed.length > 0 || small.length > 0) && <div className="leg num rest">
       {listed.map((one) => <span key={one.id}><i className={one.id === "bubble" ? "hatch" : ""} style={box(one)} />{one.name} {time(one.ms)} · {shareOf(one.ms, s.step_ms)}</span>)}
       {small.length > 0 && <span className="q">{small.length} more, {(small.reduce((sum, one) => sum + one.ms, 0) / s.step_ms * 100).toFixed(1)} %</span>}
