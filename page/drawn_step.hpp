@@ -24,9 +24,9 @@ class DrawnStep {
   std::size_t program_of(std::int64_t rank) const;
   const BoundProgram& program(std::size_t index) const { return step_.result.programs[index]; }
   struct Rows {
-    const TimelineRow *first = nullptr, *behind = nullptr;
+    const TimelineRow *first = nullptr, *past = nullptr;
     const TimelineRow* begin() const { return first; }
-    const TimelineRow* end() const { return behind; }
+    const TimelineRow* end() const { return past; }
   };
   // Returns the rows of a program, in order of op.
   Rows rows_of(std::size_t program) const;

@@ -178,7 +178,7 @@ Json strip_json(DrawnStep& drawn) {
   TimeByPhase computing;
   Picoseconds gpus = 0;
   for (std::size_t t = 0; t < tracks.size();) {
-    std::size_t next = t;  // behind the tracks of this rank
+    std::size_t next = t;  // after the tracks of this rank
     while (next < tracks.size() && tracks[next].rank == tracks[t].rank) ++next;
     std::vector<std::vector<DrawnBar>> bars(next - t);
     std::vector<DrawnBar*> in_order;

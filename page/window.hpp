@@ -25,7 +25,7 @@ struct WindowRequest {
 //                start. Communication moves `bytes` from `transfer` to `end`, and the GPU waits for `exposed` of it;
 //                `waiting`: the kinds of up to three operations that wait for it
 //   labels       [the full name of each operation]
-//   more         how many operations of the span are left out, because they start behind the first `most`
+//   more         how many operations of the span are left out, because they start after the first `most`
 //   lost         [[start, end, cause, operation]]: time without computation, with causes as in strip_json();
 //                `operation`: the index of the transfer that is waited for, -1: none in the window
 //   groups       [{`communicator`, `axis`, `gpus`, `link`, `link_GBps`}]: the groups of this GPU

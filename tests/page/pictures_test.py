@@ -56,9 +56,9 @@ class Pictures(unittest.TestCase):
                 self.assertLessEqual(bar[7], bar[5])
             for cause, time in (pair for part in track["bars"] + track["gaps"] for pair in pairs(part[6] if len(part) > 3 else part[2])):
                 lost[cause] += time
-        for (_, start, end), (_, behind, _) in zip(strip["path"], strip["path"][1:]):
+        for (_, start, end), (_, later, _) in zip(strip["path"], strip["path"][1:]):
             self.assertLessEqual(start, end)
-            self.assertLessEqual(start, behind)
+            self.assertLessEqual(start, later)
         self.assertLessEqual({rank for rank, _, _ in strip["path"]}, ranks)
         mean_ms = [time / len(ranks) / 1e9 for time in lost]
         self.assertAlmostEqual(strip["step_ps"] / 1e9, printed["step_ms"], places=6)

@@ -145,7 +145,7 @@ export function Timeline() {
   const finding = useMemo(() => (strip ? findingOf(strip, rows) : "One step"), [strip, rows]);
   const hasStalls = useMemo(() => strip !== null && lostOf(strip, rows).some(({ cause }) => cause === "queue_wait"), [strip, rows]);
   return <section className={`blk timeline${isBusy ? " stale" : ""}`} id="timeline" aria-label="Timeline">
-    <h2>One step {strip && <span className="q">{rows.length} {rows.length === 1 ? "row: every GPU behaves alike" : "pipeline stages; every GPU of a stage behaves alike"}</span>}
+    <h2>One step {strip && <span className="q">{rows.length} {rows.length === 1 ? "row: every GPU does the same" : "pipeline stages; every GPU of a stage does the same"}</span>}
       <span className="r keys"><kbd>W</kbd> <kbd>S</kbd> zoom <kbd>A</kbd> <kbd>D</kbd> move <kbd>0</kbd> whole step
         <button className="link" aria-pressed={isTable} onClick={() => setTable(!isTable)}>table</button></span></h2>
     {problem && <p className="q">{problem}</p>}
