@@ -1,7 +1,8 @@
-// Runs in a worker behind the compiler's script, so that the page stays responsive.
-//   first message  { wasm, data }: the compressed module and the files of scenarios/
+// Runs in a worker after the compiler's script, so that the page stays responsive.
+//   first message  { wasm, data, compiled }: the compressed module, the files of scenarios/, and where another worker has
+//                  it already the module as this browser has compiled it, which spares seconds on few cores
 //   then           { id, request, files }: request as text for page/answer.hpp; files: [{ name, text }] that it names
-//   replies        { id, text }, and { id: 0, text: "" } when the first message is done; {} while it computes, with { part },
+//   replies        { compiled } of the worker that compiles; { id, text }, and { id: 0, text: "" } when the first message is done; {} while it computes, with { part },
 //                  a part of a long answer as text
 
 const unpacked = (bytes) =>
@@ -19,9 +20,16 @@ const goesOn = () => {
 let module = null;
 const folder = "/dropped";
 
-async function begin({ wasm, data }) {
-  const [binary, text] = await Promise.all([unpacked(wasm), unpacked(data)]);
-  module = await makeStretto({ wasmBinary: binary, goesOn, says: (part) => postMessage({ part }) });
+async function begin({ wasm, data, compiled }) {
+  const [own, text] = await Promise.all([compiled ?? unpacked(wasm).then((binary) => WebAssembly.compile(binary)), unpacked(data)]);
+  module = await new Promise((done, fail) => {
+    const instantiateWasm = (imports, use) => {
+      WebAssembly.instantiate(own, imports).then((instance) => use(instance, own), fail);
+      return {};
+    };
+    makeStretto({ instantiateWasm, goesOn, says: (part) => postMessage({ part }) }).then(done, fail);
+  });
+  if (!compiled) try { postMessage({ compiled: own }); } catch { /* others compile it again */ }
   const files = JSON.parse(new TextDecoder().decode(text));
   module.FS.mkdirTree(folder);
   for (const [path, content] of Object.entries(files)) {

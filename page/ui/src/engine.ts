@@ -14,6 +14,9 @@ let script: Promise<string> | null = null;  // the worker's address, unpacked on
 const scriptUrl = () => (script ??= new Response(new Blob([bytesOf("worker")]).stream().pipeThrough(new DecompressionStream("gzip")))
   .blob().then((blob) => URL.createObjectURL(blob)));
 
+// The module as the first worker has compiled it: workers that start later share it.
+let compiled: WebAssembly.Module | null = null;
+
 export interface File { name: string; text: string }
 export type Request = { what: string } & Record<string, unknown>;
 
@@ -60,7 +63,8 @@ export class Engine {
       const url = await scriptUrl();
       if (!isWanted()) return reply;
       const worker = (this.#worker = new Worker(url));
-      worker.onmessage = ({ data: { id, text, part } }) => {
+      worker.onmessage = ({ data: { id, text, part, compiled: module } }) => {
+        if (module !== undefined) compiled = module;
         if (part !== undefined) this.onPart?.(part);
         if (id === undefined) return this.#listen();  // a sign that it computes
         if (id === 0 && text) return this.stop(JSON.parse(text).error);
@@ -70,9 +74,13 @@ export class Engine {
         resolve?.(text);
       };
       worker.onerror = (event) => this.stop(event.message || "the browser does not let this page start a worker");
-      worker.onmessageerror = () => this.stop("its answer could not be read");
-      const wasm = bytesOf("wasm"), data = bytesOf("data");
-      worker.postMessage({ wasm, data }, [wasm.buffer, data.buffer]);
+      worker.onmessageerror = () => { if (!isWanted()) this.stop("its answer could not be read"); };  // a module may be unreadable
+      const data = bytesOf("data");
+      if (compiled) worker.postMessage({ compiled, data }, [data.buffer]);
+      else {
+        const wasm = bytesOf("wasm");
+        worker.postMessage({ wasm, data }, [wasm.buffer, data.buffer]);
+      }
     } catch (problem) {
       if (isWanted()) this.stop(`this browser cannot run it (${problem})`);
     }
