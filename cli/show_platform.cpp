@@ -10,6 +10,7 @@
 #include "base/printable.hpp"
 #include "report/table.hpp"
 #include "sim/accelerator/numbers.hpp"
+#include "sim/cost/beside_kernels.hpp"
 #include "sim/platform.hpp"
 
 namespace stretto::cli {
@@ -67,6 +68,50 @@ std::vector<Row> rows_of(const sim::Platform& platform) {
   return rows;
 }
 
+std::string kind_of(const Quantity& factor, const char* by) {
+  return factor.source.kind == "measured" ? "measured" : by;
+}
+
+// Returns what communication costs by engine, and the kinds of these numbers below it.
+Table engines_table(const std::vector<sim::EnginePrice>& prices) {
+  Table table({"beside this engine", "SMs", "kind", "product of one wave", "of many waves", "attention", "memory bound",
+               "the communication", "source of SMs"});
+  const auto factor = [](double value) { return fmt::format("{:.2f}", value); };
+  for (const sim::EnginePrice& p : prices)
+    table.add_row({p.engine, fmt::format("{:g}", p.sms.value), p.sms.source.kind, factor(p.one_wave),
+                   factor(p.many_waves), factor(p.attention), factor(p.memory_bound), factor(p.itself),
+                   printable(p.sms.source.origin)});
+  return table;
+}
+
+std::string engines_text(const sim::Accelerator& a, const std::vector<sim::EnginePrice>& prices) {
+  if (prices.empty())
+    return "SMs of communication are not known: kernels beside it take the factors of beside_communication\n";
+  const sim::BesideCommunication& beside = a.beside_communication;
+  return fmt::format(
+      "time beside communication over the time alone, at the full rate of its link:\n\n{}\nproducts {}, attention {}, "
+      "memory bound {}, the communication {}\n",
+      engines_table(prices).text(), kind_of(beside.gemm, "assumed (whole waves on the SMs that are left)"),
+      kind_of(beside.attention, "assumed (share of the SMs that are left)"),
+      kind_of(beside.memory_bound, "assumed (share of the memory's rate that is left)"),
+      beside.communication.source.kind);
+}
+
+nlohmann::json engines_json(const std::vector<sim::EnginePrice>& prices) {
+  nlohmann::json engines = nlohmann::json::array();
+  for (const sim::EnginePrice& p : prices)
+    engines.push_back({{"engine", p.engine},
+                       {"sms", p.sms.value},
+                       {"kind", p.sms.source.kind},
+                       {"source", p.sms.source.origin},
+                       {"one_wave", p.one_wave},
+                       {"many_waves", p.many_waves},
+                       {"attention", p.attention},
+                       {"memory_bound", p.memory_bound},
+                       {"communication", p.itself}});
+  return engines;
+}
+
 }  // namespace
 
 void show_platform(const std::string& path, const Output& json) {
@@ -83,6 +128,8 @@ void show_platform(const std::string& path, const Output& json) {
         {{"number", row.key}, {"value", row.value}, {"kind", row.source.kind}, {"source", row.source.origin}});
     ++kinds[row.source.kind];
   }
+  std::vector<sim::EnginePrice> prices;
+  if (platform.accelerator) prices = sim::engine_prices(*platform.accelerator);
   if (!json.is_standard()) {
     std::cout << printable(platform.name) << ", " << printable(platform.device) << "\n\n" << table.text() << "\n";
     std::cout << table.rows() << " numbers: ";
@@ -92,11 +139,13 @@ void show_platform(const std::string& path, const Output& json) {
       is_first = false;
     }
     std::cout << "\n";
+    if (platform.accelerator) std::cout << "\n" << engines_text(*platform.accelerator, prices);
   }
   write_json(json, {{"platform", platform.name},
                     {"device", platform.device},
                     {"kinds", std::move(kinds)},
-                    {"numbers", std::move(numbers)}});
+                    {"numbers", std::move(numbers)},
+                    {"engines", engines_json(prices)}});
 }
 
 }  // namespace stretto::cli

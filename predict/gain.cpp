@@ -19,6 +19,7 @@ constexpr int kDoubts = static_cast<int>(Doubt::stacks) + 1;
 Doubt kind_of(const std::string& constant) {
   constexpr std::array kPlaces = {std::pair{"host.", Doubt::host},
                                   std::pair{"accelerator.beside_communication.", Doubt::interference},
+                                  std::pair{"accelerator.communication_sms.", Doubt::interference},
                                   std::pair{"accelerator.token_exchange.", Doubt::exchange},
                                   std::pair{"accelerator.collective_", Doubt::network},
                                   std::pair{"kernels.collective_", Doubt::network},

@@ -17,7 +17,7 @@ profile = "PROFILE"
 num_layers = 4
 hidden_size = 2048
 num_attention_heads = 16
-seq_length = 2048
+seq_length = 1024
 vocab_size = 1024
 [parallel]
 data_parallel_size = 4

@@ -5,6 +5,7 @@
 
 #include "base/quantity.hpp"
 #include "sim/accelerator/collective_table.hpp"
+#include "sim/accelerator/communication_sms.hpp"
 #include "sim/accelerator/gemm_table.hpp"
 
 namespace stretto::sim {
@@ -40,6 +41,7 @@ struct LinkLevel {
 struct BesideCommunication {
   Quantity gemm, attention, memory_bound;  // kernels of compute
   Quantity communication;                  // NCCL's kernels, concurrent with any of these
+  Quantity loss;  // where SMs are known: what these kernels lose over what they lose by SMs and the memory's rate
 };
 
 // Rows of experts are exchanged by NCCL's messages or by the libraries of TokenTransport. Rates are of one GPU in one
@@ -117,6 +119,7 @@ struct Accelerator {
   // Returns the rate of a GPU while all GPUs of the domain, and a share `leaving` of its pod, send.
   double card_GBps(double leaving) const;
   BesideCommunication beside_communication;
+  CommunicationSms communication_sms;
   TokenExchange token_exchange;
   Quantity reserved_bytes;  // bytes of a GPU's memory: code of libraries, fragmentation
 

@@ -16,6 +16,8 @@ constexpr Limits<double> kShare{.min = 1e-6, .max = 1};
 constexpr Limits<double> kTime{.min = 0, .max = 1e9};
 constexpr Limits<double> kAtLeastOne{.min = 1, .max = 1e6};
 constexpr Limits<double> kFactor{.min = 1e-3, .max = 1e3};
+constexpr Limits<double> kLoss{.min = 0, .max = 100};
+constexpr Limits<double> kSms{.min = 0, .max = 1 << 16};
 constexpr Limits<double> kBytes{.min = 0, .max = 1e15};
 
 Quantity assumed(double value, double low, double high, const char* why) {
@@ -88,6 +90,14 @@ std::vector<AcceleratorNumber> numbers_of(Accelerator& a) {
           {"beside_communication", "attention", &a.beside_communication.attention, kAtLeastOne},
           {"beside_communication", "memory_bound", &a.beside_communication.memory_bound, kAtLeastOne},
           {"beside_communication", "communication", &a.beside_communication.communication, kAtLeastOne},
+          {"beside_communication", "loss", &a.beside_communication.loss, kLoss},
+          {"communication_sms", "ring", &a.communication_sms.ring, kSms},
+          {"communication_sms", "nvls", &a.communication_sms.nvls, kSms},
+          {"communication_sms", "ring_across", &a.communication_sms.ring_across, kSms},
+          {"communication_sms", "exchange", &a.communication_sms.exchange, kSms},
+          {"communication_sms", "message", &a.communication_sms.message, kSms},
+          {"communication_sms", "deepep", &a.communication_sms.deepep, kSms},
+          {"communication_sms", "hybridep", &a.communication_sms.hybridep, kSms},
           {"token_exchange", "network_share", &a.token_exchange.network_share, kShare},
           {"token_exchange", "us", &a.token_exchange.us, kTime},
           {"token_exchange", "flex_nvlink_GBps", &a.token_exchange.flex_nvlink_GBps, kRate},
@@ -131,6 +141,14 @@ void set_defaults(Accelerator& a) {
   for (Quantity* quantity : {&a.beside_communication.gemm, &a.beside_communication.attention,
                              &a.beside_communication.memory_bound, &a.beside_communication.communication})
     *quantity = assumed(1, 1, 1.2, "not measured on this GPU; gemm_sustained is of steps, and has some of it");
+  // Measured over predicted losses of the components that sim/cost/beside_kernels.hpp names: 0.4 to 2.9, most within
+  // this.
+  a.beside_communication.loss = assumed(
+      1, 0.5, 2, "what SMs and the memory's rate say; eleven components are within a factor of 2 or little more");
+  for (Quantity* quantity : {&a.communication_sms.ring, &a.communication_sms.nvls, &a.communication_sms.ring_across,
+                             &a.communication_sms.exchange, &a.communication_sms.message, &a.communication_sms.deepep,
+                             &a.communication_sms.hybridep})
+    *quantity = assumed(0, 0, 0, "not known; the factors of beside_communication count");
   TokenExchange& t = a.token_exchange;
   const double nvlink = a.nvlink.GBps.value / a.nvlink_change(), network = a.network.GBps.value / a.network_change();
   t.network_share = {

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "model/ring.hpp"
 #include "sim/accelerator/kernel_time.hpp"
+#include "sim/cost/beside_kernels.hpp"
 #include "sim/cost/communication.hpp"
 #include "sim/cost/evaluate.hpp"
 #include "sim/cost/features.hpp"
@@ -21,20 +22,6 @@ int cores_per_device(const Platform& platform, const Cluster& cluster) {
 }
 
 namespace {
-
-KernelInterference interference_of(const Accelerator& accelerator) {
-  const BesideCommunication& beside = accelerator.beside_communication;
-  KernelInterference result;
-  const auto set = [&](DemandClass cls, const Quantity& slower) {
-    result.slows[static_cast<std::size_t>(cls)] = slower.value - 1;
-    result.slowed[static_cast<std::size_t>(cls)] = beside.communication.value - 1;
-  };
-  set(DemandClass::gemm, beside.gemm);
-  set(DemandClass::attention, beside.attention);
-  set(DemandClass::vector, beside.memory_bound);
-  set(DemandClass::memory, beside.memory_bound);
-  return result;
-}
 
 DemandClass class_of(const Work& work) {
   return std::visit(
@@ -84,7 +71,7 @@ GroupTime exchanged_message_time(const Accelerator& accelerator, double bytes, c
 // carries as many bytes as fit its time: with concurrent flows of other groups it may take longer than alone.
 CollectiveCost group_cost(const Accelerator& accelerator, const Framework& framework, const Schedule& schedule,
                           const Operation& operation, const GroupSpan& span, const GroupLimit& limit,
-                          const std::vector<double>& crossing) {
+                          const std::vector<double>& crossing, const BesideKernels& beside) {
   CollectiveCost cost;
   if (span.members == 1) return cost;
   const Dtype dtype = schedule.dtype_of(operation.accesses.front().view);
@@ -123,7 +110,8 @@ CollectiveCost group_cost(const Accelerator& accelerator, const Framework& frame
   // Copy engines take no SM. The copy engines of a device reach only its NVLink domain.
   const CommEngine engine = schedule.communicators[communicator_of(operation.work)].engine;
   const bool is_copied = engine == CommEngine::copy_engine && span.nodes == 1;
-  cost.interference = is_copied ? KernelInterference{} : interference_of(accelerator);
+  cost.interference =
+      is_copied ? KernelInterference{} : beside.of(operation.work, span, card_bytes * double(span.cards()), time.us);
   if (span.nodes == 1 || time.us <= time.latency_us || card_bytes == 0) return cost;
   // The rate is rounded to sixteenths of a card's rate, because a network has a limit for each distinct rate; the bytes
   // are scaled so that the time is unchanged.
@@ -232,6 +220,7 @@ Costs cost_on_accelerator(const Schedule& schedule, const Accelerator& accelerat
     costs.ring_distance.push_back(spans.back().on_node());
   }
   const std::vector<std::vector<double>> crossing = crossing_messages(schedule, spans, accelerator.domain);
+  const BesideKernels beside(accelerator, framework, schedule, choices);
   for (const Operation& equal : schedule.operations) {
     const Operation& operation = most == 1 ? equal : with_most_rows(equal, most);
     const bool communicates = is_communication(operation.work);
@@ -247,8 +236,8 @@ Costs cost_on_accelerator(const Schedule& schedule, const Accelerator& accelerat
       continue;
     }
     const std::uint32_t communicator = communicator_of(operation.work);
-    costs.collective.push_back(
-        group_cost(accelerator, framework, schedule, operation, spans[communicator], limit, crossing[communicator]));
+    costs.collective.push_back(group_cost(accelerator, framework, schedule, operation, spans[communicator], limit,
+                                          crossing[communicator], beside));
   }
   return costs;
 }
