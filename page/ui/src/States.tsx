@@ -1,6 +1,7 @@
 // The first seconds, a predictor that does not answer, a state that is not possible, a step that does not fit.
 import { useEffect, useState } from "react";
 import type { StepAnswer } from "./answers";
+import { divisorsNear } from "./divisors";
 import { gib, time } from "./format";
 import { changeName } from "./names";
 import { useStudio } from "./studio";
@@ -41,7 +42,7 @@ export function NotPossible() {
     go({ ...address.state, set });
   };
   const listed = key ? lists?.keys.find((one) => one.key === key)?.choices ?? [] : [];
-  const words = listed.filter((word) => word && !kExpected.exec(problem)?.[1]?.includes(word)).slice(0, 3);
+  const words = [...divisorsNear(problem), ...listed.filter((word) => word && !kExpected.exec(problem)?.[1]?.includes(word)).slice(0, 3)];
   return <div className="problem" role="alert" id="problem"><p><b>{problem}</b></p>
     <p className="acts">
       {key && !isStopped && <button className="btn dark" onClick={withoutIt}>Leave {key.slice(key.indexOf(".") + 1)} as it was</button>}

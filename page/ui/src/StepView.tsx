@@ -14,7 +14,8 @@ import { Timeline } from "./timeline/Timeline";
 import { useIsSmall } from "./useIsSmall";
 
 export function StepView() {
-  const { answer, open, lists, show, copy } = useStudio();
+  const { answer, open, lists, show, copy, problem } = useStudio();
+  const kind = problem ? "step stale" : "step";
   const isSmall = useIsSmall();
   const unfit = answer && <DoesNotFit answer={answer} />;
   const all = <p className="all q"><button className="link" onClick={() => open("settings")}>All {lists ? lists.keys.length : ""} settings</button> · <FileButton /></p>;
@@ -26,8 +27,8 @@ export function StepView() {
     <AnswerBand />
     <NotPossible /><Took /><Starting />
     {isSmall
-      ? <main className="step small"><div className="col"><Budget />{unfit}<Levers /><Switches /><Timeline /><MemoryBars /><LayoutPanel />{all}<GpuPicture />{more}</div></main>
-      : <main className="step"><div className="col left"><LayoutPanel />{all}<GpuPicture /></div>
+      ? <main className={`${kind} small`}><div className="col"><Budget />{unfit}<Levers /><Switches /><Timeline /><MemoryBars /><LayoutPanel />{all}<GpuPicture />{more}</div></main>
+      : <main className={kind}><div className="col left"><LayoutPanel />{all}<GpuPicture /></div>
           <div className="col centre"><Budget />{unfit}<Timeline /><MemoryBars /></div>
           <div className="col right"><Levers /><Switches /></div></main>}
   </>;
