@@ -93,7 +93,7 @@ struct Value {
   int pool_place = -1, gradient_pool_place = -1;
   bool is_family = false;            // of a tensor of all layers, also where no backward pass reads it
   std::optional<Dtype> dtype = {};   // of codes and their numbers; otherwise `kind` decides
-  bool is_shared = false;            // one tensor of several linear layers, each of which has columns of it
+  bool is_shared = false;            // one tensor of several linear layers, each with columns of its own
   bool is_of_weights = false;        // made of a layer's weights once a step
   std::int64_t filled_elements = 0;  // as filled_rows, of codes
   bool is_read_later = false;        // a backward pass reads it after its own pass has ended
@@ -153,9 +153,9 @@ struct Node {
   std::uint8_t concurrent_half = 0;
   // the function that frameworks checkpoint and that this is a part of; of others only `module` decides
   Recomputed function = Recomputed::none;
-  bool adds_to_stream = false;  // the addition at the end of a section
-  std::string term = {};        // of this addition: the layer that has made what is added
-  bool is_deferrable = false;   // its weight gradient, which this is or of which, may come after the backward pass
+  bool adds_to_stream = false;          // the addition at the end of a section
+  std::string term = {};                // of this addition: the layer that has made what is added
+  bool is_deferrable = false;           // a weight gradient, or a product whose one may come after the backward pass
   std::optional<Slice> late_bias = {};  // bias of this product, which the addition after the sum over ranks adds
   std::int64_t slot = -1;               // of experts' rows, of each pair of ranks; -1: of all rows
   std::string suffix = {};              // of the name, where kinds of layers have different operations

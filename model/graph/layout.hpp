@@ -58,7 +58,7 @@ struct CodesOf {
     LinearLayer size;
     std::int64_t index = 0, first = 0;  // among the linear layers, and among all their matrices
   };
-  std::vector<Linear> linears = {};  // of which some layer of the model has codes
+  std::vector<Linear> linears = {};  // that have codes in some layer of the model
 };
 
 // The cuts of one rank, and the choices that passes follow.

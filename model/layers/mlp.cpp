@@ -5,7 +5,7 @@ namespace stretto::layers {
 void mlp(Builder& g, const Slice& x, const Slice& out) {
   const Transformer& m = g.model();
   g.set_module(Module::mlp_norm);
-  g.set_function(Recomputed::mlp);  // of which TransformerEngine has the norm in one function with fc1
+  g.set_function(Recomputed::mlp);  // TransformerEngine has the norm in one function with fc1
   const Slice h = g.hidden("ln_2", TensorRole::mlp_norm_out);
   g.norm("ln_2", x, h);
   g.set_module(Module::mlp);

@@ -33,7 +33,7 @@ class PlacedValues {
   void set_workspace(TensorId tensor) { tensors_[schedule_.tensors[tensor].name] = tensor; }
   void set_given(Given which, View view) { given_[which] = std::move(view); }
 
-  // `phase` is that of the operation; `gathers_for` of the pass of which it is a part.
+  // `phase` is that of the operation; `gathers_for` that of the pass it is in.
   View view(const LayerGraphs& graphs, const Slice& slice, Phase phase, Phase gathers_for);
 
  private:

@@ -215,7 +215,7 @@ class Precision {
     return nodes;
   }
 
-  // The place of the rank's part, of which random numbers are a function.
+  // The place of the rank's part, which decides its random numbers.
   void place_random(const Quantised& of, Quantise& work) const {
     const LinearCut cut = of.linear.size.cut;
     work.seq = layout_.model.seq_length;

@@ -53,7 +53,7 @@ Sizes sizes_of(const Layout& layout) {
 }
 
 // Ranks gather the tokens that each of them sorts, indices and probabilities included, and the sums of copies are
-// scattered (the all-gather dispatcher). Or, and perhaps besides, they exchange rows and sort by expert those that come
+// scattered (the all-gather dispatcher). Or they exchange rows, perhaps as well, and sort by expert those that come
 // (the all-to-all dispatcher).
 class ShareExperts {
  public:
