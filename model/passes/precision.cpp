@@ -262,8 +262,8 @@ class Precision {
     graphs_.of(all).is_gathered = true;
     return all;
   }
-  // What a weight gradient reads of a factor that is gathered: all rows of the copy over rows, transposed where
-  // products need that. `all` has the copy along rows.
+  // Returns the operand of a weight gradient for a factor that is gathered: all rows of the copy over rows, transposed
+  // where products need that. `all` has the copy along rows.
   Slice gathered_for_weights(const Linear& linear, Factor factor, const Copies& of, Slice all, const Node& wgrad,
                              Nodes& before) {
     if (!low_.per_tensor()) {
