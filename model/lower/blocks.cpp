@@ -2,109 +2,189 @@
 
 #include <algorithm>
 
+#include "model/layers/layers.hpp"
 #include "model/lower/block_writer.hpp"
 #include "model/lower/chunk_ends.hpp"
 #include "model/lower/delayed_scaling.hpp"
-#include "model/lower/derived.hpp"
 #include "model/lower/graph_writer.hpp"
-#include "model/lower/sections.hpp"
+#include "model/passes/passes.hpp"
 
 namespace stretto {
+namespace {
+
+// Writes the blocks of one rank from graphs.
+class Blocks {
+ public:
+  Blocks(Schedule& schedule, const BlockShape& shape, const ParameterTensors& parameters, const View& loss,
+         LaneId compute, DelayedScaling* delayed)
+      : schedule_(schedule),
+        shape_(shape),
+        compute_(compute),
+        delayed_(delayed),
+        w_(schedule, shape, parameters),
+        graphs_(schedule, shape, w_, compute),
+        ends_(schedule, shape, w_, graphs_, loss) {
+    add_layer_graphs();
+    graphs_.values().set_layers(kinds_);
+    add_stream();
+  }
+
+  ModelBlocks write() {
+    ModelBlocks blocks = std::move(blocks_);
+    const View first = w_.act(x_), last = w_.act(x_, shape_.model.num_layers);
+    blocks.embedding_forward = ends_.embedding_forward(first);
+    for (std::size_t k = 0; k < kinds_.size(); ++k) write_forward(k, blocks.layers.emplace_back());
+    if (shape_.recompute.granularity == Recompute::Granularity::selective_op)
+      for (std::size_t k = 0; k < kinds_.size(); ++k) {
+        if (k > 0 && shape_.kinds[k - 1].spec == shape_.kinds[k].spec) {
+          blocks.layers[k].recompute = blocks.layers[k - 1].recompute;
+          continue;
+        }
+        begin_layer(k);
+        w_.begin(std::string("layer.recompute") + shape_.kinds[k].spec.suffix());
+        blocks.layers[k].recompute = graphs_.write(kinds_[k], kinds_[k].again);
+      }
+    blocks.head_forward = ends_.head_forward(last);
+    blocks.head_backward = ends_.head_backward(last);
+    if (shape_.puts_off_head()) blocks.head_wgrad = ends_.head_weights(last);
+    for (std::size_t k = 0; k < kinds_.size(); ++k) {
+      begin_layer(k);
+      w_.begin_backward("layer.backward" + suffix_of(k));
+      blocks.layers[k].backward = graphs_.write(kinds_[k], kinds_[k].backward);
+      if (!shape_.weights_apart) continue;
+      w_.begin_backward("layer.wgrad" + suffix_of(k));
+      blocks.layers[k].wgrad = graphs_.write(kinds_[k], kinds_[k].weights);
+    }
+    if (delayed_ != nullptr) {
+      add_updates(schedule_, shape_, compute_, *delayed_);
+      blocks.update_forward = delayed_->forward.update;
+      blocks.update_backward = delayed_->backward.update;
+    }
+    if (!shape_.frozen_base) blocks.embedding_backward = ends_.embedding_backward(first);
+    return blocks;
+  }
+
+ private:
+  std::string suffix_of(std::size_t kind) const {
+    const LayerKind& of = shape_.kinds[kind];
+    return of.spec.suffix() + shape_.cp.kinds[of.context].suffix +
+           (shape_.low.is_on() && !of.in_codes ? ".numbers" : "");
+  }
+
+  void add_layer_graphs() {
+    Layout layout = graphs_.layout();
+    layout.recompute = shape_.recompute;
+    layout.weights_apart = shape_.weights_apart;
+    layout.weights_in_units = shape_.weights_in_units;
+    if (shape_.low.is_on()) layout.codes = codes_of(shape_);
+    for (const LayerKind& kind : shape_.kinds) {
+      LayerGraphs& graphs = kinds_.emplace_back();
+      Builder builder(graphs, shape_.model, layout.data);
+      layout.context = context_cut(shape_.cp.kinds[kind.context]);
+      layout.codes.acts = kind.in_codes;
+      layers::layer(builder, kind.spec);
+      // Layers of other kinds may have an equal operation with another output.
+      for (Node& node : graphs.forward)
+        if (node.adds_to_stream) node.suffix = kind.spec.suffix();
+      passes::derive(graphs, layout);
+    }
+  }
+
+  // The residual stream between the sections of all layers, and its gradient.
+  void add_stream() {
+    const std::int64_t rows = w_.residual_rows(), hidden = shape_.model.hidden_size, layers = shape_.model.num_layers;
+    x_ = w_.recomputable("x", rows, hidden, layers + 1, {.is_input = true, .role = TensorRole::layer_input});
+    std::vector<bool> has, is_again;
+    for (const std::size_t kind : shape_.kind_of_layer) {
+      has.push_back(shape_.kinds[kind].spec.has_mlp());
+      is_again.push_back(std::any_of(kinds_[kind].values.begin(), kinds_[kind].values.end(),
+                                     [](const Value& v) { return v.given == Given::between && v.is_again; }));
+    }
+    BlockWriter::Role between{.again = is_again, .role = TensorRole::x_mid};
+    // Where W units compute weight gradients, its storage also holds the gradient of the first section's last product.
+    if (!shape_.weights_in_units && std::count(has.begin(), has.end(), false) > 0) between.layers = has;
+    between_ = w_.recomputable("x_mid", rows, hidden, layers, between);
+    if (delayed_ != nullptr) {
+      PlacedValues& values = graphs_.values();
+      values.set_given(Given::forward_scales, whole(schedule_, delayed_->forward.scale, Coord::layer));
+      values.set_given(Given::forward_amaxes, whole(schedule_, delayed_->forward.amax, Coord::layer));
+      values.set_given(Given::backward_scales, whole(schedule_, delayed_->backward.scale, Coord::layer));
+      values.set_given(Given::backward_amaxes, whole(schedule_, delayed_->backward.amax, Coord::layer));
+    }
+    blocks_.gradient = w_.workspace("dx", rows, hidden, shape_.gradient_buffers);
+    graphs_.values().set_given(Given::stream_gradient, whole(schedule_, blocks_.gradient, 0, Coord::buffer));
+    output_ = w_.act(x_, Expr(Coord::layer) + 1);
+    if (shape_.chunks.size() <= 1) return;
+    const ChunkEnds ends = add_chunk_ends(schedule_, w_, shape_, x_);
+    blocks_.chunk_input = ends.input;
+    blocks_.chunk_output = ends.output;
+    output_ = whole(schedule_, ends.next_input, Coord::layer,
+                    Expr(Coord::slot) * Expr(shape_.output_buffers) + Expr(Coord::buffer));
+  }
+
+  void begin_layer(std::size_t kind) {
+    graphs_.set_context(shape_.kinds[kind].context);
+    graphs_.values().set_in_layer(true);
+    graphs_.values().set_given(Given::input, w_.act(x_, Coord::layer));
+    graphs_.values().set_given(Given::between, w_.act(between_, Coord::layer));
+    graphs_.values().set_given(Given::output, output_);
+  }
+
+  void write_forward(std::size_t kind, LayerBlocks& layer) {
+    const LayerGraphs& graphs = kinds_[kind];
+    begin_layer(kind);
+    if (!graphs.quantise_weights.empty()) {
+      w_.begin("layer.quantise_weights" + suffix_of(kind));
+      layer.quantise_weights = graphs_.write(graphs, graphs.quantise_weights);
+    }
+    w_.begin("layer.forward" + suffix_of(kind));
+    layer.forward = graphs_.write(graphs, graphs.forward);
+    if (shape_.recompute.granularity != Recompute::Granularity::full) return;
+    layer.recompute = w_.copy_to_recompute(layer.forward, "layer.recompute" + suffix_of(kind));
+    layer.recompute_inner = needed_of_forward(graphs);
+  }
+
+  // Returns the number of operations, from the first one on, that the layer's own backward pass needs.
+  std::uint32_t needed_of_forward(const LayerGraphs& graphs) const {
+    std::vector<Node> forward;
+    for (const Node& node : graphs.forward)
+      if (!node.operands.empty()) forward.push_back(node);
+    std::uint32_t count = 0;
+    if (shape_.recompute.whole_layers) {  // all but what would overwrite the layer's output
+      const auto writes_output = [&](const Node& node) {
+        return std::any_of(node.operands.begin(), node.operands.end(),
+                           [&](const Operand& o) { return o.writes() && graphs.of(o.slice).given == Given::output; });
+      };
+      while (!writes_output(forward[count])) ++count;
+      return count;
+    }
+    std::vector<ValueId> wanted;
+    for (ValueId id = 0; id < graphs.values.size(); ++id)
+      if (graphs.values[id].is_read_later) wanted.push_back(id);
+    const std::vector<bool> is_needed = passes::needed(forward, wanted);
+    for (std::uint32_t i = 0; i < forward.size(); ++i)
+      if (is_needed[i]) count = i + 1;
+    return count;
+  }
+
+  Schedule& schedule_;
+  const BlockShape& shape_;
+  const LaneId compute_;
+  DelayedScaling* const delayed_;
+  BlockWriter w_;
+  GraphWriter graphs_;
+  ModelEnds ends_;
+  std::vector<LayerGraphs> kinds_;  // [BlockShape::kinds]
+  ModelBlocks blocks_;
+  TensorId x_ = 0, between_ = 0;  // the residual stream before and within layers
+  View output_;                   // and after a layer
+};
+
+}  // namespace
 
 ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const ParameterTensors& parameters,
-                             const View& loss, LaneId compute, DelayedScaling* delayed, Lowering lowering) {
-  if (lowering == Lowering::derived) return add_derived_blocks(schedule, shape, parameters, loss, compute, delayed);
-  BlockWriter w(schedule, shape, parameters, compute);
-  GraphWriter graphs(schedule, shape, w, compute);
-  ModelEnds ends(schedule, shape, w, graphs, loss);
-  Sections sections(schedule, w, shape, delayed, graphs.values());
-  const TensorId x = sections.kept().x;
-  ModelBlocks blocks;
-  blocks.gradient = sections.gradient();
-  View x_next = w.act(x, Expr(Coord::layer) + 1);
-  if (shape.chunks.size() > 1) {
-    const ChunkEnds ends = add_chunk_ends(schedule, w, shape, x);
-    blocks.chunk_input = ends.input;
-    blocks.chunk_output = ends.output;
-    x_next = whole(schedule, ends.next_input, Coord::layer,
-                   Expr(Coord::slot) * Expr(shape.output_buffers) + Expr(Coord::buffer));
-  }
-  // The residual stream at the ends of the sections of a layer.
-  const auto stream_of = [&](const std::vector<Section>& parts) {
-    std::vector<View> stream = {w.act(x, Coord::layer), w.act(sections.kept().x_mid, Coord::layer)};
-    stream.resize(parts.size());
-    stream.push_back(x_next);
-    return stream;
-  };
-  const auto suffix_of = [&](const LayerKind& kind) {
-    return kind.spec.suffix() + shape.cp.kinds[kind.context].suffix +
-           (shape.low.is_on() && !kind.in_codes ? ".numbers" : "");
-  };
-  const auto is_needed = [&](OpId id, const Section& last) {
-    const Operation& operation = schedule.operations[id];
-    if (!shape.recompute.whole_layers) return !operation.name.starts_with(w.label(last.product) + ".fprop");
-    // An operation that writes the layer's output would overwrite a later layer's input, or a message that is not yet
-    // sent.
-    return std::none_of(operation.accesses.begin(), operation.accesses.end(), [&](const Access& access) {
-      return access.mode != AccessMode::read && access.view.tensor == x_next.tensor;
-    });
-  };
-
-  const View first = w.act(x), last = w.act(x, shape.model.num_layers);
-  blocks.embedding_forward = ends.embedding_forward(first);
-  for (const LayerKind& kind : shape.kinds) {
-    LayerBlocks& layer = blocks.layers.emplace_back();
-    const std::vector<Section> parts = sections_of(kind.spec);
-    const std::vector<View> stream = stream_of(parts);
-    sections.set_kind(kind);
-    if (kind.in_codes && !shape.codes_in_passes) {
-      w.begin("layer.quantise_weights" + suffix_of(kind));
-      sections.quantise_weights();
-      layer.quantise_weights = w.end();
-    }
-    w.begin("layer.forward" + suffix_of(kind));
-    if (kind.in_codes && shape.codes_in_passes) sections.quantise_weights();
-    for (std::size_t s = 0; s < parts.size(); ++s) (sections.*parts[s].forward)(stream[s], stream[s + 1]);
-    layer.forward = w.end();
-    if (shape.recompute.granularity != Recompute::Granularity::full) continue;
-    layer.recompute = w.copy_to_recompute(layer.forward, "layer.recompute" + suffix_of(kind));
-    const std::vector<OpId>& ops = schedule.blocks[layer.recompute].ops;
-    while (layer.recompute_inner < ops.size() && is_needed(ops[layer.recompute_inner], parts.back()))
-      ++layer.recompute_inner;
-  }
-  if (shape.recompute.granularity == Recompute::Granularity::selective_op)
-    for (std::size_t k = 0; k < shape.kinds.size(); ++k) {
-      const LayerKind& kind = shape.kinds[k];
-      if (k > 0 && shape.kinds[k - 1].spec == kind.spec) {
-        blocks.layers[k].recompute = blocks.layers[k - 1].recompute;
-        continue;
-      }
-      sections.set_kind(kind);
-      w.begin_recomputation(std::string("layer.recompute") + kind.spec.suffix());
-      sections.light_forward(w.act(x, Coord::layer));
-      blocks.layers[k].recompute = w.end();
-    }
-  blocks.head_forward = ends.head_forward(last);
-  blocks.head_backward = ends.head_backward(last);
-  if (shape.puts_off_head()) blocks.head_wgrad = ends.head_weights(last);
-  for (std::size_t k = 0; k < blocks.layers.size(); ++k) {
-    const std::string suffix = suffix_of(shape.kinds[k]);
-    const std::vector<Section> parts = sections_of(shape.kinds[k].spec);
-    const std::vector<View> stream = stream_of(parts);
-    sections.set_kind(shape.kinds[k]);
-    w.begin_backward("layer.backward" + suffix, shape.weights_apart);
-    if (shape.kinds[k].in_codes && shape.codes_in_passes) sections.quantise_weights(Phase::dgrad);
-    for (std::size_t s = parts.size(); s-- > 0;) (sections.*parts[s].backward)(stream[s]);
-    blocks.layers[k].backward = w.end();
-    if (shape.weights_apart) blocks.layers[k].wgrad = w.end_weights("layer.wgrad" + suffix);
-  }
-  if (delayed != nullptr) {
-    add_updates(schedule, shape, compute, *delayed);
-    blocks.update_forward = delayed->forward.update;
-    blocks.update_backward = delayed->backward.update;
-  }
-  if (!shape.frozen_base) blocks.embedding_backward = ends.embedding_backward(first);
-  return blocks;
+                             const View& loss, LaneId compute, DelayedScaling* delayed) {
+  return Blocks(schedule, shape, parameters, loss, compute, delayed).write();
 }
 
 }  // namespace stretto

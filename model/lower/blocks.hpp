@@ -144,9 +144,10 @@ struct ModelBlocks {
 };
 
 struct DelayedScaling;
-// Adds activations, inputs ("tokens", "targets") and the blocks. `loss` is the f64 scalar view in which losses add up;
-// `delayed` are the scales of delayed scaling, or null. `lowering` decides only how the blocks are made.
+// Adds activations, inputs ("tokens", "targets") and the blocks, from the forward graphs of layers (model/layers) by
+// passes (model/passes). `loss` is the f64 scalar view in which losses add up;
+// `delayed` are the scales of delayed scaling, or null.
 ModelBlocks add_model_blocks(Schedule& schedule, const BlockShape& shape, const ParameterTensors& parameters,
-                             const View& loss, LaneId compute, DelayedScaling* delayed, Lowering lowering);
+                             const View& loss, LaneId compute, DelayedScaling* delayed);
 
 }  // namespace stretto

@@ -43,14 +43,9 @@ struct ExchangedAttention {
   Group exchange;
 };
 
-// The blocks of layers are written operation by operation (model/lower/sections), or derived from forward graphs by
-// passes (model/lower/derived) where these know all that the layout needs.
-enum class Lowering : std::uint8_t { written, derived };
-
 // The plain schedule, with the data by which rewrites find their way in it.
 struct Lowered {
   Schedule schedule;
-  bool is_derived = false;  // the blocks of layers are
   std::vector<ParameterClass> classes;
   std::vector<Bucket> buckets;
   std::vector<BucketOps> bucket_ops;
@@ -77,9 +72,7 @@ struct Lowered {
 // reduce-scatter, global norm, AdamW on the shard, parameter all-gather. Nothing overlaps (ZeRO-1: Rajbhandari et al.,
 // arXiv 1910.02054; Megatron's distributed optimizer). The overlap settings decide the buckets: without
 // overlap_grad_reduce there is one, as in Megatron. `classes_of` says which groups have which parameters.
-// `lowering` decides how the blocks of layers are made; tests compare the two.
 using ClassesOf = std::vector<ParameterClass> (*)(Schedule& schedule, const Scenario& scenario, const Groups& groups);
-Lowered lower_plain(const Scenario& scenario, ClassesOf classes_of = parameter_classes,
-                    Lowering lowering = Lowering::derived);
+Lowered lower_plain(const Scenario& scenario, ClassesOf classes_of = parameter_classes);
 
 }  // namespace stretto

@@ -29,8 +29,6 @@ class PlacedValues {
   void set_layers(const std::vector<LayerGraphs>& layers) { layers_ = &layers; }
   // Values belong to layers, or to the input or head of the model, whose activations have no layer.
   void set_in_layer(bool in_layer) { in_layer_ = in_layer; }
-  // Values of this name are in a workspace that exists already.
-  void set_workspace(TensorId tensor) { tensors_[schedule_.tensors[tensor].name] = tensor; }
   void set_given(Given which, View view) { given_[which] = std::move(view); }
 
   // `phase` is that of the operation; `gathers_for` that of the pass it is in.

@@ -10,7 +10,6 @@
 #include "model/lower/blocks.hpp"
 #include "model/lower/builder.hpp"
 #include "model/lower/delayed_scaling.hpp"
-#include "model/lower/derived.hpp"
 #include "model/lower/lower.hpp"
 #include "model/lower/optimizer.hpp"
 #include "model/lower/parameters.hpp"
@@ -176,7 +175,7 @@ TensorId tied_gradient_buckets(Schedule& schedule, const Lowered& lowered) {
 
 }  // namespace
 
-Lowered lower_plain(const Scenario& scenario, ClassesOf classes_of, Lowering lowering) {
+Lowered lower_plain(const Scenario& scenario, ClassesOf classes_of) {
   const Parallel& parallel = scenario.parallel;
   const std::int64_t dp = parallel.data_parallel_size, stages = parallel.pipeline_model_parallel_size;
   Lowered lowered;
@@ -214,8 +213,7 @@ Lowered lower_plain(const Scenario& scenario, ClassesOf classes_of, Lowering low
   const bool is_delayed = shape.low.is_delayed();
   if (is_delayed) delayed = add_delayed_scaling(schedule, shape);
   const ModelBlocks blocks =
-      add_model_blocks(schedule, shape, parameters.tensors, loss, kCompute, is_delayed ? &delayed : nullptr, lowering);
-  lowered.is_derived = lowering == Lowering::derived;
+      add_model_blocks(schedule, shape, parameters.tensors, loss, kCompute, is_delayed ? &delayed : nullptr);
   lowered.forward_blocks = {blocks.embedding_forward, blocks.head_forward};
   for (const LayerBlocks& layer : blocks.layers) {
     lowered.layer_blocks.push_back(layer.forward);

@@ -1,5 +1,5 @@
 // Ring attention's messages overlap with attention (in TransformerEngine always when cp > 1, without a knob).
-// model/lower/context_attention.hpp has the steps.
+// model/passes/share_context.cpp has the steps.
 //
 // Edges:   recv_i → A_{i+1}, send_{i+1};  A_i → recv_{i+1}, which has its slot;  forward and backward; in the backward
 //          pass also sum_i → send_{i+1}

@@ -1,6 +1,6 @@
 // ep_flash_overlap without padding: the rows of each pair of ranks have a slot, with the room that
 // moe_expert_rank_capacity_factor leaves, and offsets that say how many rows of each expert it has. Lowering sorts,
-// permutes and multiplies slot by slot, and exchanges the counts of all slots before (model/lower/expert_layers). Each
+// permutes and multiplies slot by slot, and exchanges the counts of all slots before (model/passes/share_experts). Each
 // rank's slot is a shard: slots go as messages, and are computed in the order in which they come, a rank's own first.
 //
 // Rank r of n. Nodes: send_i = the slot for rank r + i, recv_i = the slot from rank r - i; M_i = products of the
