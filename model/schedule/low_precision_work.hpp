@@ -175,7 +175,7 @@ enum class QuantisedLayer : std::uint8_t {
   proj,
   fc1,
   fc2,
-  q,  // of latent attention (model/lower/latent_projections.hpp)
+  q,  // of latent attention (model/layers/latent.cpp)
   q_down,
   q_up,
   kv_down,
