@@ -34,7 +34,7 @@ class Check {
     for (const Node& node : nodes) {
       for (const Operand& operand : node.operands) {
         const Value& value = graphs_.of(operand.slice);
-        const bool is_outside = value.kind == ValueKind::parameter || value.given != Given::none;
+        const bool is_outside = value.kind == ValueKind::parameter || value.given != Given::none || value.is_of_weights;
         if (!operand.reads() || is_outside || (is_later && value.is_kept)) continue;
         const auto written = here.find(place_of(value));
         if (written == here.end())

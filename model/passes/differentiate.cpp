@@ -131,6 +131,7 @@ struct Adjoint {
   }
 
   void operator()(const Elementwise& work) const {
+    if (work.fn == ElementwiseFn::accumulate) return accumulation();  // a fork has no operands
     const Slice &result = node.result(), &first = operand(0);
     switch (work.fn) {
       case ElementwiseFn::gelu:
@@ -148,7 +149,6 @@ struct Adjoint {
       case ElementwiseFn::bias_add:
         return addition(result);
       case ElementwiseFn::accumulate:
-        return accumulation();
       case ElementwiseFn::gelu_backward:
       case ElementwiseFn::swiglu_backward:
       case ElementwiseFn::column_sum:
