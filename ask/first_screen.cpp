@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/printable.hpp"
 #include "report/budget.hpp"
 #include "report/units.hpp"
 
@@ -29,11 +30,11 @@ std::string faint_lines(const std::string& lines, const Ink& ink) {
 // A question's scenario is named "llama3-8b on 64 GPUs", and the title says the GPUs itself.
 std::string name_without_gpus(const Prediction& p) {
   const std::string gpus = fmt::format(" on {} GPU{}", p.devices, p.devices == 1 ? "" : "s");
-  return p.scenario.ends_with(gpus) ? p.scenario.substr(0, p.scenario.size() - gpus.size()) : p.scenario;
+  return printable(p.scenario.ends_with(gpus) ? p.scenario.substr(0, p.scenario.size() - gpus.size()) : p.scenario);
 }
 
 std::string devices_of(const Prediction& p, const sim::Platform& platform) {
-  const std::string device = platform.accelerator ? platform.device : p.platform;
+  const std::string device = printable(platform.accelerator ? platform.device : p.platform);
   return p.devices == 1 ? fmt::format("one {}", device) : fmt::format("{} × {}", p.devices, device);
 }
 
@@ -43,7 +44,7 @@ Figure step_of(const SimulateAnswer& answer, const Scenario& scenario) {
   if (!answer.interval) return figure;
   const StepInterval& interval = *answer.interval;
   const Unit unit = time_unit(p.step_ms);
-  const std::string kind = scenario.framework.name.empty() ? "this kind" : scenario.framework.name;
+  const std::string kind = scenario.framework.name.empty() ? "this kind" : printable(scenario.framework.name);
   const std::string precision = predict::precision_of_products(scenario);
   figure.about =
       fmt::format("{} – {} {} (80 %); ", three_digits(interval.low_ms / unit.per_unit),
@@ -152,7 +153,7 @@ std::vector<Figure> figures_of(const SimulateAnswer& answer, const Scenario& sce
 
 std::string title_of(const Asked& asked, const SimulateAnswer& answer) {
   const Prediction& p = answer.step.prediction;
-  const std::string& profile = asked.scenario.framework.name;
+  const std::string profile = printable(asked.scenario.framework.name);
   return fmt::format("{} on {}{}{}{}", name_without_gpus(p), devices_of(p, *asked.platform),
                      profile.empty() ? "" : ", ", profile, p.engine == "fluid" ? "" : ", network " + p.engine);
 }
@@ -186,7 +187,8 @@ std::string first_screen(const Asked& asked, const SimulateAnswer& answer, const
           legend_text(parts, static_cast<int>(columns), indent, ink);
   text += text_of(levers_of(answer), columns);
   if (!p.notes.empty()) text += "\n";
-  for (std::size_t i = 0; i < std::min(kNotes, p.notes.size()); ++i) text += wrapped("note: " + p.notes[i], columns, 6);
+  for (std::size_t i = 0; i < std::min(kNotes, p.notes.size()); ++i)
+    text += wrapped("note: " + printable(p.notes[i]), columns, 6);
   if (const std::size_t more = p.notes.size() - std::min(kNotes, p.notes.size()); more > 0)
     text += fmt::format("{} more note{}: --verbose\n", more, more == 1 ? "" : "s");
   std::string further = "--verbose: every figure";

@@ -150,10 +150,9 @@ Table causes_table(const SideBySide& steps, const std::vector<std::string>& name
 
 SideBySide side_by_side(const std::vector<Request>& requests, const SimulateOptions& options) {
   SideBySide steps;
-  for (const Request& request : requests) {
-    steps.asked.emplace_back(request);
-    steps.answers.push_back(simulate(steps.asked.back(), options));
-  }
+  // A name that is wrong is an error before anything is simulated.
+  for (const Request& request : requests) steps.asked.emplace_back(request);
+  for (Asked& asked : steps.asked) steps.answers.push_back(simulate(asked, options));
   for (std::size_t i = 0; i < steps.answers.size(); ++i)
     steps.gains.push_back(i == 0 ? predict::Gain{} : gain_of(steps, i));
   steps.differ = different_keys(steps.asked);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/printable.hpp"
 #include "base/shell.hpp"
 #include "report/layout_text.hpp"
 #include "report/sheet.hpp"
@@ -117,8 +118,8 @@ Parts parts_of(const SweepAnswer& answer, const sweep::Space& space) {
 std::string finding_text(const SweepAnswer& answer, const SweptSpace& space, const Ink& ink) {
   const Prediction& p = answer.full.front().step.prediction;
   const sweep::Point& first = answer.result.points[answer.order.front()];
-  std::string text = wrapped(fmt::format("{} a step on {} × {}: {}", short_time(p.step_ms), p.devices, p.platform,
-                                         sweep::name_of_layout(space.space(), first)),
+  std::string text = wrapped(fmt::format("{} a step on {} × {}: {}", short_time(p.step_ms), p.devices,
+                                         printable(p.platform), sweep::name_of_layout(space.space(), first)),
                              static_cast<std::size_t>(ink.columns), 2);
   text = ink.bold(text.substr(0, text.size() - 1)) + "\n";
   const double GiB = double(1 << 30);
@@ -206,7 +207,7 @@ std::string text_of(const SweepAnswer& answer, const SweptSpace& space, const Sw
     text += shown.megatron
                 ? "\n" + answer.megatron
                 : std::string("--megatron: the ") + answer.ranking->first_name() + " as flags of Megatron-LM\n";
-  for (const std::string& note : answer.notes) text += wrapped("note: " + note, columns, 6);
+  for (const std::string& note : answer.notes) text += wrapped("note: " + printable(note), columns, 6);
   return text;
 }
 

@@ -47,7 +47,8 @@ void compare_steps(const SimulateOptions& options) {
   options.files.claim_outputs(inputs);
   keep_within_free_memory();
   const ask::SideBySide steps = ask::side_by_side(requests, options.asked);
-  print_screen(text_of(steps, static_cast<std::size_t>(ink_of_output(options.color).columns)));
+  const Ink ink = ink_of_output(options.color);
+  print_screen(text_of(steps, static_cast<std::size_t>(ink.columns)), ink);
   write_json(options.json, json_of(steps));
 }
 
@@ -58,7 +59,7 @@ void simulate_command(const SimulateOptions& options) {
   const Patience patience(asked.scenario);
   const ask::SimulateAnswer answer = ask::simulate(asked, options.asked);
   const Ink ink = ink_of_output(options.color);
-  print_screen(first_screen(asked, answer, ink));
+  print_screen(first_screen(asked, answer, ink), ink);
   if (options.verbose) std::cout << "\n" << details_text(answer);
   std::cout << further_text(answer, options.verbose, static_cast<std::size_t>(ink.columns))
             << (options.lists_assumed ? list_of(answer) : "");

@@ -105,9 +105,9 @@ void search_layouts(const SweepOptions& options, ask::Swept swept) {
   calls.stop = interrupted;
   const ask::SweepAnswer answer = ask::sweep(space, calls);
   line.clear();
-  print_screen(
-      options.assumed +
-      text_of(answer, space, {!options.out.empty(), options.verbose, options.megatron, ink_of_output(options.color)}));
+  const Ink ink = ink_of_output(options.color);
+  print_screen(options.assumed + text_of(answer, space, {!options.out.empty(), options.verbose, options.megatron, ink}),
+               ink);
   if (!options.json.empty()) write_json(options.json, json_of(answer));
   if (!options.csv.empty()) write_text(options.csv, sweep::csv_of(space.space(), answer.result));
   if (!options.html.empty()) write_text(options.html, render_html(page_of(answer, space)));

@@ -100,6 +100,8 @@ void write_to_standard_output(const std::string& data) {
 
 Ink ink_of_output(const std::string& when) {
   Ink ink;
+  const auto* const shown = dynamic_cast<ShownText*>(std::cout.rdbuf());
+  if (shown != nullptr && shown->data_ != nullptr) return ink;  // text goes to standard error
   const bool is_terminal = isatty(STDOUT_FILENO) != 0;
   if (winsize size{}; is_terminal && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
     ink.columns = std::min(ink.columns, static_cast<int>(size.ws_col));
@@ -110,17 +112,11 @@ Ink ink_of_output(const std::string& when) {
   return ink;
 }
 
-void print_screen(const std::string& text) {
+void print_screen(const std::string& text, const Ink& ink) {
   const std::string spelled = takes_utf8() ? text : in_ascii(text);
   auto* const shown = dynamic_cast<ShownText*>(std::cout.rdbuf());
-  if (shown == nullptr || shown->data_ != nullptr) {  // text goes elsewhere, where styles may not
-    std::string plain;
-    for (std::size_t at = 0; at < spelled.size();)
-      if (const std::size_t end = end_of_style(spelled, at); end > at)
-        at = end;
-      else
-        plain += spelled[at++];
-    std::cout << plain;
+  if (!ink.on() || shown == nullptr) {
+    std::cout << spelled;
     return;
   }
   std::cout.flush();

@@ -27,7 +27,8 @@ class ShownText : public std::streambuf {
  private:
   friend void keep_standard_output_for_data();
   friend void write_to_standard_output(const std::string& data);
-  friend void print_screen(const std::string& text);
+  friend void print_screen(const std::string& text, const Ink& ink);
+  friend Ink ink_of_output(const std::string& when);
   std::ostream& stream_;
   std::streambuf* inner_;
   std::streambuf* data_ = nullptr;  // standard output, when text goes elsewhere
@@ -42,9 +43,10 @@ void write_to_standard_output(const std::string& data);
 // Returns how standard output shows text. `when`: "auto", "always" or "never". auto: colours on a terminal, unless
 // NO_COLOR is set (no-color.org) or text goes to standard error; 24 bits where COLORTERM says so.
 Ink ink_of_output(const std::string& when);
-// Prints a text that may have the styles of Ink, and no other control characters. Signs outside ASCII are spelled in
+// Prints a text that has the styles of `ink` and no other control characters: without colours none is obeyed, and names
+// in the text have passed printable(). Signs outside ASCII are spelled in
 // ASCII where the locale's variables (LC_ALL, LC_CTYPE, LANG) name one that is not UTF-8.
-void print_screen(const std::string& text);
+void print_screen(const std::string& text, const Ink& ink);
 // Moves to the beginning of the terminal's line on standard error, and empties it.
 void clear_line();
 

