@@ -21,10 +21,10 @@ void derive(LayerGraphs& graphs, const Layout& layout) {
   recompute(graphs, layout);
   regather(graphs, layout);  // in the final order
   mark_kept(graphs, layout);
-#if defined(_GLIBCXX_ASSERTIONS)
-  assert(problems_of(graphs, layout).empty());
-#endif
   freeze(graphs, layout);
+#if defined(_GLIBCXX_ASSERTIONS)
+  assert(problems_of(graphs, layout).empty());  // of what runs: a frozen base has no weight gradients
+#endif
   name_numbers(graphs, layout);
 }
 
