@@ -238,7 +238,7 @@ class Html(ProgramTest):
     def test_names_are_text(self):
         name = "</script><b>&\\u2028"
         self.ok("simulate", self.tiny, "--platform", PLATFORM, "--html", "page.html", "--set", f'name="{name}"')
-        self.assertTrue(self.page().headings[0].startswith("</script><b>&\u2028 on "))
+        self.assertTrue(self.page().headings[0].startswith("</script><b>&\\u2028 on "))
 
     def test_many_ranks_are_cut_and_say_so(self):
         self.ok("simulate", self.tiny, "--platform", PLATFORM, "--html", "page.html", "--set", "parallel.data_parallel_size=64",
