@@ -27,10 +27,11 @@ std::string faint_lines(const std::string& lines, const Ink& ink) {
   return ink.faint(lines.substr(0, lines.size() - 1)) + "\n";
 }
 
-// A question's scenario is named "llama3-8b on 64 GPUs", and the title says the GPUs itself.
-std::string name_without_gpus(const Prediction& p) {
-  const std::string gpus = fmt::format(" on {} GPU{}", p.devices, p.devices == 1 ? "" : "s");
-  return printable(p.scenario.ends_with(gpus) ? p.scenario.substr(0, p.scenario.size() - gpus.size()) : p.scenario);
+// A question's scenario is named after its model and GPUs, and the title says the GPUs itself.
+std::string scenario_name(const SimulateAnswer& answer) {
+  const std::string& name = answer.step.prediction.scenario;
+  const bool is_question = answer.assumed && answer.assumed->answer.name == name;
+  return printable(is_question ? answer.assumed->answer.model : name);
 }
 
 std::string devices_of(const Prediction& p, const sim::Platform& platform) {
@@ -154,7 +155,7 @@ std::vector<Figure> figures_of(const SimulateAnswer& answer, const Scenario& sce
 std::string title_of(const Asked& asked, const SimulateAnswer& answer) {
   const Prediction& p = answer.step.prediction;
   const std::string profile = printable(asked.scenario.framework.name);
-  return fmt::format("{} on {}{}{}{}", name_without_gpus(p), devices_of(p, *asked.platform),
+  return fmt::format("{} on {}{}{}{}", scenario_name(answer), devices_of(p, *asked.platform),
                      profile.empty() ? "" : ", ", profile, p.engine == "fluid" ? "" : ", network " + p.engine);
 }
 

@@ -49,6 +49,7 @@ class Asked {
   }
 
   Answer run() {
+    made_.model = model_.name;
     made_.name = fmt::format("{} on {} GPUs", model_.name, q_.gpus);
     made_.platform = platform_;
     made_.profile = released_profile(q_.profile);
