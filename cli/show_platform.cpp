@@ -10,7 +10,7 @@
 #include "base/printable.hpp"
 #include "report/table.hpp"
 #include "sim/accelerator/numbers.hpp"
-#include "sim/cost/beside_kernels.hpp"
+#include "sim/cost/concurrent_kernels.hpp"
 #include "sim/platform.hpp"
 
 namespace stretto::cli {
@@ -74,7 +74,7 @@ std::string kind_of(const Quantity& factor, const char* by) {
 
 // Returns what communication costs by engine, and the kinds of these numbers below it.
 Table engines_table(const std::vector<sim::EnginePrice>& prices) {
-  Table table({"beside this engine", "SMs", "kind", "product of one wave", "of many waves", "attention", "memory bound",
+  Table table({"concurrent with", "SMs", "kind", "product of one wave", "of many waves", "attention", "memory bound",
                "the communication", "source of SMs"});
   const auto factor = [](double value) { return fmt::format("{:.2f}", value); };
   for (const sim::EnginePrice& p : prices)
@@ -86,15 +86,16 @@ Table engines_table(const std::vector<sim::EnginePrice>& prices) {
 
 std::string engines_text(const sim::Accelerator& a, const std::vector<sim::EnginePrice>& prices) {
   if (prices.empty())
-    return "SMs of communication are not known: kernels beside it take the factors of beside_communication\n";
-  const sim::BesideCommunication& beside = a.beside_communication;
+    return "SMs of communication are not known: kernels concurrent with it take the factors of beside_communication\n";
+  const sim::BesideCommunication& factors = a.beside_communication;
   return fmt::format(
-      "time beside communication over the time alone, at the full rate of its link:\n\n{}\nproducts {}, attention {}, "
+      "time concurrent with communication over the time alone, at the full rate of its link:\n\n{}\nproducts {}, "
+      "attention {}, "
       "memory bound {}, the communication {}\n",
-      engines_table(prices).text(), kind_of(beside.gemm, "assumed (whole waves on the SMs that are left)"),
-      kind_of(beside.attention, "assumed (share of the SMs that are left)"),
-      kind_of(beside.memory_bound, "assumed (share of the memory's rate that is left)"),
-      beside.communication.source.kind);
+      engines_table(prices).text(), kind_of(factors.gemm, "assumed (whole waves on the SMs that are left)"),
+      kind_of(factors.attention, "assumed (share of the SMs that are left)"),
+      kind_of(factors.memory_bound, "assumed (share of the memory's rate that is left)"),
+      factors.communication.source.kind);
 }
 
 nlohmann::json engines_json(const std::vector<sim::EnginePrice>& prices) {

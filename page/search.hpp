@@ -9,7 +9,7 @@ namespace stretto::page {
 // A long answer gives its parts on the way; the page's module sets it (page/wasm.cpp).
 inline void (*say_part)(const std::string& part) = [](const std::string&) {};
 
-// Searches the layouts of a scenario on so many GPUs, as `stretto plan` does. `request`: `gpus`, 0 for the scenario's;
+// Searches the layouts of a scenario on a number of GPUs, as `stretto plan` does. `request`: `gpus`, 0 for the scenario's;
 // `over`: axes as --over has them, absent: all legal layouts; `best`: how many are wanted; `shard` and `shards`.
 // Each part and the answer have
 //   layouts   combinations of all shards; `decided`, `refused`, `does_not_fit`, `slower`, `predicted`: those of this one

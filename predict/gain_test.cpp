@@ -54,7 +54,7 @@ sim::Platform without_intervals() {
 
 }  // namespace
 
-TEST_CASE("a gain of which nothing is unknown has the interval of two runs on both sides", "[predict]") {
+TEST_CASE("a gain that depends on no unknown number has the interval of two runs on both sides", "[predict]") {
   const sim::Platform platform = without_intervals();
   Scenario off = step_of("megatron-core-te", false), on = step_of("megatron-core-te", true);
   for (Scenario* of : {&off, &on}) of->framework = {};
@@ -84,7 +84,7 @@ TEST_CASE("the host and the hardware queue widen a gain", "[predict]") {
   CHECK(serialised.high - serialised.saved > serialised.saved - serialised.low);
   for (Scenario* of : {&off, &on}) of->framework.host.reductions_serialise.value = 0;
   CHECK(gain_of(off, on, platform).saved <= serialised.high);
-  // With a host of which the factor is known to 1.6 alone, the host decides.
+  // With a host whose factor is known to 1.6 alone, the host decides.
   for (Scenario* of : {&off, &on}) {
     of->framework.host.issue_us = {165, {}, 60, 400, {}};
     of->framework.host.reductions_serialise = {};

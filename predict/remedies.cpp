@@ -22,7 +22,7 @@ namespace {
 
 constexpr double kMostBuilt = 2e6;  // operations that are built, over all steps
 
-// A scenario with one change, of which the plain schedule and losing modes are simulated.
+// A scenario with one change, whose plain schedule and losing modes are simulated.
 struct ChangedScenario {
   OverlapChange change;
   std::optional<Scenario> scenario;  // nullopt: refused, or beyond the budget

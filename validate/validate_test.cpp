@@ -169,7 +169,7 @@ TEST_CASE("published steps of each model are predicted as docs/validate.md says"
                          : framework.starts_with("NeMo")                                          ? 0.07
                          : framework == "Megatron-Bridge" && step.published.precision != "bf16"   ? 0.015  // fitted
                          : framework.starts_with("torchtitan")                                    ? 0.12
-                         // Eager element-wise kernels beside gathers across nodes lose little by the memory's rate.
+                         // Eager element-wise kernels concurrent with gathers across nodes lose little by the memory's rate.
                          : framework.starts_with("fms-fsdp")           ? 0.14
                          : framework.starts_with("Megatron-DeepSpeed") ? 0.22
                          : step.published.id.starts_with("zb-")        ? 0.08

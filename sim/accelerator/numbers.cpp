@@ -141,7 +141,7 @@ void set_defaults(Accelerator& a) {
   for (Quantity* quantity : {&a.beside_communication.gemm, &a.beside_communication.attention,
                              &a.beside_communication.memory_bound, &a.beside_communication.communication})
     *quantity = assumed(1, 1, 1.2, "not measured on this GPU; gemm_sustained is of steps, and has some of it");
-  // Measured over predicted losses of the components that sim/cost/beside_kernels.hpp names: 0.4 to 2.9, most within
+  // Measured over predicted losses of the components that sim/cost/concurrent_kernels.hpp names: 0.4 to 2.9, most within
   // this.
   a.beside_communication.loss = assumed(
       1, 0.5, 2, "what SMs and the memory's rate say; eleven components are within a factor of 2 or little more");

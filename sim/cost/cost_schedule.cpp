@@ -9,8 +9,8 @@
 #include "base/error.hpp"
 #include "model/ring.hpp"
 #include "sim/accelerator/kernel_time.hpp"
-#include "sim/cost/beside_kernels.hpp"
 #include "sim/cost/communication.hpp"
+#include "sim/cost/concurrent_kernels.hpp"
 #include "sim/cost/evaluate.hpp"
 #include "sim/cost/features.hpp"
 #include "sim/cost/host_costs.hpp"
@@ -71,7 +71,7 @@ GroupTime exchanged_message_time(const Accelerator& accelerator, double bytes, c
 // carries as many bytes as fit its time: with concurrent flows of other groups it may take longer than alone.
 CollectiveCost group_cost(const Accelerator& accelerator, const Framework& framework, const Schedule& schedule,
                           const Operation& operation, const GroupSpan& span, const GroupLimit& limit,
-                          const std::vector<double>& crossing, const BesideKernels& beside) {
+                          const std::vector<double>& crossing, const ConcurrentKernels& kernels) {
   CollectiveCost cost;
   if (span.members == 1) return cost;
   const Dtype dtype = schedule.dtype_of(operation.accesses.front().view);
@@ -111,7 +111,7 @@ CollectiveCost group_cost(const Accelerator& accelerator, const Framework& frame
   const CommEngine engine = schedule.communicators[communicator_of(operation.work)].engine;
   const bool is_copied = engine == CommEngine::copy_engine && span.nodes == 1;
   cost.interference =
-      is_copied ? KernelInterference{} : beside.of(operation.work, span, card_bytes * double(span.cards()), time.us);
+      is_copied ? KernelInterference{} : kernels.of(operation.work, span, card_bytes * double(span.cards()), time.us);
   if (span.nodes == 1 || time.us <= time.latency_us || card_bytes == 0) return cost;
   // The rate is rounded to sixteenths of a card's rate, because a network has a limit for each distinct rate; the bytes
   // are scaled so that the time is unchanged.
@@ -220,7 +220,7 @@ Costs cost_on_accelerator(const Schedule& schedule, const Accelerator& accelerat
     costs.ring_distance.push_back(spans.back().on_node());
   }
   const std::vector<std::vector<double>> crossing = crossing_messages(schedule, spans, accelerator.domain);
-  const BesideKernels beside(accelerator, framework, schedule, choices);
+  const ConcurrentKernels kernels(accelerator, framework, schedule, choices);
   for (const Operation& equal : schedule.operations) {
     const Operation& operation = most == 1 ? equal : with_most_rows(equal, most);
     const bool communicates = is_communication(operation.work);
@@ -237,7 +237,7 @@ Costs cost_on_accelerator(const Schedule& schedule, const Accelerator& accelerat
     }
     const std::uint32_t communicator = communicator_of(operation.work);
     costs.collective.push_back(group_cost(accelerator, framework, schedule, operation, spans[communicator], limit,
-                                          crossing[communicator], beside));
+                                          crossing[communicator], kernels));
   }
   return costs;
 }

@@ -2,7 +2,7 @@
 export interface Grid { columns: number; perRow: number; rowsOfNode: number; nodeWidth: number; nodeHeight: number; cellWidth: number; cellHeight: number; gap: number; nodeGap: number; height: number }
 const kNodeGap = 3, kTallest = 150, kTallestOfMany = 280, kMany = 1024, kRack = 16;
 
-// `cells` cells of which `aNode` make up a node; 1: a cell is a node.
+// `cells` cells, `aNode` of them for each node; 1: a cell is a node.
 export function gridOf(cells: number, aNode: number, width: number): Grid {
   const nodes = Math.max(1, Math.ceil(cells / aNode));
   const tallest = cells > kMany ? kTallestOfMany : kTallest;

@@ -1,4 +1,4 @@
-// View Search: every legal layout on so many GPUs; the best of them simulated, as `stretto plan` does it.
+// View Search: every legal layout on the GPUs of the sentence; the best of them simulated, as `stretto plan` does it.
 import { useEffect, useState } from "react";
 import { count, gib, kGiB, percent, time } from "../format";
 import { sizeName, wordOf } from "../names";

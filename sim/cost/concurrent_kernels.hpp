@@ -10,8 +10,8 @@
 
 namespace stretto::sim {
 
-// Returns the time of a product of so many tiles on a card that lacks `taken` of its SMs, over its time on all: whole
-// waves of tiles, one an SM. Exactly 2 for 132 tiles on 132 SMs of which 24 are taken.
+// Returns the time of a product of `tiles` on a card that lacks `taken` of its SMs, over its time on all: whole waves
+// of tiles, one an SM. Exactly 2 for 132 tiles on 132 SMs when 24 of them are taken.
 double waves_on_fewer(double tiles, double sms, double taken);
 
 // Returns the SMs that a communication kernel holds (CommunicationSms). `sent_bytes`: of a member. A collective has a
@@ -24,7 +24,7 @@ double sms_of(const Accelerator& accelerator, const Communicator& communicator, 
 // second of the memory's traffic lengthens
 //
 //   products       by whole waves on the SMs that are left, in the mean over the products of the schedule's layers by
-//                  their time: which of them runs beside which communication is not asked
+//                  their time: which of them runs with which communication is not asked
 //   attention      by sms / (sms − S)
 //   other kernels  by 1 / (1 − h / the memory's rate); h is 2 bytes a byte that is sent, 3 where it is reduced
 //
@@ -32,10 +32,10 @@ double sms_of(const Accelerator& accelerator, const Communicator& communicator, 
 // takes BesideCommunication::communication times as long. Eleven components (GEMMs on A100, H100, H200 and V100,
 // attention, element-wise kernels, FSDP and DDP steps) have a mean |ln(predicted / measured)| of 0.19 by this and of
 // 0.25 by one factor of 1.19. Where the platform does not know SMs, or has measured a factor, the factor counts.
-class BesideKernels {
+class ConcurrentKernels {
  public:
-  BesideKernels(const Accelerator& accelerator, const Framework& framework, const Schedule& schedule,
-                KernelChoices choices);
+  ConcurrentKernels(const Accelerator& accelerator, const Framework& framework, const Schedule& schedule,
+                    KernelChoices choices);
   // `us`: the time of the kernel alone.
   KernelInterference of(const Work& work, const GroupSpan& span, double sent_bytes, double us) const;
   // `taken`: SMs that the kernel holds.
@@ -50,14 +50,14 @@ class BesideKernels {
   std::vector<Product> products_;
 };
 
-// One engine of communication, and what kernels take beside it over their time alone, where it holds all of its SMs and
-// moves bytes at the rate of its link.
+// One engine of communication, and what kernels that run with it take over their time alone, where it holds all of its
+// SMs and moves bytes at the rate of its link.
 struct EnginePrice {
   const char* engine;           // "ring within a domain"
   Quantity sms;                 // of its kernel
   double one_wave, many_waves;  // products of as many tiles as the card has SMs, and of a hundred times as many
   double attention, memory_bound;
-  double itself;  // the communication, beside any of these
+  double itself;  // the communication, concurrent with any of these
 };
 // Returns all engines, and copy engines; {} where the platform does not know SMs.
 std::vector<EnginePrice> engine_prices(const Accelerator& accelerator);

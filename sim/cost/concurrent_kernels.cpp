@@ -1,4 +1,4 @@
-#include "sim/cost/beside_kernels.hpp"
+#include "sim/cost/concurrent_kernels.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -63,8 +63,8 @@ double sms_of(const Accelerator& accelerator, const Communicator& communicator, 
   return std::clamp(std::ceil(sent_bytes / kBytesOfChannel), 1.0, std::max(1.0, std::round(most)));
 }
 
-BesideKernels::BesideKernels(const Accelerator& accelerator, const Framework& framework, const Schedule& schedule,
-                             KernelChoices choices)
+ConcurrentKernels::ConcurrentKernels(const Accelerator& accelerator, const Framework& framework,
+                                     const Schedule& schedule, KernelChoices choices)
     : accelerator_(accelerator), schedule_(schedule) {
   if (!accelerator.communication_sms.is_known()) return;
   for (const Operation& operation : schedule.operations)
@@ -72,7 +72,7 @@ BesideKernels::BesideKernels(const Accelerator& accelerator, const Framework& fr
       products_.push_back({tiles, kernel_us(accelerator, framework, schedule, operation, choices)});
 }
 
-KernelInterference BesideKernels::of(const Work& work, const GroupSpan& span, double sent_bytes, double us) const {
+KernelInterference ConcurrentKernels::of(const Work& work, const GroupSpan& span, double sent_bytes, double us) const {
   const auto* collective = std::get_if<Collective>(&work);
   const bool reduces = collective != nullptr && (collective->kind == CollectiveKind::all_reduce ||
                                                  collective->kind == CollectiveKind::reduce_scatter);
@@ -81,8 +81,8 @@ KernelInterference BesideKernels::of(const Work& work, const GroupSpan& span, do
             us > 0 ? moved / us * 1e-3 : 0);
 }
 
-KernelInterference BesideKernels::of(double taken, double memory_GBps) const {
-  const BesideCommunication& beside = accelerator_.beside_communication;
+KernelInterference ConcurrentKernels::of(double taken, double memory_GBps) const {
+  const BesideCommunication& factors = accelerator_.beside_communication;
   const double sms = accelerator_.sms, left = std::min(taken, kMostTaken * sms);
   double lost = 0, all = 0;
   for (const Product& product : products_) {
@@ -93,14 +93,14 @@ KernelInterference BesideKernels::of(double taken, double memory_GBps) const {
   KernelInterference result;
   const auto set = [&](DemandClass cls, const Quantity& factor, double by_sms) {
     const bool is_by_sms = accelerator_.communication_sms.is_known() && !is_measured(factor);
-    result.slows[static_cast<std::size_t>(cls)] = is_by_sms ? beside.loss.value * by_sms : factor.value - 1;
-    result.slowed[static_cast<std::size_t>(cls)] = beside.communication.value - 1;
+    result.slows[static_cast<std::size_t>(cls)] = is_by_sms ? factors.loss.value * by_sms : factor.value - 1;
+    result.slowed[static_cast<std::size_t>(cls)] = factors.communication.value - 1;
   };
-  set(DemandClass::gemm, beside.gemm, all > 0 ? lost / all : 0);
-  set(DemandClass::attention, beside.attention, sms / (sms - left) - 1);
+  set(DemandClass::gemm, factors.gemm, all > 0 ? lost / all : 0);
+  set(DemandClass::attention, factors.attention, sms / (sms - left) - 1);
   const double of_memory = 1 / (1 - std::min(kMostTaken, memory_GBps / rate)) - 1;
-  set(DemandClass::vector, beside.memory_bound, of_memory);
-  set(DemandClass::memory, beside.memory_bound, of_memory);
+  set(DemandClass::vector, factors.memory_bound, of_memory);
+  set(DemandClass::memory, factors.memory_bound, of_memory);
   return result;
 }
 
@@ -109,7 +109,7 @@ std::vector<EnginePrice> engine_prices(const Accelerator& a) {
   if (!sms.is_known()) return {};
   const double nvlink = a.nvlink.GBps.value, network = a.card_GBps(0);
   const auto price = [&](const char* engine, const Quantity& taken, double memory_GBps) {
-    BesideKernels none(a, {}, {}, {});
+    ConcurrentKernels none(a, {}, {}, {});
     const KernelInterference of = none.of(taken.value, memory_GBps);
     const auto factor = [&](DemandClass cls) { return 1 + of.slows[static_cast<std::size_t>(cls)]; };
     const auto product = [&](double waves) {

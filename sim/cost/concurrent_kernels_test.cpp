@@ -1,4 +1,4 @@
-#include "sim/cost/beside_kernels.hpp"
+#include "sim/cost/concurrent_kernels.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -27,25 +27,25 @@ TEST_CASE("a product takes whole waves on the SMs that communication leaves", "[
   }
 }
 
-TEST_CASE("kernels beside communication lose SMs and the memory's rate", "[sim]") {
+TEST_CASE("kernels concurrent with communication lose SMs and the memory's rate", "[sim]") {
   Accelerator h100 = *read_platform(data_file("platforms", "h100-sxm")).accelerator;
   const Schedule schedule;
-  const BesideKernels beside(h100, {}, schedule, {});
-  const KernelInterference ring = beside.of(24, 0);
+  const ConcurrentKernels kernels(h100, {}, schedule, {});
+  const KernelInterference ring = kernels.of(24, 0);
   CHECK(engine_prices(h100).front().one_wave == 2);
   CHECK(slowed(ring, DemandClass::gemm) == 1);  // it has no product
   CHECK(slowed(ring, DemandClass::attention) == Approx(132.0 / 108));
   CHECK(slowed(ring, DemandClass::memory) == 1);
   const double rate = h100.hbm_GBps.value * h100.hbm_share.value;
-  CHECK(slowed(beside.of(0, rate / 4), DemandClass::memory) == Approx(4.0 / 3));
-  CHECK(slowed(beside.of(0, 10 * rate), DemandClass::memory) == Approx(2));  // half of the card at most
-  CHECK(slowed(beside.of(132, 0), DemandClass::attention) == Approx(2));
+  CHECK(slowed(kernels.of(0, rate / 4), DemandClass::memory) == Approx(4.0 / 3));
+  CHECK(slowed(kernels.of(0, 10 * rate), DemandClass::memory) == Approx(2));  // half of the card at most
+  CHECK(slowed(kernels.of(132, 0), DemandClass::attention) == Approx(2));
   CHECK(1 + ring.slowed[0] == Approx(h100.beside_communication.communication.value));
   // A factor that was measured wins, and so do factors where SMs are not known.
   h100.beside_communication.gemm = {1.07, {"measured", "this card", 0}, 0, 0, {}};
-  CHECK(slowed(BesideKernels(h100, {}, schedule, {}).of(24, 0), DemandClass::gemm) == Approx(1.07));
+  CHECK(slowed(ConcurrentKernels(h100, {}, schedule, {}).of(24, 0), DemandClass::gemm) == Approx(1.07));
   h100.communication_sms.ring.value = 0;
-  CHECK(slowed(BesideKernels(h100, {}, schedule, {}).of(24, 0), DemandClass::attention) ==
+  CHECK(slowed(ConcurrentKernels(h100, {}, schedule, {}).of(24, 0), DemandClass::attention) ==
         Approx(h100.beside_communication.attention.value));
 }
 
