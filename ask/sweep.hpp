@@ -27,6 +27,7 @@ struct FullStep {
   predict::PredictedStep step;  // the prediction alone, where the step is too long
 };
 
+// All that a search found. Indices are into result.points; times are in milliseconds unless a name says otherwise.
 struct SweepAnswer {
   std::string scenario, platform;
   std::int64_t combinations = 0;

@@ -15,6 +15,7 @@
 
 namespace stretto::ask {
 
+// The request of a search: a scenario, and the axes along which it varies.
 struct SweepRequest : Request {
   std::vector<std::string> over = {};  // axes, "key=value,value" or "key=legal"
   std::size_t best = 10;               // points that are simulated in full
@@ -27,13 +28,16 @@ struct SweepRequest : Request {
 // The scenario that a sweep varies: a file of the user's, or the text that `plan` has made.
 struct Swept {
   std::string text;  // contents of the scenario
+  // Returns the scenario with overrides, as --set takes them, on a platform ("": its own). Called from several threads.
+  // Throws Error(input) where the reader refuses them.
   std::function<Scenario(const std::vector<std::string>& set, const std::string& platform)> read;
-  std::function<TomlTable()> axes;
-  std::string command;  // the command of one point, without its settings; "" where there is none
+  std::function<TomlTable()> axes;  // the table [sweep] of the scenario
+  std::string command;              // the command of one point, without its settings; "" where there is none
   // Returns a scenario with these settings on the platform ("": that of the request); null where the scenario is a file
   // of the user's.
   std::function<std::string(const std::vector<std::string>& set, const std::string& platform)> text_of = nullptr;
 };
+// Returns a scenario file of the request. Throws Error(input) where the file cannot be read.
 Swept swept_of(const Request& request);
 
 // A sweep that has been read: its axes, and each scenario and platform on them. Thread-safe.
@@ -50,8 +54,11 @@ class SweptSpace {
   const std::string& why_not_own() const { return base_.why_not_own; }  // "" where it is the user's as it is
   const sweep::Space& space() const { return space_; }
 
+  // Returns the scenario of a point. Throws Error(input) where it is refused: the point's reason.
   Scenario read(const sweep::PointSettings& settings) const;
-  const sim::Platform& platform(const sweep::PointSettings& settings = {});  // read once
+  // Returns the platform of a point, which lives as long as this object; each is read once. Throws as
+  // predict::read_platform_input() does.
+  const sim::Platform& platform(const sweep::PointSettings& settings = {});
   // Returns Point::key of a point.
   std::string key(const sweep::PointSettings& settings);
 

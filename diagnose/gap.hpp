@@ -8,6 +8,7 @@
 
 namespace stretto::diagnose {
 
+// Why a measured step differs from the predicted one. Each millisecond of the difference has one cause.
 enum class Cause : std::uint8_t {
   slower_kernel,
   exposed_communication,
@@ -40,6 +41,8 @@ struct OperationLength {
   double predicted_us = 0, measured_us = 0;  // of one call, mean over the matched calls
 };
 
+// The explanation of one rank's step. Of a trace that is no whole step only kernels are compared (`is_whole`), and the
+// gaps do not add up to anything.
 struct Diagnosis {
   std::int64_t rank = 0;  // the rank whose step is explained: others wait for it
   std::int64_t traced_ranks = 0;
