@@ -148,11 +148,10 @@ Table causes_table(const SideBySide& steps, const std::vector<std::string>& name
 
 }  // namespace
 
-SideBySide side_by_side(const std::vector<Request>& requests, const SimulateOptions& options) {
+SideBySide side_by_side(std::vector<Asked> asked, const SimulateOptions& options) {
   SideBySide steps;
-  // A name that is wrong is an error before anything is simulated.
-  for (const Request& request : requests) steps.asked.emplace_back(request);
-  for (Asked& asked : steps.asked) steps.answers.push_back(simulate(asked, options));
+  steps.asked = std::move(asked);
+  for (Asked& one : steps.asked) steps.answers.push_back(simulate(one, options));
   for (std::size_t i = 0; i < steps.answers.size(); ++i)
     steps.gains.push_back(i == 0 ? predict::Gain{} : gain_of(steps, i));
   steps.differ = different_keys(steps.asked);

@@ -26,8 +26,8 @@ struct SideBySide {
   std::vector<DifferentKey> differ;
 };
 
-// Predicts each request's step. Throws Error(input) as Asked and simulate() do; at least two requests.
-SideBySide side_by_side(const std::vector<Request>& requests, const SimulateOptions& options);
+// Predicts each step, of at least two. Throws Error(input) as simulate() does.
+SideBySide side_by_side(std::vector<Asked> asked, const SimulateOptions& options);
 
 // Returns a table of the figures, one of the causes of each difference, which add up to it, and one of the settings
 // that differ.

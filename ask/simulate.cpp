@@ -73,16 +73,6 @@ StepInterval interval_of(const predict::QuickStep& step, const sim::Platform& pl
           predict::published_accuracy(step.scenario(), platform.name)};
 }
 
-Json json_of(const StepInterval& interval) {
-  Json causes = Json::array();
-  for (const auto& [name, share] : interval.shares)
-    causes.push_back({{"cause", name}, {"half_width_pct", 100 * share}});
-  return {{"causes", std::move(causes)},
-          {"published", interval.published ? Json{{"steps", interval.published->steps},
-                                                  {"mean_abs_error_pct", interval.published->mean_abs_error_pct}}
-                                           : Json(nullptr)}};
-}
-
 Json json_of(const Assumptions& assumed) {
   Json json = habits::json_of(assumed.answer);
   json["readings"] = Json::array();
@@ -128,6 +118,25 @@ SimulateAnswer simulate(Asked& asked, const SimulateOptions& options) {
   return answer;
 }
 
+std::optional<StepInterval> interval_of(const Asked& asked) {
+  const sim::Platform& platform = *asked.platform;
+  if (!platform.accelerator) return std::nullopt;
+  const predict::QuickStep step(asked.scenario);
+  return interval_of(step, platform, std::nullopt, 1e3 * step.step_s(platform, asked.scenario.framework));
+}
+
+Json json_of(const std::optional<StepInterval>& interval) {
+  if (!interval) return {{"step_low_ms", nullptr}, {"step_high_ms", nullptr}, {"interval_from", nullptr}};
+  Json causes = Json::array(), published;
+  for (const auto& [name, share] : interval->shares)
+    causes.push_back({{"cause", name}, {"half_width_pct", 100 * share}});
+  if (const auto& steps = interval->published)
+    published = {{"steps", steps->steps}, {"mean_abs_error_pct", steps->mean_abs_error_pct}};
+  return {{"step_low_ms", interval->low_ms},
+          {"step_high_ms", interval->high_ms},
+          {"interval_from", {{"causes", std::move(causes)}, {"published", std::move(published)}}}};
+}
+
 Json json_of(const SimulateAnswer& answer) {
   const double step_ms = answer.step.prediction.step_ms;
   Json json = prediction_json(answer.step.prediction);
@@ -147,10 +156,7 @@ Json json_of(const SimulateAnswer& answer) {
     json["machines"] = predict::machines_sheet(limits->machines, step_ms).json();
     json["changes"] = sweep::changes_sheet(limits->changes, step_ms).json();
   }
-  const auto& interval = answer.interval;
-  json["step_low_ms"] = interval ? Json(interval->low_ms) : Json(nullptr);
-  json["step_high_ms"] = interval ? Json(interval->high_ms) : Json(nullptr);
-  json["interval_from"] = interval ? json_of(*interval) : Json(nullptr);
+  json.update(json_of(answer.interval));
   json["assumed"] = answer.assumed ? json_of(*answer.assumed) : Json(nullptr);
   if (answer.run) json["run"] = predict::run_json(*answer.run);
   if (answer.fits_with) json["fits_with"] = predict::fitting_sheet(*answer.fits_with).json();

@@ -22,6 +22,7 @@
 
 namespace stretto::ask {
 
+// What is asked about a step besides the step itself. A use case without an option leaves its part of the answer empty.
 struct SimulateOptions {
   std::string engine = "fluid";  // or "simgrid"
   // GB/s of one link that all traffic between ranks (GPUs: between nodes) crosses; 0: none. It needs engine "simgrid".
@@ -36,19 +37,20 @@ struct SimulateOptions {
 // Every mode compared with the plain schedule, those that are not tried, every knob with the scenario without it, and
 // the step in every precision.
 struct Modes {
-  std::vector<predict::PredictedMode> modes;
-  std::vector<LeftOutMode> left_out;
-  std::vector<predict::Remedy> remedies;  // of modes that lose
-  std::vector<predict::KnobOff> knobs;
-  std::vector<predict::RecipeStep> recipes;
+  std::vector<predict::PredictedMode> modes;  // the plain schedule first
+  std::vector<LeftOutMode> left_out;          // modes that cannot act here, with the first closed gate
+  std::vector<predict::Remedy> remedies;      // of modes that lose
+  std::vector<predict::KnobOff> knobs;        // that are on, each off from here
+  std::vector<predict::RecipeStep> recipes;   // published GPUs and bf16 only; else empty
 };
 
-// All that the step depends on.
+// All that the step depends on: published GPUs only.
 struct StepLimits {
-  std::vector<std::pair<std::string, double>> path;  // of the critical path (report/critical_path.hpp)
-  std::vector<predict::Sensitivity> numbers;
-  std::vector<predict::BetterMachine> machines;
-  std::vector<sweep::SingleChange> changes;
+  // Part of the critical path -> its share of the step; shares add up to 1 (report/critical_path.hpp).
+  std::vector<std::pair<std::string, double>> path;
+  std::vector<predict::Sensitivity> numbers;     // of platform and profile, the most important first
+  std::vector<predict::BetterMachine> machines;  // better in one way, the fastest step first
+  std::vector<sweep::SingleChange> changes;      // of one setting, that fit and are faster, the fastest first
 };
 
 // The settings that a question in names left open, and the step of each other plausible reading.
@@ -66,6 +68,7 @@ struct StepInterval {
   std::optional<predict::Accuracy> published;
 };
 
+// The answer to one request. Steps are in milliseconds, memory in bytes of one device. Plain data, owned.
 struct SimulateAnswer {
   predict::PredictedStep step;         // of it the prediction alone, where neither `timeline` nor `limits` is asked for
   std::optional<Assumptions> assumed;  // of a question in names
@@ -80,6 +83,12 @@ struct SimulateAnswer {
 // predict::engine_of(), predict::predict_step() and predict::read_run_input() do, and for limits on another network.
 SimulateAnswer simulate(Asked& asked, const SimulateOptions& options = {});
 
+// Returns the interval of a step alone, as simulate() has it, of a scenario that leaves nothing open; nullopt without
+// published numbers. The platform must have been read.
+std::optional<StepInterval> interval_of(const Asked& asked);
+
 nlohmann::json json_of(const SimulateAnswer& answer);  // `simulate` in docs/json.md
+// Returns `step_low_ms`, `step_high_ms` and `interval_from` of it, all null for nullopt.
+nlohmann::json json_of(const std::optional<StepInterval>& interval);
 
 }  // namespace stretto::ask

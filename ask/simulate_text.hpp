@@ -8,8 +8,8 @@ namespace stretto::ask {
 
 // Returns every figure of the step, memory by stage and part, and what was simulated.
 std::string details_text(const SimulateAnswer& answer);
-// Returns the answers to further questions: of what was assumed, modes, limits, the run, and what makes it fit. Modes in
-// short (modes_text()), or `verbose` in full.
+// Returns the answers to further questions: of what was assumed, modes, limits, the run, and what makes it fit. Modes
+// in short (modes_text()), or `verbose` in full.
 std::string further_text(const SimulateAnswer& answer, bool verbose, std::size_t columns);
 // Returns every setting that a question in names left open, one "assumed: …" a line; "" for a scenario.
 std::string list_of(const SimulateAnswer& answer);

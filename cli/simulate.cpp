@@ -36,17 +36,19 @@ std::string option_of_one(const SimulateOptions& options) {
 void compare_steps(const SimulateOptions& options) {
   if (const std::string option = option_of_one(options); !option.empty())
     throw input_error(option + ": expected one scenario, got " + std::to_string(options.more.size() + 1));
-  std::vector<ask::Request> requests = {options};
+  // A name that is wrong is an error before anything is simulated.
+  std::vector<ask::Asked> asked;
+  asked.emplace_back(options);
   std::vector<Input> inputs;
   for (const std::string& name : options.more) {
     const std::size_t at = name.find('@');
-    requests.push_back({name.substr(0, at), options.given.set,
-                        at == std::string::npos ? options.given.platform : name.substr(at + 1)});
+    asked.emplace_back(ask::Request{name.substr(0, at), options.given.set,
+                                    at == std::string::npos ? options.given.platform : name.substr(at + 1)});
     inputs.push_back({"SCENARIO", name.substr(0, at)});
   }
   options.files.claim_outputs(inputs);
   keep_within_free_memory();
-  const ask::SideBySide steps = ask::side_by_side(requests, options.asked);
+  const ask::SideBySide steps = ask::side_by_side(std::move(asked), options.asked);
   const Ink ink = ink_of_output(options.color);
   print_screen(text_of(steps, static_cast<std::size_t>(ink.columns)), ink);
   write_json(options.json, json_of(steps));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ask/show.hpp"
+#include "ask/side_by_side.hpp"
 #include "ask/simulate.hpp"
 #include "base/data_folder.hpp"
 #include "base/error.hpp"
@@ -182,7 +183,7 @@ Json answer_to(const Json& request) {
   if (what == "texts") return texts_of(asked);
   if (what == "limits") return limits_of(asked, with_interval);
   if (what == "search") return search_of(asked, request);
-  if (what == "interval") return interval_of(asked);
+  if (what == "interval") return ask::json_of(ask::interval_of(asked));
   if (what == "changes") return changes_of(asked);
   if (what == "hardware") return hardware_of(asked);
   if (what == "try" || what == "ratio") {
@@ -193,8 +194,10 @@ Json answer_to(const Json& request) {
     if (what == "ratio") changed.merge_patch(request.at("other"));
     ask::Asked other = asked_of(changed);
     if (what == "try") return trial_of(asked, other);
-    const auto profile = [](const ask::Asked& of) { return profile_of(of.request.scenario, of.request.set); };
-    return ratio_of(asked, other, profile(asked) == profile(other));
+    std::vector<ask::Asked> both;
+    both.push_back(std::move(asked));
+    both.push_back(std::move(other));
+    return ask::json_of(ask::side_by_side(std::move(both), {})).at("changes").at(1);
   }
   throw input_error("what: expected a kind of answer of page/answer.hpp, such as step, got \"" + what + "\"");
 }

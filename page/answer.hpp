@@ -22,12 +22,11 @@ constexpr const char* kDataFolder = "/data";  // has the files of scenarios/ (pa
 //   start     `toml`: a scenario to begin with, for `model`, a preset or the path of a config.json of Hugging Face's
 //   limits    `simulate` with `path`, `numbers`, `machines` and `changes`, as `stretto simulate --limits` prints them,
 //             and `tables` with these as text
-//   interval  `step_low_ms`, `step_high_ms`: the 80 % interval of the step, as `stretto validate --intervals` has it;
-//             `from`: the numbers that make it wide [{`number`, `pct`}]
+//   interval  `step_low_ms`, `step_high_ms`, `interval_from` of `simulate`
 //   changes   `changes`: all that may be tried from here [{`change`, `key`, `kind`, `set`}] (page/trials.hpp)
 //   try       the step `with` further overrides and on `with_platform`, against the step without them
 //   search    all legal layouts, the best of them simulated: search_of() (page/search.hpp), in parts
-//   ratio     `unsure_pct`: how sure the ratio of the step of `other`, a request, to this one is (page/trials.hpp)
+//   ratio     the entry in `changes` of `stretto simulate A B` for B, which is `other`, a request
 //   import    `toml` and `notes` of a dropped script or configuration, `name` and `text` (page/imported.hpp)
 //   hardware  `machines` of `simulate --limits`, and `first`, the number on which the step depends most
 //

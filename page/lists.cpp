@@ -9,6 +9,7 @@
 #include "base/values_of.hpp"
 #include "model/scenario/keys.hpp"
 #include "model/transformer.hpp"
+#include "predict/accuracy.hpp"
 #include "report/colours.hpp"
 #include "report/stage_bars.hpp"
 
@@ -102,7 +103,9 @@ Json bars_json() {
 }  // namespace
 
 Json lists() {
-  Json keys = Json::array(), first = Json::array();
+  Json keys = Json::array(), first = Json::array(), accuracy = Json::array();
+  for (const predict::Accuracy& row : predict::published_accuracies())
+    accuracy.push_back({{"profile", row.profile}, {"platform", row.platform}, {"steps", row.steps}});
   for (const std::string_view section : kSectionsOfKeys)
     for (const ScenarioKey& key : scenario_keys_of(section)) keys.push_back(key_json(key));
   for (const auto& [section, name] : kFirst) first.push_back(scenario_key(section, name).full_name());
@@ -112,6 +115,7 @@ Json lists() {
           {"presets", preset_names()},
           {"keys", std::move(keys)},
           {"first", std::move(first)},
+          {"accuracy", std::move(accuracy)},
           {"bars", bars_json()},
           {"css", palette_css()}};
 }

@@ -13,7 +13,8 @@ std::string start_toml(const std::string& model) {
   const std::vector<std::string> presets = preset_names();
   const bool is_preset = std::find(presets.begin(), presets.end(), model) != presets.end();
   const Transformer shape = is_preset || !model.ends_with(".json") ? preset(model) : read_hf_config(model).model;
-  std::string text = "name = \"" + std::string(is_preset ? model : "config") + "\"\nplatform = \"h100-sxm\"\nprofile = \"" +
+  std::string text = "name = \"" + std::string(is_preset ? model : "config") +
+                     "\"\nplatform = \"h100-sxm\"\nprofile = \"" +
                      (shape.experts.any() ? "megatron-bridge-moe" : "nemo-dgxc") + "\"\n\n[model]\n" +
                      (is_preset ? "preset = " : "hf_config = ") + nlohmann::json(model).dump() + "\n";
   if (shape.seq_length > kMostTokens) text += "seq_length = " + std::to_string(kMostTokens) + "\n";

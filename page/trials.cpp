@@ -1,14 +1,11 @@
 #include "page/trials.hpp"
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "ask/simulate.hpp"
-#include "predict/constants.hpp"
 #include "predict/quick_step.hpp"
 #include "predict/sensitivity.hpp"
-#include "predict/spread.hpp"
 #include "report/prediction.hpp"
 #include "report/sheet.hpp"
 #include "sweep/near.hpp"
@@ -46,20 +43,6 @@ Json recipe_changes(const Scenario& scenario) {
 
 }  // namespace
 
-Json interval_of(const ask::Asked& asked) {
-  const sim::Platform& platform = *asked.platform;
-  if (!platform.accelerator) return {{"step_low_ms", nullptr}, {"step_high_ms", nullptr}, {"from", Json::array()}};
-  const predict::QuickStep quick(asked.scenario);
-  const double step_s = quick.step_s(platform, asked.scenario.framework);
-  predict::Spread spread = predict::spread_of(quick, platform, asked.scenario.framework, step_s);
-  predict::add_containers(spread);
-  Json from = Json::array();
-  for (const auto& [number, share] : spread.shares) from.push_back({{"number", number}, {"pct", 100 * share}});
-  return {{"step_low_ms", 1e3 * step_s * std::exp(-spread.down)},
-          {"step_high_ms", 1e3 * step_s * std::exp(spread.up)},
-          {"from", std::move(from)}};
-}
-
 Json changes_of(const ask::Asked& asked) {
   Json changes = recipe_changes(asked.scenario);
   for (const sweep::SingleChange& change : sweep::single_changes(asked.scenario, *asked.platform)) {
@@ -80,26 +63,6 @@ Json hardware_of(const ask::Asked& asked) {
     first = {{"number", numbers.front().constant}, {"pct_per_pct", numbers.front().pct_per_pct}};
   return {{"machines", predict::machines_sheet(predict::better_machines(asked.scenario, platform), step_ms).json()},
           {"first", std::move(first)}};
-}
-
-Json ratio_of(const ask::Asked& first, const ask::Asked& other, bool have_one_profile) {
-  if (!first.platform->accelerator || first.platform->name != other.platform->name || !have_one_profile)
-    return {{"unsure_pct", nullptr}};
-  const predict::QuickStep one(first.scenario), two(other.scenario);
-  sim::Platform platform = *first.platform;
-  Framework framework = first.scenario.framework;
-  const double one_s = one.step_s(platform, framework), two_s = two.step_s(platform, framework);
-  double unsure = 0;
-  for (const predict::Constant& constant : predict::constants_of(*platform.accelerator, framework)) {
-    if (!constant.has_interval()) continue;
-    // As for modes (predict/predict_modes.cpp), the farther end stands for both.
-    const double value = constant.quantity->value, low = constant.quantity->low, high = constant.quantity->high;
-    constant.quantity->value = high - value > value - low ? high : low;
-    unsure = std::hypot(
-        unsure, std::log(two.step_s(platform, framework) / two_s) - std::log(one.step_s(platform, framework) / one_s));
-    constant.quantity->value = value;
-  }
-  return {{"unsure_pct", 100 * unsure * two_s / one_s}};
 }
 
 Json trial_of(ask::Asked& first, ask::Asked& other) {

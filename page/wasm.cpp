@@ -10,12 +10,17 @@
 #include "page/search.hpp"
 
 // Calls `goesOn` of the module (page/worker.js), so that a long answer is no silence.
-EM_JS(void, tell_that_it_goes_on, (), { if (Module["goesOn"]) Module["goesOn"](); })
+EM_JS(void, tell_that_it_goes_on, (), {
+  if (Module["goesOn"]) Module["goesOn"]();
+})
 
 // Calls `says` of the module with a part of a long answer.
-EM_JS(void, give_part, (const char* text), { if (Module["says"]) Module["says"](UTF8ToString(text)); })
+EM_JS(void, give_part, (const char* text), {
+  if (Module["says"]) Module["says"](UTF8ToString(text));
+})
 
-// The only function that the page's script calls: page::answer(). The text that it returns is valid until the next call.
+// The only function that the page's script calls: page::answer(). The text that it returns is valid until the next
+// call.
 extern "C" EMSCRIPTEN_KEEPALIVE const char* stretto_answer(const char* request) {
   static const bool is_prepared = [] {
     stretto::goes_on = [] { tell_that_it_goes_on(); };

@@ -12,15 +12,22 @@ std::string precision_of_products(const Scenario& scenario) {
   return low.fp8_format != LowPrecision::Fp8Format::none ? name_of(low.fp8_recipe) : "";
 }
 
-std::optional<Accuracy> published_accuracy(const Scenario& scenario, const std::string& platform) {
-  const std::string path = data_path("accuracy.csv"), precision = precision_of_products(scenario);
-  std::optional<Accuracy> found;
+std::vector<Accuracy> published_accuracies() {
+  const std::string path = data_path("accuracy.csv");
+  std::vector<Accuracy> rows;
   read_csv(toml_text(path), path, {"profile", "platform", "precision", "steps", "mean_abs_error_pct"},
            [&](const CsvRow& row) {
-             if (row.text(0) == scenario.framework.name && row.text(1) == platform && row.text(2) == precision)
-               found = Accuracy{row.count(3), row.number(4, 0, 1e3)};
+             rows.push_back({std::string(row.text(0)), std::string(row.text(1)), std::string(row.text(2)), row.count(3),
+                             row.number(4, 0, 1e3)});
            });
-  return found;
+  return rows;
+}
+
+std::optional<Accuracy> published_accuracy(const Scenario& scenario, const std::string& platform) {
+  const std::string precision = precision_of_products(scenario);
+  for (const Accuracy& row : published_accuracies())
+    if (row.profile == scenario.framework.name && row.platform == platform && row.precision == precision) return row;
+  return std::nullopt;
 }
 
 }  // namespace stretto::predict

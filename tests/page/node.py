@@ -4,6 +4,7 @@ import pathlib
 import selectors
 import shutil
 import subprocess
+import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = """
@@ -28,6 +29,21 @@ async function begin() {
 }
 begin();
 """
+
+
+class NodeTest(unittest.TestCase):
+    """A test of the predictor's answers: MODULE of the subclass is the path of stretto_page.js."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.node = Node(cls.MODULE)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.node.close()
+
+    def ask(self, what, state, **more):
+        return json.loads(self.node.ask(what, state, more=more))
 
 
 class Node:

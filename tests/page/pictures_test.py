@@ -11,7 +11,7 @@ import sys
 import tempfile
 import unittest
 
-from node import Node
+from node import NodeTest
 
 PAGE, STRETTO = pathlib.Path(sys.argv[1]), str(pathlib.Path(sys.argv[2]).resolve())
 DENSE = {"scenario": "llama3-70b", "platform": "", "set": {}}
@@ -31,17 +31,11 @@ def pairs(flat):
     return zip(flat[::2], flat[1::2])
 
 
-class Pictures(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.node = Node(PAGE.with_name("stretto_page.js"))
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.node.close()
+class Pictures(NodeTest):
+    MODULE = PAGE.with_name("stretto_page.js")
 
     def ask(self, what, state, **more):
-        answer = json.loads(self.node.ask(what, state, more=more))
+        answer = super().ask(what, state, **more)
         self.assertNotIn("error", answer)
         return answer
 

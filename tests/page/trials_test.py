@@ -11,7 +11,7 @@ import sys
 import tempfile
 import unittest
 
-from node import Node
+from node import NodeTest
 
 PAGE, STRETTO = pathlib.Path(sys.argv[1]), str(pathlib.Path(sys.argv[2]).resolve())
 START = {"scenario": "llama3-8b", "platform": "", "set": {"training.global_batch_size": "32"}}
@@ -23,17 +23,11 @@ def with_set(words):
     return START | {"set": START["set"] | dict(word.split("=", 1) for word in words)}
 
 
-class Trials(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.node = Node(PAGE.with_name("stretto_page.js"))
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.node.close()
+class Trials(NodeTest):
+    MODULE = PAGE.with_name("stretto_page.js")
 
     def ask(self, what, state=START, **more):
-        return json.loads(self.node.ask(what, state, more=more))
+        return super().ask(what, state, **more)
 
     def test_a_try_is_the_step_of_the_changed_settings(self):
         now = self.ask("step")["simulate"]["step_ms"]
@@ -53,16 +47,21 @@ class Trials(unittest.TestCase):
         self.assertGreater(tried, 3)
 
     def test_the_interval_is_that_of_validate(self):
-        interval, step = self.ask("interval"), self.ask("step")["simulate"]["step_ms"]
-        self.assertLess(interval["step_low_ms"], step)
-        self.assertGreater(interval["step_high_ms"], step)
-        self.assertIn("container", [one["number"] for one in interval["from"]])
+        interval, step = self.ask("interval"), self.ask("step", with_interval=True)["simulate"]
+        self.assertEqual(interval, {key: step[key] for key in interval})
+        self.assertLess(interval["step_low_ms"], step["step_ms"])
+        self.assertGreater(interval["step_high_ms"], step["step_ms"])
+        self.assertIn("container", [one["cause"] for one in interval["interval_from"]["causes"]])
+        self.assertGreater(interval["interval_from"]["published"]["steps"], 1)
 
     def test_a_ratio_is_surer_than_a_step(self):
         interval, step = self.ask("interval"), self.ask("step")["simulate"]["step_ms"]
-        other = {"set": ["training.global_batch_size=32", "overlap.overlap_grad_reduce=false"]}
-        self.assertLess(self.ask("ratio", other=other)["unsure_pct"], 100 * (interval["step_high_ms"] / step - 1))
-        self.assertIsNone(self.ask("ratio", other={"platform": "b200-sxm"})["unsure_pct"])
+        for other in ({"set": ["training.global_batch_size=32", "overlap.overlap_grad_reduce=false"]}, {"platform": "b200-sxm"}):
+            saving = self.ask("ratio", other=other)
+            width = saving["saved_high_pct"] - saving["saved_low_pct"]
+            self.assertTrue(saving["saved_low_pct"] < saving["saved_pct"] < saving["saved_high_pct"], saving)
+            if "set" in other:
+                self.assertLess(width, 1.5 * 100 * (interval["step_high_ms"] - interval["step_low_ms"]) / step)
 
     def test_a_search_finds_what_plan_finds(self):
         found = self.ask("search", gpus=8)

@@ -1,9 +1,9 @@
-// The five answers: step with its interval, throughput, MFU, memory, and the run of so many tokens.
+// The five answers: step with its interval, throughput, MFU, memory, and the run over all tokens.
 import { Button, Dialog, DialogTrigger, Popover } from "react-aria-components";
 import type { StepAnswer } from "./answers";
-import { accuracyOf } from "./accuracy";
 import { NumberWord, readCount } from "./controls";
 import { count, digits, gib, kGiB, scaled, timeOf } from "./format";
+import { platformName, profileName } from "./names";
 import { precisionOf } from "./precision";
 import { Term } from "./Term";
 import { useStudio } from "./studio";
@@ -39,19 +39,19 @@ function StepCell({ answer, interval }: { answer: StepAnswer; interval: Interval
   const { step_ms } = answer.simulate;
   const [value, unit] = timeOf(step_ms);
   const low = interval?.step_low_ms, high = interval?.step_high_ms;
-  const known = accuracyOf(answer.profile, answer.platform);
+  const from = interval?.interval_from, known = from?.published;
   return <div><h2>Step</h2>
     <div className="v num"><output id="answer-step" data-ms={step_ms} title={`${step_ms} ms`}>{value}<span className="u">{unit}</span></output>
       {low && high ? <small>{range(low, high, unit)}</small> : null}</div>
     <div className="s">{low && high ? <Glyph low={low} high={high} at={step_ms} /> : null}
       <DialogTrigger>
-        <Button className="term">{known ? `80 %; ${known.offPct.toFixed(1)} % off in ${known.rows} published ${known.rows === 1 ? "run" : "runs"}` : "not held against published runs"}</Button>
+        <Button className="term">{known ? `80 %; ${known.mean_abs_error_pct.toFixed(1)} % off in ${known.steps} published ${known.steps === 1 ? "step" : "steps"}` : interval ? "not held against published steps" : "how sure"}</Button>
         <Popover className="pop" placement="bottom start"><Dialog className="about" aria-label="How sure">
           <h2>How sure</h2>
-          {known ? <p>{known.group}: {known.rows} published steps, predictions {known.offPct.toFixed(1)} % off on average, {Math.abs(known.biasPct).toFixed(1)} %
-            too {known.biasPct < 0 ? "short" : "long"} in the mean.</p> : <p>No published step of this framework on this GPU is known to Stretto, so nothing says how far it is off.</p>}
-          {interval && interval.from.length > 0 && <><p>The interval holds four of five steps. It is as wide as these numbers make it:</p>
-            <dl>{interval.from.slice(0, 5).map(({ number, pct }) => <div key={number}><dt className="mono">{number}</dt><dd className="num">± {pct.toFixed(1)} %</dd></div>)}</dl></>}
+          {known ? <p>{known.steps} published {known.steps === 1 ? "step" : "steps"} of {profileName(answer.profile)} on {platformName(answer.platform)} in this precision: predictions
+            are {known.mean_abs_error_pct.toFixed(1)} % off on average.</p> : <p>No published step of this framework on this GPU is known to Stretto, so nothing says how far it is off.</p>}
+          {from && from.causes.length > 0 && <><p>The interval holds four of five steps. It is as wide as these numbers make it:</p>
+            <dl>{from.causes.slice(0, 5).map(({ cause, half_width_pct }) => <div key={cause}><dt className="mono">{cause}</dt><dd className="num">± {half_width_pct.toFixed(1)} %</dd></div>)}</dl></>}
           {answer.simulate.notes.map((note) => <p key={note} className="note">{note}</p>)}
         </Dialog></Popover>
       </DialogTrigger></div></div>;

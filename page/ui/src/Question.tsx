@@ -7,7 +7,7 @@ import { modelName, platformName, platformShort, profileName } from "./names";
 import { precisionChoices, precisionOf, withPrecision } from "./precision";
 import type { State } from "./state";
 import { useStudio } from "./studio";
-import { accuracyOf } from "./accuracy";
+import { publishedSteps } from "./accuracy";
 import { useIsSmall } from "./useIsSmall";
 
 const kDropped: Partial<Record<State["source"], string>> = { config: "the dropped config.json", toml: "the dropped scenario" };
@@ -42,8 +42,8 @@ export function Question() {
     }} />,
     platform: <Picker label="GPU" value={platform} text={isSmall ? platformShort(platform) : platformName(platform) || "…"}
       choices={(lists?.platforms ?? []).map((name) => {
-        const known = accuracyOf(profile, name);
-        return { id: name, name: platformName(name), hint: known ? `${known.rows} published runs` : "", words: name };
+        const steps = publishedSteps(lists, profile, name);
+        return { id: name, name: platformName(name), hint: steps ? `${steps} published steps` : "", words: name };
       })} onChoose={(platform) => go({ ...state, platform })} />,
     profile: <Picker label="framework" value={profile} text={answer || state.profile ? profileName(profile) : "…"} choices={(lists?.profiles ?? []).map((name) => ({
       id: name, name: profileName(name), hint: name }))} onChoose={(profile) => go({ ...state, profile })} />,

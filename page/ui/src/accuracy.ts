@@ -1,12 +1,5 @@
-// How far predictions were off in published runs of the same software on the same GPU: `stretto validate` of this commit.
-import { groups } from "../../../docs/measured/validate.json";
-import { softwareOf } from "./names";
+// How many published steps of a profile on a GPU predictions are held against (scenarios/accuracy.csv).
+import type { Lists } from "./answers";
 
-export interface Accuracy { group: string; rows: number; offPct: number; biasPct: number }
-
-// Returns null where no published run is known.
-export function accuracyOf(profile: string, platform: string): Accuracy | null {
-  const software = softwareOf(profile);
-  const found = software && groups.find((one) => one.group === `${software}, ${platform}`);
-  return found ? { group: found.group, rows: found.rows, offPct: found.shipped.mean_abs_error_pct, biasPct: found.shipped.bias_pct } : null;
-}
+export const publishedSteps = (lists: Lists | null, profile: string, platform: string): number =>
+  (lists?.accuracy ?? []).filter((row) => row.profile === profile && row.platform === platform).reduce((sum, row) => sum + row.steps, 0);

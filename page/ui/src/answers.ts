@@ -7,6 +7,7 @@ export interface Key {
 export interface Lists {
   scenarios: string[]; platforms: string[]; profiles: string[]; presets: string[]; keys: Key[]; first: string[];
   bars: { name: string; colour: string }[]; css: string;
+  accuracy: { profile: string; platform: string; steps: number }[];
 }
 export interface Layout {
   tp: number; pp: number; vp: number; cp: number; dp: number; micro_batches: number; pipeline_schedule: string;
@@ -24,7 +25,6 @@ export interface Simulated {
   device_bytes: number; predicted_peak_bytes: number; memory_low_bytes: number; memory_high_bytes: number; free_bytes: number;
   fits: boolean; memory_verdict: string; fullest_stage: string; memory: StageMemory[]; reserved_bytes: number;
   limits: { what: string; share: number }[]; notes: string[]; parameters: number;
-  step_low_ms?: number | null; step_high_ms?: number | null; interval_from?: string | null;
 }
 export interface Gate {
   asked: boolean; knob: string; needs: string; open: boolean; owner: string; source: string; when_closed: string;

@@ -22,21 +22,19 @@ const kPlatforms: Record<string, [string, string]> = {  // in full, short
 export const platformName = (name: string): string => kPlatforms[name]?.[0] ?? name;
 export const platformShort = (name: string): string => kPlatforms[name]?.[1] ?? name;
 
-// [name, the software's name in the groups of docs/measured/validate.json]
-const kProfiles: Record<string, [string, string]> = {
-  "nemo-dgxc": ["NeMo", "NeMo/Megatron (DGXC recipe)"], "nemo-dgxc-flash2": ["NeMo, FlashAttention 2", "NeMo/Megatron (DGXC recipe)"],
-  "nemo-dgxc-lora": ["NeMo LoRA", "NeMo/Megatron (DGXC recipe)"], "nemo-fp32-grads": ["NeMo, fp32 gradients", "NeMo/Megatron (DGXC recipe)"],
-  "megatron-bridge": ["Megatron-Bridge", "Megatron-Bridge"], "megatron-bridge-moe": ["Megatron-Bridge", "Megatron-Bridge"],
-  "megatron-bridge-moe-library": ["Megatron-Bridge library", "Megatron-Bridge"], "megatron-bridge-fsdp": ["Megatron-Bridge FSDP", ""],
-  "megatron-core-te": ["Megatron-LM", "Megatron-LM 23e00ed + TE 2.11"], "megatron-2021": ["Megatron-LM 2021", "Megatron-LM 2021 PTD-P"],
-  "megatron-2022": ["Megatron-LM 2022", "Megatron-LM 2022"], "torchtitan": ["torchtitan", "torchtitan"], "torchtitan-2026": ["torchtitan 2026", "torchtitan"],
-  "torchtitan-2024-04": ["torchtitan 2024", "torchtitan"], "torchtitan-compile": ["torchtitan, compiled", "torchtitan"],
-  "llm-foundry": ["LLM Foundry", "llm-foundry FSDP"], "meta-llama3": ["Meta Llama 3", "Meta Llama 3 (own)"], "fms-fsdp": ["FMS FSDP", "fms-fsdp"],
-  "fms-fsdp-compile": ["FMS FSDP, compiled", "fms-fsdp"], "megatron-deepspeed-2022": ["Megatron-DeepSpeed 2022", "Megatron-DeepSpeed 2022"],
-  "aleph-alpha-scaling": ["Aleph Alpha", "Aleph Alpha scaling"], "stretto": ["Stretto's own runtime", ""],
+const kProfiles: Record<string, string> = {
+  "nemo-dgxc": "NeMo", "nemo-dgxc-flash2": "NeMo, FlashAttention 2",
+  "nemo-dgxc-lora": "NeMo LoRA", "nemo-fp32-grads": "NeMo, fp32 gradients",
+  "megatron-bridge": "Megatron-Bridge", "megatron-bridge-moe": "Megatron-Bridge",
+  "megatron-bridge-moe-library": "Megatron-Bridge library", "megatron-bridge-fsdp": "Megatron-Bridge FSDP",
+  "megatron-core-te": "Megatron-LM", "megatron-2021": "Megatron-LM 2021",
+  "megatron-2022": "Megatron-LM 2022", "torchtitan": "torchtitan", "torchtitan-2026": "torchtitan 2026",
+  "torchtitan-2024-04": "torchtitan 2024", "torchtitan-compile": "torchtitan, compiled",
+  "llm-foundry": "LLM Foundry", "meta-llama3": "Meta Llama 3", "fms-fsdp": "FMS FSDP",
+  "fms-fsdp-compile": "FMS FSDP, compiled", "megatron-deepspeed-2022": "Megatron-DeepSpeed 2022",
+  "aleph-alpha-scaling": "Aleph Alpha", "stretto": "Stretto's own runtime",
 };
-export const profileName = (name: string): string => kProfiles[name]?.[0] ?? (name || "no framework");
-export const softwareOf = (profile: string): string => kProfiles[profile]?.[1] ?? "";
+export const profileName = (name: string): string => kProfiles[name] ?? (name || "no framework");
 
 const kSwitches: Record<string, string> = {
   tp_comm_overlap: "TP collectives under GEMMs", tp_comm_overlap_ag: "All-gather under GEMMs", tp_comm_overlap_rs: "Reduce-scatter under GEMMs",

@@ -13,7 +13,10 @@ export interface Trial {
 }
 export interface Candidate { id: string; change: string; key: string; kind: "layout" | "switch" | "precision" | "platform"; set: string[]; platform?: string }
 export interface Machine { change: string; saved_pct: number; step_ms: number }
-export interface Interval { step_low_ms: number | null; step_high_ms: number | null; from: { number: string; pct: number }[] }
+export interface Interval {
+  step_low_ms: number | null; step_high_ms: number | null;
+  interval_from: { causes: { cause: string; half_width_pct: number }[]; published: { steps: number; mean_abs_error_pct: number } | null } | null;
+}
 
 export interface Trials {
   of: string;                       // the state that they are of

@@ -5,7 +5,7 @@ import { precisionOf } from "../precision";
 import { layoutLine } from "./layoutLine";
 import { Causes } from "./Causes";
 import { RiverRow, TimeAxis } from "./RiverRow";
-import { differencesOf, useRatios, useVariants, type Variant } from "./variants";
+import { differencesOf, useSavings, useVariants, type Variant } from "./variants";
 
 export function CompareView() {
   const { address, answer, answered } = useStudio();
@@ -53,7 +53,7 @@ function Row({ one, base, index, longest }: { one: Variant; base: Variant; index
 
 function Differences({ variants }: { variants: Variant[] }) {
   const { lists } = useStudio();
-  const ratios = useRatios(variants.map((one) => one.state), variants.every((one) => one.strip !== null || one.problem !== null));
+  const savings = useSavings(variants.map((one) => one.state), variants.every((one) => one.strip !== null || one.problem !== null));
   const rows = differencesOf(variants.map((one) => one.answer));
   const name = (key: string) => (key.includes(".") ? key.slice(key.indexOf(".") + 1) : key);
   return <section className="blk" aria-label="what is different"><h2>What is different <span className="q">{rows.length} of {lists?.keys.length ?? ""} settings</span></h2>
@@ -61,7 +61,7 @@ function Differences({ variants }: { variants: Variant[] }) {
       {rows.slice(0, 14).map(([key, texts]) => <tr key={key}><th scope="row" className="mono">{name(key)}</th>{texts.map((text, i) => <td key={i} className={text !== texts[0] ? "x" : ""}>{text}</td>)}</tr>)}
       <tr className="sep"><th scope="row">MFU</th>{variants.map(({ answer, letter }) => <td key={letter}>{answer?.simulate.mfu ? `${(100 * answer.simulate.mfu).toFixed(1)} %` : "–"}</td>)}</tr>
       <tr><th scope="row">of peak, TFLOP/s</th>{variants.map(({ answer, letter }) => <td key={letter}>{answer ? Math.round(answer.simulate.peak_tflops_per_gpu).toLocaleString("en-US") : "–"}</td>)}</tr>
-      <tr><th scope="row">interval of the ratio to A, 80 %</th>{ratios.map((pct, i) => <td key={i}>{pct === null ? "–" : `± ${pct.toFixed(1)} %`}</td>)}</tr>
+      <tr><th scope="row">time a token against A, 80 %</th>{savings.map((one, i) => <td key={i}>{one === null ? "–" : `${change(-one.saved_high_pct)} to ${change(-one.saved_low_pct)}`}</td>)}</tr>
     </tbody></table></div>
     {rows.length > 14 && <p className="q">and {rows.length - 14} more</p>}
     <p className="say">A shared link opens all of them.</p></section>;

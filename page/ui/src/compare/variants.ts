@@ -40,9 +40,12 @@ export function differencesOf(answers: (StepAnswer | null)[]): [string, string[]
 const requestOf = (state: State) => ({ scenario: state.name, platform: state.platform, gpus: state.gpus,
   set: [...(state.profile ? [`profile=${state.profile}`] : []), ...Object.entries(state.set).map(([key, value]) => `${key}=${value}`)] });
 
-// Returns half of the 80 % interval of the ratio of each state to the first, in percent; null where there is none.
-export function useRatios(states: State[], isReady: boolean): (number | null)[] {
-  const [known, setKnown] = useState(new Map<string, number | null>());
+// What a step saves of the time that a token takes in the first one, in percent, with its 80 % interval.
+export interface Saving { saved_pct: number; saved_low_pct: number; saved_high_pct: number }
+
+// Returns that of each state, as `stretto simulate A B` has it; null where there is none.
+export function useSavings(states: State[], isReady: boolean): (Saving | null)[] {
+  const [known, setKnown] = useState(new Map<string, Saving | null>());
   const [base, ...others] = states, keys = others.map((one) => `${writeState(base!)}\n${writeState(one)}`);
   useEffect(() => {
     if (!isReady) return;
@@ -50,8 +53,8 @@ export function useRatios(states: State[], isReady: boolean): (number | null)[] 
     void (async () => {
       for (const [i, one] of others.entries()) {
         if (!isWanted || known.has(keys[i]!) || base!.source !== "scenario" || one.source !== "scenario") continue;
-        const got = await ask<{ unsure_pct: number | null }>(slow, "ratio", base!, { other: requestOf(one) });
-        if (isWanted) setKnown((before) => new Map(before).set(keys[i]!, isProblem(got) ? null : got.unsure_pct));
+        const got = await ask<Saving>(slow, "ratio", base!, { other: requestOf(one) });
+        if (isWanted) setKnown((before) => new Map(before).set(keys[i]!, isProblem(got) ? null : got));
       }
     })();
     return () => { isWanted = false; };
