@@ -22,7 +22,7 @@
 
 namespace stretto::ask {
 
-// What is asked about a step besides the step itself. A use case without an option leaves its part of the answer empty.
+// Further questions about a step. The answer to one that is not asked stays empty.
 struct SimulateOptions {
   std::string engine = "fluid";  // or "simgrid"
   // GB/s of one link that all traffic between ranks (GPUs: between nodes) crosses; 0: none. It needs engine "simgrid".
