@@ -11,13 +11,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::array kShownAxes = {Coord::tp, Coord::cp, Coord::ep, Coord::dp, Coord::pp};
 constexpr std::int64_t kMostCells = 4096;
 
 Json groups_of(const DrawnStep& drawn, std::int64_t gpu) {
   const Schedule& schedule = drawn.step().schedule;
   Json groups = Json::array();
-  for (const Coord axis : kShownAxes) {
+  for (const Coord axis : kExposedAxes) {
     // The group that is cut along few axes is the axis's own; others, such as that of the gradient's norm, span more.
     const Communicator* chosen = nullptr;
     for (const Communicator& communicator : schedule.communicators) {
@@ -46,7 +45,7 @@ Json cluster_json(const DrawnStep& drawn, std::int64_t gpu) {
                      a_cell = gpus > kMostCells ? domain : 1;
   Json sizes = Json::object(), places = Json::object(), at = Json::object();
   const Coordinates own = mesh.coordinates_of(gpu);
-  for (const Coord axis : kShownAxes) {
+  for (const Coord axis : kExposedAxes) {
     if (mesh.size(axis) <= 1) continue;
     sizes[name_of(axis)] = mesh.size(axis);
     at[name_of(axis)] = own[axis];

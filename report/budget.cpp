@@ -3,14 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
 
 namespace stretto {
 namespace {
-
-constexpr std::array kAxes = {Coord::tp, Coord::cp, Coord::ep, Coord::dp, Coord::pp};
 
 const char* exposed_name(Coord axis) {
   switch (axis) {
@@ -51,7 +48,7 @@ std::vector<BudgetPart> budget_of(const Prediction& p) {
       {"launch-bound (CPU)", "host-wait", '~', b.host},
       {"launch-order stalls", "queue-wait", '~', b.queue_wait},
       {"waiting for a core", "core-wait", '~', b.core_wait}};
-  for (const Coord axis : kAxes)
+  for (const Coord axis : kExposedAxes)
     lost.push_back({exposed_name(axis), std::string("comm-") + name_of(axis), '=', p.exposed_ms(axis)});
   std::erase_if(lost, [](const BudgetPart& part) { return part.ms <= 0; });
   std::stable_sort(lost.begin(), lost.end(), [](const BudgetPart& x, const BudgetPart& y) { return x.ms > y.ms; });

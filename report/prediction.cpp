@@ -14,8 +14,6 @@
 namespace stretto {
 namespace {
 
-// All that axis_of() returns.
-constexpr std::array kAxes = {Coord::tp, Coord::cp, Coord::ep, Coord::dp, Coord::pp};
 constexpr std::array kLinks = {LinkKind::nvlink, LinkKind::network};
 
 std::string share_text(const std::optional<double>& share) { return share ? percent_text(*share) : "–"; }
@@ -24,7 +22,7 @@ double share_of(const Prediction& p, double ms) { return ms / p.step_ms; }
 // Returns "1.120 s (7.3 %): tp 1.058 s, dp 59.36 ms; NVLink 1.058 s, network 62.64 ms", without parts of 0.
 std::string exposed_text(const Prediction& p) {
   std::vector<std::string> parts, links;
-  for (const Coord axis : kAxes)
+  for (const Coord axis : kExposedAxes)
     if (const double ms = p.exposed_ms(axis); ms > 0)
       parts.push_back(fmt::format("{} {}", name_of(axis), time_text(ms)));
   for (const LinkKind link : kLinks)
@@ -187,7 +185,7 @@ nlohmann::json prediction_json(const Prediction& p) {
   if (p.knows_links())
     links = {{"nvlink", p.exposed_ms(LinkKind::nvlink)}, {"network", p.exposed_ms(LinkKind::network)}};
   nlohmann::json exposed = {{"total", p.breakdown.exposed}};
-  for (const Coord axis : kAxes) exposed[name_of(axis)] = p.exposed_ms(axis);
+  for (const Coord axis : kExposedAxes) exposed[name_of(axis)] = p.exposed_ms(axis);
   return {{"scenario", p.scenario},
           {"engine", p.engine},
           {"ranks", p.ranks},

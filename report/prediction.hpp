@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -31,6 +32,8 @@ struct ExposedPart {
 // Returns the axis for which a communicator across these axes counts: dp where that is one of them, replicas of experts
 // included, else tp, cp, ep or pp.
 Coord axis_of(const std::vector<Coord>& axes);
+// All that axis_of() returns, in the order in which parts of a step are printed.
+inline constexpr std::array kExposedAxes = {Coord::tp, Coord::cp, Coord::ep, Coord::dp, Coord::pp};
 
 // All that `simulate` prints about one step. Plain data.
 struct Prediction {
