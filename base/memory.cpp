@@ -18,7 +18,7 @@ constexpr std::int64_t kUnknown = std::int64_t{1} << 62;
 
 // Returns the number after `word` in a file of the kernel, or `absent` when the file has no such word or no number
 // after it ("max").
-std::int64_t number_behind(const std::string& path, const std::string& word, std::int64_t absent) {
+std::int64_t number_after(const std::string& path, const std::string& word, std::int64_t absent) {
   std::ifstream file(path);
   std::string found;
   std::int64_t number = 0;
@@ -27,12 +27,12 @@ std::int64_t number_behind(const std::string& path, const std::string& word, std
   return file >> number ? number : absent;
 }
 
-std::int64_t status_bytes(const std::string& word) { return number_behind("/proc/self/status", word, 0) * 1024; }
+std::int64_t status_bytes(const std::string& word) { return number_after("/proc/self/status", word, 0) * 1024; }
 
 }  // namespace
 
 std::int64_t free_memory_of(const std::string& root) {
-  const std::int64_t available_KiB = number_behind(root + "/proc/meminfo", "MemAvailable:", -1);
+  const std::int64_t available_KiB = number_after(root + "/proc/meminfo", "MemAvailable:", -1);
   std::int64_t free = available_KiB < 0 ? kUnknown : available_KiB * 1024;
   // A limit of any group above the process's holds too. In a container the process's group is often the root.
   std::ifstream groups(root + "/proc/self/cgroup");
@@ -42,10 +42,10 @@ std::int64_t free_memory_of(const std::string& root) {
   while (true) {
     while (!group.empty() && group.back() == '/') group.pop_back();
     const std::string memory = root + "/sys/fs/cgroup" + group + "/memory.";
-    const std::int64_t limit = number_behind(memory + "max", "", kUnknown);
+    const std::int64_t limit = number_after(memory + "max", "", kUnknown);
     // The kernel drops cached files before it kills processes.
     const std::int64_t used =
-        number_behind(memory + "current", "", 0) - number_behind(memory + "stat", "inactive_file", 0);
+        number_after(memory + "current", "", 0) - number_after(memory + "stat", "inactive_file", 0);
     if (limit != kUnknown) free = std::min(free, std::max<std::int64_t>(0, limit - std::max<std::int64_t>(0, used)));
     if (group.empty()) return free;
     group.resize(group.rfind('/'));

@@ -53,7 +53,7 @@ std::string destination_of(const std::string& given) {
   return path;
 }
 
-std::string name_behind_temporary(std::string_view file_name) {
+std::string name_under_temporary(std::string_view file_name) {
   if (!file_name.ends_with(kSuffix) || file_name.size() <= kAdded) return "";
   const std::string_view added = file_name.substr(file_name.size() - kAdded);
   const std::string_view digits = added.substr(1, kDigits);
@@ -145,7 +145,7 @@ void sync_directory(const std::string& dir) {
 void remove_left_overs(const std::string& folder, const std::set<std::string>& names) {
   std::error_code problem;
   for (fs::directory_iterator it(folder, problem), end; !problem && it != end; it.increment(problem)) {
-    const std::string name = name_behind_temporary(it->path().filename().string());
+    const std::string name = name_under_temporary(it->path().filename().string());
     if (name.empty() || !names.contains(name)) continue;
     const std::string path = it->path().string();
     const int fd = ::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);

@@ -62,7 +62,7 @@ class NewFolder {
 std::string destination_of(const std::string& path);
 
 // "a.json" for the file name "a.json.0123456789abcdef.tmp", as which a NewFile is written; "" for all other names.
-std::string name_behind_temporary(std::string_view file_name);
+std::string name_under_temporary(std::string_view file_name);
 // Removes from `folder` the temporary files that killed processes left of files with these names: regular files of this
 // user that no process has locked. A writer locks its file with flock; on a file system without locks nothing is
 // removed. Throws nothing.

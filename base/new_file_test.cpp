@@ -8,12 +8,12 @@
 namespace stretto {
 
 TEST_CASE("temporary names are told from all others", "[base]") {
-  CHECK(name_behind_temporary("a.json.0123456789abcdef.tmp") == "a.json");
-  CHECK(name_behind_temporary("a.0123456789abcdef.tmp.0123456789abcdef.tmp") == "a.0123456789abcdef.tmp");
+  CHECK(name_under_temporary("a.json.0123456789abcdef.tmp") == "a.json");
+  CHECK(name_under_temporary("a.0123456789abcdef.tmp.0123456789abcdef.tmp") == "a.0123456789abcdef.tmp");
   for (const char* name :
        {"", "a.json", "a.json.tmp", ".0123456789abcdef.tmp", "0123456789abcdef.tmp", "a.0123456789abcdeg.tmp",
         "a.0123456789ABCDEF.tmp", "a.123456789abcdef.tmp", "a_0123456789abcdef.tmp", "a.0123456789abcdef.tmp~"})
-    CHECK(name_behind_temporary(name).empty());
+    CHECK(name_under_temporary(name).empty());
 }
 
 TEST_CASE("left-overs of one name go, and nothing else", "[base]") {

@@ -115,8 +115,8 @@ Calibration calibrate_host(int cores, Notebook& notebook, const std::function<vo
     // Ranks of a data-parallel group run equal operations at one time, so a class concurrent with itself is the pair
     // that matters most: it is taken from training steps, the other pairs from the probe of pairs.
     if (!steps.filled.empty()) {
-      const double beside_itself = median_ratio(steps.filled, steps.alone, cls, platform, 1, spread);
-      platform.slowdown[c][c] = {std::max(0.0, beside_itself - 1),
+      const double with_itself = median_ratio(steps.filled, steps.alone, cls, platform, 1, spread);
+      platform.slowdown[c][c] = {std::max(0.0, with_itself - 1),
                                  {"measured", "training steps with a rank on every core over one rank alone", spread}};
     }
     const double taking_turns = median_ratio(steps.shared, steps.filled.empty() ? steps.alone : steps.filled, cls,

@@ -124,7 +124,7 @@ void sample_command(const SampleOptions& options) {
   while (static_cast<std::int64_t>(tokens.size()) < wanted && !interrupted()) {
     // A longer text is continued from its end.
     const auto window = std::span(tokens).last(std::min(tokens.size(), static_cast<std::size_t>(forward.length())));
-    std::vector<double> logits = forward.logits_behind(window);
+    std::vector<double> logits = forward.logits_after(window);
     logits.resize(static_cast<std::size_t>(tokenizer.size()));
     tokens.push_back(exec::draw_token(logits, options.drawing, tokens.size()));
     if (ends.contains(tokens.back())) break;

@@ -14,7 +14,7 @@ using trace::RankTrace;
 
 // Two windows are repetitions where this share of their kernels is equal, and a window is a step where it has this
 // share of the names that repeat at all. Optimizers and logs differ a little from step to step.
-constexpr double kAlike = 0.9;
+constexpr double kEqualShare = 0.9;
 // More occurrences of a name than this are not looked at: a name of steps occurs once in each.
 constexpr std::size_t kMostSteps = 256;
 
@@ -70,7 +70,7 @@ std::vector<Period> by_marks(const RankTrace& trace) {
 using Counts = std::map<std::uint32_t, std::int64_t>;  // [name]
 
 // Returns the share of kernels that two windows have in common.
-double alike(const Counts& a, const Counts& b) {
+double equal_share(const Counts& a, const Counts& b) {
   std::int64_t common = 0, all = 0;
   for (const auto& [name, count] : a) {
     const auto found = b.find(name);
@@ -107,10 +107,10 @@ std::vector<Period> by_repetition(const RankTrace& trace) {
   const auto repeats = [&](const std::vector<std::size_t>& cuts) {
     if (cuts.size() == 2 && sequence.size() - cuts[1] < (cuts[1] - cuts[0]) / 2) return false;
     Counts before = counts(cuts[0], cuts[1]);
-    if (double(before.size()) < kAlike * double(repeating)) return false;
+    if (double(before.size()) < kEqualShare * double(repeating)) return false;
     for (std::size_t i = 1; i + 1 < cuts.size(); ++i) {
       Counts now = counts(cuts[i], cuts[i + 1]);
-      if (alike(before, now) < kAlike) return false;
+      if (equal_share(before, now) < kEqualShare) return false;
       before = std::move(now);
     }
     return true;
@@ -127,13 +127,13 @@ std::vector<Period> by_repetition(const RankTrace& trace) {
     }
     if (cuts.empty()) continue;
     // A step begins behind the optimizer's last kernel.
-    const auto behind_optimizer = [&](std::size_t begin, std::size_t end) {
+    const auto after_optimizer = [&](std::size_t begin, std::size_t end) {
       for (std::size_t i = end; i > begin; --i)
         if (trace.kernels[sequence[i - 1]].cls == KernelClass::optimizer) return i;
       return begin;
     };
-    for (std::size_t i = 0; i + 1 < cuts.size(); ++i) cuts[i] = behind_optimizer(cuts[i], cuts[i + 1]);
-    cuts.back() = behind_optimizer(cuts.back(), sequence.size());
+    for (std::size_t i = 0; i + 1 < cuts.size(); ++i) cuts[i] = after_optimizer(cuts[i], cuts[i + 1]);
+    cuts.back() = after_optimizer(cuts.back(), sequence.size());
     std::vector<std::size_t> step_of(trace.kernels.size(), kNoStep);
     std::vector<Picoseconds> begins;
     for (const std::size_t cut : cuts)

@@ -6,8 +6,8 @@
 
 #include "base/timeline.hpp"
 #include "exec/host/memory.hpp"
-#include "model/schedule/beside_plan.hpp"
 #include "model/schedule/bind.hpp"
+#include "model/schedule/outside_plan.hpp"
 
 namespace stretto::exec {
 
@@ -39,7 +39,7 @@ class Executor {
     std::int64_t memory_bytes = 0;  // all of it: of a GPU what nvidia-smi shows as its total
     double memory_GBps = 0;         // upper bound: clock times width; 0: not known
     // Bytes of the device's memory that were used before this executor was made, and bytes outside the ranks' plans.
-    std::vector<BesidePlan> beside = {};
+    std::vector<OutsidePlan> beside = {};
     double compute_capability = 0;  // 9.0 for H100; 0: not known
   };
   virtual std::optional<Device> device() const { return {}; }

@@ -44,7 +44,7 @@ void load_weights(const Scenario& scenario, const Schedule& schedule, const Memo
   const Weights weights = Weights::open(scenario.training.load, scenario.model);
   FullTensor read;
   scatter_state(schedule, memory_of, StatePart::parameters, [&](const std::string& name) -> const FullTensor& {
-    std::optional<FullTensor> initial = initial_beside_model(schedule, name);
+    std::optional<FullTensor> initial = initial_outside_model(schedule, name);
     return read = initial ? std::move(*initial) : weights.read(name);
   });
   if (!options.on_message) return;

@@ -28,7 +28,7 @@ struct Habit {
 
 struct Table {
   std::vector<Habit> habits;
-  Strings recipes_of, like_recipes, recipe_keys, beside_layout;
+  Strings recipes_of, like_recipes, recipe_keys, outside_layout;
 };
 
 std::string letters_of(std::string_view text) {
@@ -43,7 +43,7 @@ Table read_table() {
   Table table;
   table.recipes_of = require<Strings>(root, "recipes_of");
   table.like_recipes = require<Strings>(root, "like_recipes");
-  table.beside_layout = require<Strings>(root, "beside_layout");
+  table.outside_layout = require<Strings>(root, "outside_layout");
   table.recipe_keys = require<Strings>(root, "recipe_keys");
   for (TomlTable& entry : root.tables("habit")) {
     const auto text = [&](const char* key) { return value_or<std::string>(entry, key, ""); };
@@ -167,7 +167,7 @@ bool runs_recipes(const std::string& profile) {
   return has(table().recipes_of, profile) || has(table().like_recipes, profile);
 }
 
-const Strings& keys_beside_layout() { return table().beside_layout; }
+const Strings& keys_outside_layout() { return table().outside_layout; }
 
 std::string release_of(std::string_view text) {
   const auto is_digit = [&](std::size_t at) {

@@ -43,7 +43,7 @@ Filled habits_of(const Run& run);
 // Returns whether Megatron-Bridge's recipes say how this profile's framework runs a model.
 bool runs_recipes(const std::string& profile);
 // Returns the keys of recipes that a search of layouts takes over: no size, and nothing that follows from one.
-const std::vector<std::string>& keys_beside_layout();
+const std::vector<std::string>& keys_outside_layout();
 
 // Returns the first release in a text, "25.04.02" of "NeMo v25.04.02 (H100)"; "" where there is none: year of two
 // digits from 19 to 39, month, and a patch.

@@ -86,7 +86,7 @@ class Asked {
     start.batch = std::max<std::int64_t>(1, std::llround(of_gpus));
     start.profile = q_.profile.empty() ? recipe->profile : q_.profile;
     start.recipe = recipe->name;
-    for (const std::string& key : keys_beside_layout())
+    for (const std::string& key : keys_outside_layout())
       if (const auto found = recipe->keys.find(key); found != recipe->keys.end())
         start.assumed.push_back({key, found->second, "recipe " + recipe->name + " has it", kRecipes});
     return start;

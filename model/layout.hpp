@@ -186,7 +186,7 @@ struct StageMap {
   // Returns the distance, in stages of the ring, to the stage with the next model chunk, unless the chunk turns.
   std::int64_t way(std::int64_t chunk) const { return in_v && chunk == 1 ? -1 : 1; }
   // Returns whether the chunk's output is the input of the next chunk of its own stage.
-  bool turns_behind(std::int64_t stage, std::int64_t chunk) const { return in_v && chunk == 0 && stage + 1 == stages; }
+  bool turns_after(std::int64_t stage, std::int64_t chunk) const { return in_v && chunk == 0 && stage + 1 == stages; }
 };
 
 inline StageMap stage_map(const Parallel& parallel) {

@@ -18,7 +18,7 @@ namespace {
 constexpr double kMaterial = 0.1, kMaterialOfStep = kResolved;
 
 // Returns [operation] its time alone in a step, over all ranks.
-std::vector<double> times_of(const ToldStep& told, const sim::Costs& costs) {
+std::vector<double> times_of(const ExtrapolatedStep& told, const sim::Costs& costs) {
   const Schedule& schedule = *told.schedule;
   std::vector<double> times(schedule.operations.size());
   auto row = told.result.timeline.rows.begin();
@@ -162,8 +162,8 @@ std::string beyond_cards(const sim::Accelerator& accelerator) {
 
 }  // namespace
 
-std::vector<std::string> beyond_measured(const ToldStep& told, const sim::Costs& costs, const sim::Platform& platform,
-                                         const Framework& framework) {
+std::vector<std::string> beyond_measured(const ExtrapolatedStep& told, const sim::Costs& costs,
+                                         const sim::Platform& platform, const Framework& framework) {
   const Schedule& schedule = *told.schedule;
   const sim::Accelerator& accelerator = *platform.accelerator;
   const std::vector<double> times = times_of(told, costs);

@@ -170,7 +170,7 @@ CachingAllocator::Handle CachingAllocator::allocate(std::int64_t bytes) {
 }
 
 void CachingAllocator::free(Handle handle) {
-  const auto merge_behind = [&](Handle first) {
+  const auto merge_following = [&](Handle first) {
     const Handle second = *blocks_[first].after;
     erase_free(second);
     blocks_[first].bytes += blocks_[second].bytes;
@@ -179,7 +179,7 @@ void CachingAllocator::free(Handle handle) {
     if (std::optional<Handle>& last = last_of_[blocks_[first].is_small]; last == second) last = first;
     unused_.push_back(second);
   };
-  if (const auto after = blocks_[handle].after; after && blocks_[*after].is_free) merge_behind(handle);
+  if (const auto after = blocks_[handle].after; after && blocks_[*after].is_free) merge_following(handle);
   if (const auto before = blocks_[handle].before; before && blocks_[*before].is_free) {
     const Handle first = *before;
     erase_free(first);

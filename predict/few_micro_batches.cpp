@@ -75,12 +75,13 @@ namespace {
 
 // `simulate` simulates the step with options.
 template <class Simulate>
-std::optional<ToldStep> told_by(const Scenario& scenario, const Schedule& schedule, std::int64_t micro_batches,
-                                sim::SimOptions options, std::string* why_not, const Simulate& simulate) {
+std::optional<ExtrapolatedStep> extrapolated_by(const Scenario& scenario, const Schedule& schedule,
+                                                std::int64_t micro_batches, sim::SimOptions options,
+                                                std::string* why_not, const Simulate& simulate) {
   const std::int64_t more = scenario.num_microbatches() - micro_batches;
   options.round_micro_batches = more > 0 ? round_of(scenario) : 0;
   options.round_from = deferred_head_gradients(scenario);
-  ToldStep told{&schedule, micro_batches, simulate(options), {}};
+  ExtrapolatedStep told{&schedule, micro_batches, simulate(options), {}};
   if (more == 0) return told;
   if (!told.result.round) {
     if (why_not) *why_not = told.result.no_round;
@@ -92,18 +93,21 @@ std::optional<ToldStep> told_by(const Scenario& scenario, const Schedule& schedu
 
 }  // namespace
 
-std::optional<ToldStep> told_step(const Scenario& scenario, const Schedule& schedule, BoundStep step,
-                                  std::int64_t micro_batches, const sim::Costs& costs, sim::SimOptions options,
-                                  std::string* why_not) {
-  return told_by(scenario, schedule, micro_batches, std::move(options), why_not,
-                 [&](const sim::SimOptions& with) { return sim::simulate(schedule, std::move(step), costs, with); });
+std::optional<ExtrapolatedStep> extrapolated_step(const Scenario& scenario, const Schedule& schedule, BoundStep step,
+                                                  std::int64_t micro_batches, const sim::Costs& costs,
+                                                  sim::SimOptions options, std::string* why_not) {
+  return extrapolated_by(
+      scenario, schedule, micro_batches, std::move(options), why_not,
+      [&](const sim::SimOptions& with) { return sim::simulate(schedule, std::move(step), costs, with); });
 }
 
-std::optional<ToldStep> told_step(const Scenario& scenario, const Schedule& schedule, const BoundStep& step,
-                                  const sim::RepeatedSimulation& simulation, std::int64_t micro_batches,
-                                  const sim::Costs& costs, sim::SimOptions options, std::string* why_not) {
-  std::optional<ToldStep> told = told_by(scenario, schedule, micro_batches, std::move(options), why_not,
-                                         [&](const sim::SimOptions& with) { return simulation.simulate(costs, with); });
+std::optional<ExtrapolatedStep> extrapolated_step(const Scenario& scenario, const Schedule& schedule,
+                                                  const BoundStep& step, const sim::RepeatedSimulation& simulation,
+                                                  std::int64_t micro_batches, const sim::Costs& costs,
+                                                  sim::SimOptions options, std::string* why_not) {
+  std::optional<ExtrapolatedStep> told =
+      extrapolated_by(scenario, schedule, micro_batches, std::move(options), why_not,
+                      [&](const sim::SimOptions& with) { return simulation.simulate(costs, with); });
   if (told && told->result.programs.empty()) told->bound = &step;
   return told;
 }

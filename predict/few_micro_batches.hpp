@@ -33,7 +33,7 @@ std::vector<std::int64_t> telling_micro_batches(const Scenario& scenario, bool h
 std::string why_only_whole(const Scenario& scenario);
 
 // A simulated step that tells the scenario's, and the rounds that it left out.
-struct ToldStep {
+struct ExtrapolatedStep {
   const Schedule* schedule = nullptr;  // of the simulated step, borrowed
   std::int64_t micro_batches = 0;      // of the simulated step
   sim::SimResult result;               // the simulated step; its BoundStep may be empty
@@ -56,15 +56,15 @@ struct ToldStep {
 // Returns the scenario's step as told by `schedule`, the scenario's with `micro_batches`, and its bound step. Times are
 // exact: the simulated step proves that it repeats itself (sim/rounds.hpp), or is the whole. nullopt where it does not,
 // with the reason in `why_not`. Borrows the schedule.
-std::optional<ToldStep> told_step(const Scenario& scenario, const Schedule& schedule, BoundStep step,
-                                  std::int64_t micro_batches, const sim::Costs& costs, sim::SimOptions options = {},
-                                  std::string* why_not = nullptr);
+std::optional<ExtrapolatedStep> extrapolated_step(const Scenario& scenario, const Schedule& schedule, BoundStep step,
+                                                  std::int64_t micro_batches, const sim::Costs& costs,
+                                                  sim::SimOptions options = {}, std::string* why_not = nullptr);
 
 // Does the same by a simulation that is kept for other costs. Borrows the schedule and the bound step of the
 // simulation.
-std::optional<ToldStep> told_step(const Scenario& scenario, const Schedule& schedule, const BoundStep& step,
-                                  const sim::RepeatedSimulation& simulation, std::int64_t micro_batches,
-                                  const sim::Costs& costs, sim::SimOptions options = {},
-                                  std::string* why_not = nullptr);
+std::optional<ExtrapolatedStep> extrapolated_step(const Scenario& scenario, const Schedule& schedule,
+                                                  const BoundStep& step, const sim::RepeatedSimulation& simulation,
+                                                  std::int64_t micro_batches, const sim::Costs& costs,
+                                                  sim::SimOptions options = {}, std::string* why_not = nullptr);
 
 }  // namespace stretto::predict

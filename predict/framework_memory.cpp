@@ -443,7 +443,7 @@ class Role {
   std::span<const TensorRole> role_of_;  // [storage]
   MemoryUse use_;
   static constexpr std::size_t kActivations = 0, kWorkspace = 1, kOwnParts = 2;
-  std::vector<BesidePlan> parts_;  // the first kOwnParts: the schedule's own tensors
+  std::vector<OutsidePlan> parts_;  // the first kOwnParts: the schedule's own tensors
   std::vector<BufferLife> lives_;
   std::vector<Block> blocks_;
   std::vector<Event> events_;  // of `blocks_`, in order

@@ -84,7 +84,7 @@ TEST_CASE("a framework's memory is its parts, and the plan is what Stretto's own
   CHECK(use.taken() == use.allocated() + use.held);
   for (const DeviceMemory* memory : {&own, &nemo}) {
     CHECK(sum_of(memory->parts()) == memory->predicted_bytes());
-    for (const BesidePlan& part : memory->parts()) {
+    for (const OutsidePlan& part : memory->parts()) {
       INFO(part.what);
       CHECK(part.bytes > 0);
       CHECK_FALSE(part.source.empty());
@@ -111,7 +111,7 @@ global_batch_size = 4
 )";
   const MemoryUse use = memory(text).roles.front();
   double loss = 0;
-  for (const BesidePlan& part : use.further)
+  for (const OutsidePlan& part : use.further)
     if (part.what == "logits and their loss") loss = double(part.bytes);
   CHECK(loss == 12.0 * 2 * 2048 * 65536);  // log-softmax, its gradient and the gradient of the logits, in f32
 }

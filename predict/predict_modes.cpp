@@ -20,7 +20,7 @@
 namespace stretto::predict {
 namespace {
 
-ModeStep mode_step(const QuickStep& step, const ToldStep& told, const sim::Platform& platform) {
+ModeStep mode_step(const QuickStep& step, const ExtrapolatedStep& told, const sim::Platform& platform) {
   const Breakdown b = told.mean();
   const DeviceMemory memory = step.memory(platform);
   return {to_ms(told.step()), to_ms(b),
@@ -69,7 +69,7 @@ std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Pl
     const bool is_scenario = of_mode.overlap == scenario.overlap;
     std::optional<QuickStep> built;
     const QuickStep& step = is_scenario && own != nullptr ? *own : built.emplace(of_mode);
-    const ToldStep told = step.tell(platform, scenario.framework, options);
+    const ExtrapolatedStep told = step.tell(platform, scenario.framework, options);
     PredictedMode& mode = modes[i];
     mode.mode = name;
     mode.step_ms = to_ms(told.step());

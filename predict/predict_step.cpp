@@ -11,7 +11,7 @@
 #include "base/error.hpp"
 #include "base/memory.hpp"
 #include "base/parallel.hpp"
-#include "exec/cuda/memory_beside.hpp"
+#include "exec/cuda/memory_outside_plan.hpp"
 #include "model/build_schedule.hpp"
 #include "predict/beyond_measured.hpp"
 #include "predict/framework_memory.hpp"
@@ -124,11 +124,11 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
     Coordinates at;
     at[Coord::pp] = static_cast<std::int64_t>(role);
     first_rank.push_back(schedule.mesh.rank_of(at));
-    std::vector<BesidePlan> beside =
-        cuda::memory_beside(schedule, first_rank.back(), device, by_nccl, has_graph, by_framework.is_known);
+    std::vector<OutsidePlan> beside =
+        cuda::memory_outside_plan(schedule, first_rank.back(), device, by_nccl, has_graph, by_framework.is_known);
     if (role == 0 || sum_of(beside) > sum_of(memory.beside)) memory.beside = std::move(beside);
   }
-  memory.beside.insert(memory.beside.begin(), cuda::context_beside(device.sms));
+  memory.beside.insert(memory.beside.begin(), cuda::context_outside_plan(device.sms));
   if (platform.accelerator) {
     const Quantity& rest = by_framework.libraries.value_or(platform.accelerator->reserved_bytes);
     memory.beside.push_back({by_framework.libraries ? "code of libraries" : "code of libraries, fragmentation",
@@ -180,7 +180,7 @@ namespace {
 
 // Fills in all that is said about a step.
 Prediction prediction_of(const Scenario& scenario, const sim::Platform& platform, const sim::SimOptions& options,
-                         const ToldStep& told, const sim::Costs& costs) {
+                         const ExtrapolatedStep& told, const sim::Costs& costs) {
   const Schedule& schedule = *told.schedule;
   const Breakdown b = told.mean();
   Prediction p;
@@ -247,10 +247,10 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
   VerifiedSchedule verified = plan_and_verify(std::move(step.schedule));
   step.schedule = std::move(verified.schedule);
   step.plan = std::move(verified.plan);
-  ToldStep told{&step.schedule,
-                scenario.num_microbatches(),
-                sim::simulate(step.schedule, std::move(verified), costs, options),
-                {}};
+  ExtrapolatedStep told{&step.schedule,
+                        scenario.num_microbatches(),
+                        sim::simulate(step.schedule, std::move(verified), costs, options),
+                        {}};
   const double whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   step.prediction = prediction_of(scenario, platform, options, told, costs);
   // The memory is the one that predict_times() tells: plans of more micro-batches differ by fractions of a percent, in
@@ -275,7 +275,7 @@ Prediction predict_times(const QuickStep& step, const sim::Platform& platform, c
     return costs = sim::cost_schedule(schedule, platform, scenario.cluster, 1, scenario.framework, scenario.training);
   };
   // The memory follows from the schedule alone, so both are computed at the same time.
-  std::optional<ToldStep> told;
+  std::optional<ExtrapolatedStep> told;
   DeviceMemory memory;
   concurrently([&] { told.emplace(step.tell(costs_of, options, &why)); }, [&] { memory = step.memory(platform); });
   const double whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -43,8 +43,9 @@ sim::Costs QuickStep::costs(const sim::Platform& platform, const Framework& fram
   return costs_of(schedule(), platform, framework);
 }
 
-ToldStep QuickStep::tell(const sim::Platform& platform, const Framework& framework, const sim::SimOptions& options,
-                         std::string* why_more, const Stragglers& stragglers) const {
+ExtrapolatedStep QuickStep::tell(const sim::Platform& platform, const Framework& framework,
+                                 const sim::SimOptions& options, std::string* why_more,
+                                 const Stragglers& stragglers) const {
   const auto costs_apart = [&](const Schedule& schedule) {
     sim::Costs costs = costs_of(schedule, platform, framework);
     set_apart(costs, schedule, stragglers);
@@ -53,15 +54,15 @@ ToldStep QuickStep::tell(const sim::Platform& platform, const Framework& framewo
   return tell_by(telling_micro_batches(scenario_, stragglers.any()), costs_apart, options, why_more);
 }
 
-ToldStep QuickStep::tell(const CostsOf& costs_of, const sim::SimOptions& options, std::string* why_more) const {
+ExtrapolatedStep QuickStep::tell(const CostsOf& costs_of, const sim::SimOptions& options, std::string* why_more) const {
   return tell_by(telling_micro_batches(scenario_), costs_of, options, why_more);
 }
 
-ToldStep QuickStep::tell_by(std::vector<std::int64_t> counts, const CostsOf& costs_of, const sim::SimOptions& options,
-                            std::string* why_more) const {
-  const auto told_by = [&](std::int64_t count, std::string* why_not) {
+ExtrapolatedStep QuickStep::tell_by(std::vector<std::int64_t> counts, const CostsOf& costs_of,
+                                    const sim::SimOptions& options, std::string* why_more) const {
+  const auto extrapolated_by = [&](std::int64_t count, std::string* why_not) {
     const auto& [few, simulation] = built(count);
-    return told_step(scenario_, few.schedule, few, simulation, count, costs_of(few.schedule), options, why_not);
+    return extrapolated_step(scenario_, few.schedule, few, simulation, count, costs_of(few.schedule), options, why_not);
   };
   if (why_more) *why_more = why_only_whole(scenario_);
   // Flows of SimGrid share links in floating point.
@@ -71,10 +72,10 @@ ToldStep QuickStep::tell_by(std::vector<std::int64_t> counts, const CostsOf& cos
   }
   for (std::size_t i = 0; i + 1 < counts.size(); ++i) {
     std::string why_not;
-    if (std::optional<ToldStep> told = told_by(counts[i], &why_not)) return *std::move(told);
+    if (std::optional<ExtrapolatedStep> told = extrapolated_by(counts[i], &why_not)) return *std::move(told);
     if (why_more) *why_more += fmt::format("{}{} micro-batches: {}", i == 0 ? "" : "; ", counts[i], why_not);
   }
-  return told_by(counts.back(), nullptr).value();
+  return extrapolated_by(counts.back(), nullptr).value();
 }
 
 double QuickStep::step_s(const sim::Platform& platform, const Framework& framework, const sim::SimOptions& options,

@@ -38,11 +38,12 @@ class QuickStep {
   // Returns the step, and in `why_more` for each number of micro-batches that did not tell it why.
   // `stragglers`: places that are slower than others; then the step is told, but no breakdown where it is told by few
   // micro-batches.
-  ToldStep tell(const sim::Platform& platform, const Framework& framework, const sim::SimOptions& options = {},
-                std::string* why_more = nullptr, const Stragglers& stragglers = {}) const;
+  ExtrapolatedStep tell(const sim::Platform& platform, const Framework& framework, const sim::SimOptions& options = {},
+                        std::string* why_more = nullptr, const Stragglers& stragglers = {}) const;
   // Does the same with the costs that `costs_of` makes of a schedule.
   using CostsOf = std::function<sim::Costs(const Schedule& schedule)>;
-  ToldStep tell(const CostsOf& costs_of, const sim::SimOptions& options = {}, std::string* why_more = nullptr) const;
+  ExtrapolatedStep tell(const CostsOf& costs_of, const sim::SimOptions& options = {},
+                        std::string* why_more = nullptr) const;
   // Return the duration of a step in seconds: with the costs of schedule(), which are costs(platform, framework), where
   // they are known; with other loads of experts, which change costs alone.
   double step_s(const sim::Platform& platform, const Framework& framework, const sim::SimOptions& options = {},
@@ -59,8 +60,8 @@ class QuickStep {
     const sim::RepeatedSimulation simulation;
   };
   const Built& built(std::int64_t micro_batches) const;
-  ToldStep tell_by(std::vector<std::int64_t> counts, const CostsOf& costs_of, const sim::SimOptions& options,
-                   std::string* why_more) const;
+  ExtrapolatedStep tell_by(std::vector<std::int64_t> counts, const CostsOf& costs_of, const sim::SimOptions& options,
+                           std::string* why_more) const;
   const VerifiedSchedule& first() const;  // its plan counts for all
   sim::Costs costs_of(const Schedule& schedule, const sim::Platform& platform, const Framework& framework) const;
   sim::Costs costs_of(const Schedule& schedule, const sim::Platform& platform, const Framework& framework,

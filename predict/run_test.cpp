@@ -185,7 +185,7 @@ TEST_CASE("keys of [run] that lack another, or name a place that is not there, a
 TEST_CASE("few micro-batches tell a step with stragglers to the picosecond") {
   std::mt19937_64 random(11);
   const auto one_of = [&](std::initializer_list<const char*> texts) { return texts.begin()[random() % texts.size()]; };
-  int told_by_few = 0;
+  int extrapolated_by_few = 0;
   for (int i = 0; i < 24; ++i) {
     const std::string model = one_of({"llama3-8b", "llama3-8b", "qwen3-30b-a3b"});
     const bool has_experts = model != "llama3-8b";
@@ -213,15 +213,15 @@ TEST_CASE("few micro-batches tell a step with stragglers to the picosecond") {
       slow.links = {static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(scenario.parallel.ranks()))};
       slow.link = 1.5;
     }
-    const ToldStep told = QuickStep(scenario).tell(platform, scenario.framework, {}, nullptr, slow);
+    const ExtrapolatedStep told = QuickStep(scenario).tell(platform, scenario.framework, {}, nullptr, slow);
     const VerifiedSchedule whole = plan_and_verify(build_schedule(scenario, free_memory_bytes()));
     sim::Costs costs =
         sim::cost_schedule(whole.schedule, platform, scenario.cluster, 1, scenario.framework, scenario.training);
     set_apart(costs, whole.schedule, slow);
     CHECK(told.step() == sim::simulate(whole.schedule, whole, costs).step);
-    told_by_few += told.micro_batches < scenario.num_microbatches();
+    extrapolated_by_few += told.micro_batches < scenario.num_microbatches();
   }
-  CHECK(told_by_few > 12);
+  CHECK(extrapolated_by_few > 12);
 }
 
 }  // namespace stretto::predict

@@ -100,7 +100,7 @@ std::vector<Sensitivity> numbers_of(const Scenario& scenario, const sim::Platfor
 // reason in `why_not`.
 std::vector<double> by_gradient(const Scenario& scenario, const sim::Platform& platform, std::string& why_not) {
   const QuickStep quick(scenario);
-  const ToldStep told = quick.tell(platform, scenario.framework);
+  const ExtrapolatedStep told = quick.tell(platform, scenario.framework);
   if (!told.result.steady) {
     why_not = "its steps have no steady period";
     return {};

@@ -44,11 +44,11 @@ class PathSearch {
     path.length = std::max<Picoseconds>(0, latest->end - timeline_.step_begin);
     // Operations that began no later than this have been counted already, so that overlap counts once.
     Picoseconds counted = latest->end;
-    for (bool is_behind_end = true;;) {
+    for (bool is_after_end = true;;) {
       // An operation starts by itself, but ends with all of its members.
-      if (is_behind_end) at = last_to_come(last_of_joined(at));
+      if (is_after_end) at = last_to_come(last_of_joined(at));
       const TimelineRow& row = row_of(at);
-      if (is_behind_end) {
+      if (is_after_end) {
         const Picoseconds begin = std::clamp(row.transfer, timeline_.step_begin, counted),
                           end = std::clamp(row.moved(), begin, counted);
         (communicates(at) ? path.communication : path.compute) += end - begin;
@@ -59,7 +59,7 @@ class PathSearch {
       const Cause cause = cause_of(at);
       if (!cause.is_there) break;
       at = cause.node;
-      is_behind_end = cause.is_end;
+      is_after_end = cause.is_end;
     }
     std::reverse(path.rows.begin(), path.rows.end());
     std::reverse(path.counted.begin(), path.counted.end());

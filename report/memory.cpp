@@ -53,8 +53,8 @@ MemoryUse use_of(const Schedule& schedule, const RolePlan& plan) {
 }
 
 // Returns the bytes of a device's ranks that are of a role, by part, without the memory outside of their tensors.
-std::vector<BesidePlan> parts_of(const MemoryUse& use, std::int64_t ranks) {
-  std::vector<BesidePlan> parts;
+std::vector<OutsidePlan> parts_of(const MemoryUse& use, std::int64_t ranks) {
+  std::vector<OutsidePlan> parts;
   const auto add = [&](const char* what, std::int64_t bytes) {
     const auto source = use.sources.find(what);
     const bool is_known = source != use.sources.end();
@@ -67,7 +67,7 @@ std::vector<BesidePlan> parts_of(const MemoryUse& use, std::int64_t ranks) {
   add("activations", use.activations);
   add("workspace", use.workspace);
   add("inputs and scalars", use.inputs_and_scalars);
-  for (BesidePlan part : use.further) {
+  for (OutsidePlan part : use.further) {
     part.bytes *= ranks;
     parts.push_back(std::move(part));
   }
@@ -119,11 +119,11 @@ std::size_t DeviceMemory::fullest() const {
   return static_cast<std::size_t>(most - roles.begin());
 }
 
-std::vector<BesidePlan> DeviceMemory::parts() const {
+std::vector<OutsidePlan> DeviceMemory::parts() const {
   if (roles.empty()) return {};
-  std::vector<BesidePlan> parts = parts_of(roles[fullest()], ranks_per_device);
+  std::vector<OutsidePlan> parts = parts_of(roles[fullest()], ranks_per_device);
   parts.insert(parts.end(), beside.begin(), beside.end());
-  std::erase_if(parts, [](const BesidePlan& part) { return part.bytes == 0; });
+  std::erase_if(parts, [](const OutsidePlan& part) { return part.bytes == 0; });
   return parts;
 }
 
@@ -170,9 +170,9 @@ Table memory_table(const DeviceMemory& memory) {
   const Unit unit = byte_unit(double(memory.predicted_bytes()));
   const std::string where = memory.roles.size() > 1 ? " of " + memory.roles[memory.fullest()].role : "";
   Table table({"memory" + where, unit.name, "kind"});
-  const std::vector<BesidePlan> parts = memory.parts();
+  const std::vector<OutsidePlan> parts = memory.parts();
   std::vector<std::int64_t> bytes;
-  for (const BesidePlan& part : parts) bytes.push_back(part.bytes);
+  for (const OutsidePlan& part : parts) bytes.push_back(part.bytes);
   const std::vector<std::string> numbers = numbers_that_add_up(bytes, unit);
   for (std::size_t i = 0; i < parts.size(); ++i) table.add_row({parts[i].what, numbers[i], parts[i].kind});
   table.add_row({"sum", unit.number(double(memory.predicted_bytes())), ""});

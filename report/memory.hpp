@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/quantity.hpp"
-#include "model/schedule/beside_plan.hpp"
+#include "model/schedule/outside_plan.hpp"
 #include "model/schedule/plan.hpp"
 #include "model/schedule/schedule.hpp"
 #include "report/table.hpp"
@@ -26,7 +26,7 @@ struct MemoryUse {
   std::int64_t activations = 0;
   std::int64_t workspace = 0;  // includes the gaps of alignment
   // Further tensors that the framework's kernels keep, by cause.
-  std::vector<BesidePlan> further = {};
+  std::vector<OutsidePlan> further = {};
   std::int64_t held = 0;  // bytes that PyTorch's allocator holds above the allocated ones
   // Bytes whose contents stay for the step: parameters, gradients, optimizer state, inputs and scalars, as the
   // framework holds them.
@@ -56,9 +56,9 @@ Fit fit_of(double bytes, double device_bytes, double unsure);
 struct DeviceMemory {
   std::vector<MemoryUse> roles;  // [program]
   std::int64_t ranks_per_device = 1;
-  std::int64_t device_bytes = 0;   // bytes of the device: on a GPU, what nvidia-smi shows as its total
-  std::vector<BesidePlan> beside;  // memory outside of its ranks' tensors: context, libraries, NCCL
-  double unsure = 0;               // half width of the interval, as a share; 0: exact
+  std::int64_t device_bytes = 0;    // bytes of the device: on a GPU, what nvidia-smi shows as its total
+  std::vector<OutsidePlan> beside;  // memory outside of its ranks' tensors: context, libraries, NCCL
+  double unsure = 0;                // half width of the interval, as a share; 0: exact
 
   std::int64_t reserved_bytes() const { return sum_of(beside); }
   std::size_t fullest() const;  // index of the role that takes most; there must be one
@@ -74,7 +74,7 @@ struct DeviceMemory {
   Fit fit() const { return fit_of(double(predicted_bytes()), double(device_bytes), unsure); }
   bool fits() const { return free_bytes() >= 0; }
   // Returns the parts of predicted_bytes(), which add up to it, without those of 0 bytes.
-  std::vector<BesidePlan> parts() const;
+  std::vector<OutsidePlan> parts() const;
 };
 
 // Returns "58.99 GiB of 79.65 GiB a GPU; fits, 20.66 GiB are free on stage 0, the fullest". `device`: "GPU".

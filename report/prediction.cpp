@@ -40,9 +40,9 @@ nlohmann::json known(const std::optional<double>& value) {
 }
 
 // Returns parts of memory with their sources.
-nlohmann::json parts_json(const std::vector<BesidePlan>& beside) {
+nlohmann::json parts_json(const std::vector<OutsidePlan>& beside) {
   nlohmann::json parts = nlohmann::json::array();
-  for (const BesidePlan& part : beside)
+  for (const OutsidePlan& part : beside)
     parts.push_back({{"part", part.what}, {"bytes", part.bytes}, {"kind", part.kind}, {"source", part.source}});
   return parts;
 }

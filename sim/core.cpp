@@ -46,10 +46,10 @@ Core::Core(const SimInputs& inputs, NetworkModel& network, int max_steps, const 
       collectives_(inputs, lanes_, devices_, events_, network),
       exchanges_(inputs, lanes_, devices_, events_, network, collectives_.transfers()),
       // Two runs of a call differ where other tenants take time from its cores, or where its flows may meet others.
-      solo_player_(inputs, lanes_, devices_, events_,
-                   options.plays_solo_calls && network.is_closed_form() && inputs.costs.disturbance.share == 0),
+      call_cache_(inputs, lanes_, devices_, events_,
+                  options.caches_solo_calls && network.is_closed_form() && inputs.costs.disturbance.share == 0),
       recorder_(max_steps, inputs, inputs.costs.disturbance.share > 0, options.stops_when_steady),
-      repeated_step_(inputs, lanes_, solo_player_, recorder_,
+      repeated_step_(inputs, lanes_, call_cache_, recorder_,
                      options.knows_repeated_step && options.stops_when_steady && max_steps > 1 &&
                          network.is_closed_form() && inputs.costs.disturbance.share == 0) {}
 
@@ -102,11 +102,11 @@ void Core::transfer_done(std::uint32_t transfer, Picoseconds now) {
 
 void Core::resolve_waits(std::uint32_t number) {
   while (const std::optional<UnmetWait> wait = lanes_.next_unmet(number)) {
-    if (!solo_player_.is_inside(*wait)) return lanes_.block(number, *wait);
+    if (!call_cache_.is_inside(*wait)) return lanes_.block(number, *wait);
     go_back(lanes_.rank_of(number));  // the call's first operation may have started because of that
   }
   const Picoseconds ready = lanes_.ready_time(number);
-  if (!solo_player_.begin(number, ready)) begin_operation(number, ready);
+  if (!call_cache_.begin(number, ready)) begin_operation(number, ready);
 }
 
 void Core::begin_operation(std::uint32_t number, Picoseconds ready) {
@@ -152,7 +152,7 @@ void Core::wake(std::uint32_t on, EdgeKind kind, Picoseconds time) {
 }
 
 void Core::on_request(std::uint32_t number, Picoseconds now) {
-  if (const std::uint32_t rank = solo_player_.disturbed_by(number); rank != kNone) {
+  if (const std::uint32_t rank = call_cache_.disturbed_by(number); rank != kNone) {
     go_back(rank);
     // A call that must be simulated after all has events that come first.
     events_.schedule(number, now, EventKind::request);
@@ -223,7 +223,7 @@ void Core::write_rows(std::uint32_t number, Picoseconds end) {
       row.waited = std::max<Picoseconds>(0, end - exchanges_.done_alone(number, i));
     }
     rows[op] = row;
-    if (solo_player_.is_recording(rank)) solo_player_.record(rank, op, row);
+    if (call_cache_.is_recording(rank)) call_cache_.record(rank, op, row);
   }
 }
 
@@ -235,7 +235,7 @@ bool Core::leave(std::uint32_t number, std::uint32_t operations, Picoseconds end
   Cursor& lane = lanes_[number];
   if (lane.step == max_steps_) lane.stage = LaneStage::done;
   finished_ = recorder_.lane_done(lane.step - 1, number, end);
-  if (finished_) played_ = solo_player_.finished_before(end, number);
+  if (finished_) played_ = call_cache_.finished_before(end, number);
   return finished_;
 }
 
@@ -251,7 +251,7 @@ void Core::go_on(std::uint32_t number, Picoseconds now) {
 
 void Core::end_playing(std::uint32_t number, Picoseconds now) {
   const std::uint32_t rank = lanes_.rank_of(number), base = lanes_.first_of(rank);
-  const SoloRun run = solo_player_.end(rank);
+  const SoloRun run = call_cache_.end(rank);
   const std::vector<SoloShape::OnLane>& on_lanes = run.shape->lanes;
   run.write_rows(recorder_.rows_of(lanes_[number].step, rank), run.shape->count);
   std::uint32_t operations_of_last = 0;
@@ -284,7 +284,7 @@ void Core::pass(const SoloRun& run, std::uint32_t number, std::uint32_t count) {
 
 // Returns to the latest entry of the call that the rank plays.
 void Core::go_back(std::uint32_t rank) {
-  const SoloRun run = solo_player_.stop(rank);
+  const SoloRun run = call_cache_.stop(rank);
   const std::vector<SoloRecording::Entry>& entries = run.recording->entries;
   std::size_t to = run.entry;
   while (to + 1 < entries.size() && run.at(run.recording->rows[entries[to + 1].op].ready) < now_) ++to;

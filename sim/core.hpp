@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <string>
 
+#include "sim/call_cache.hpp"
 #include "sim/collectives.hpp"
 #include "sim/device.hpp"
 #include "sim/event_heap.hpp"
@@ -12,7 +13,6 @@
 #include "sim/options.hpp"
 #include "sim/recorder.hpp"
 #include "sim/repeated_step.hpp"
-#include "sim/solo_player.hpp"
 
 namespace stretto::sim {
 
@@ -24,7 +24,7 @@ namespace stretto::sim {
 //   Devices       cores, and the interference of concurrent work
 //   Collectives   members that have arrived, and movement in phases
 //   Exchanges     sends and receives
-//   SoloPlayer    recordings of solo calls
+//   CallCache    recordings of solo calls
 //   StepRecorder  rows, ends of steps, the steady period
 //   RepeatedStep  whether a step goes on as the one before did
 //
@@ -81,7 +81,7 @@ class Core : public TimedCore {
   Devices devices_;
   Collectives collectives_;
   Exchanges exchanges_;
-  SoloPlayer solo_player_;
+  CallCache call_cache_;
   StepRecorder recorder_;
   RepeatedStep repeated_step_;
   Picoseconds now_ = 0;      // time of the event that is handled

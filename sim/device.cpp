@@ -39,8 +39,8 @@ Devices::Devices(const Costs& costs, std::vector<std::uint32_t> device_of, const
   bool interferes = false;
   for (const auto& row : costs.slowdown)
     for (const double slowdown : row) interferes = interferes || slowdown != 0;
-  const bool runs_beside = std::any_of(costs.collective.begin(), costs.collective.end(),
-                                       [](const CollectiveCost& cost) { return cost.interference.has_value(); });
+  const bool runs_concurrently = std::any_of(costs.collective.begin(), costs.collective.end(),
+                                             [](const CollectiveCost& cost) { return cost.interference.has_value(); });
 
   for (std::size_t lane = 0; lane < device_of_.size(); ++lane)
     if (device_of_[lane] >= devices_.size()) devices_.resize(device_of_[lane] + 1);
@@ -52,7 +52,7 @@ Devices::Devices(const Costs& costs, std::vector<std::uint32_t> device_of, const
   for (std::size_t i = 0; i < devices_.size(); ++i) {
     devices_[i].free_cores = costs.cores_per_device;
     devices_[i].queues = costs.cores_per_device > 0 && cores[i] > costs.cores_per_device;
-    devices_[i].couples = (interferes && lanes[i] > 1) || (runs_beside && lanes[i] > 0);
+    devices_[i].couples = (interferes && lanes[i] > 1) || (runs_concurrently && lanes[i] > 0);
   }
   contended_.resize(device_of_.size());
   for (std::size_t lane = 0; lane < device_of_.size(); ++lane)

@@ -190,7 +190,7 @@ TEST_CASE("played calls are as simulated ones, with a host of any speed", "[sim]
     for (Picoseconds& issue : slower.host.issue) issue = static_cast<Picoseconds>(double(issue) * speed);
     SimOptions options;
     const SimResult played = simulate(schedule, verified, slower, options);
-    options.plays_solo_calls = false;
+    options.caches_solo_calls = false;
     const SimResult simulated = simulate(schedule, verified, slower, options);
     CHECK(played.step == simulated.step);
     CHECK(played.timeline.rows.size() == simulated.timeline.rows.size());

@@ -19,7 +19,7 @@ enum class LaneStage : std::uint8_t {
   working,     // Devices has the lane: it computes, or moves bytes of a communication
   meeting,     // Collectives or Exchanges has the lane: it waits for others
   completing,  // the end of its communication is known
-  playing,     // SoloPlayer has the lane
+  playing,     // CallCache has the lane
   done,        // the lane has no operation left
 };
 

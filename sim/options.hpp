@@ -17,9 +17,9 @@ struct SimOptions {
   // With a disturbance no two steps are equal: this many are simulated, and the one of the median period is the result.
   // The rows of all of them are kept in memory.
   int disturbed_steps = 41;
-  // Simulates solo calls once and then replays them (sim/solo_player.hpp), which saves most of the time. Results are
+  // Simulates solo calls once and then replays them (sim/call_cache.hpp), which saves most of the time. Results are
   // byte-identical either way.
-  bool plays_solo_calls = true;
+  bool caches_solo_calls = true;
   // Ends in a step that goes on as the one before did (sim/repeated_step.hpp). Results are the same either way.
   bool knows_repeated_step = true;
   // Ends with the first step that the next one would repeat (sim/recorder.hpp); false simulates max_steps.

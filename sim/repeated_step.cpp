@@ -20,8 +20,8 @@ bool are_equal(const TimelineRow& a, const TimelineRow& b) {
 
 }  // namespace
 
-RepeatedStep::RepeatedStep(const SimInputs& inputs, const Lanes& lanes, const SoloPlayer& player,
-                           StepRecorder& recorder, bool is_open)
+RepeatedStep::RepeatedStep(const SimInputs& inputs, const Lanes& lanes, const CallCache& player, StepRecorder& recorder,
+                           bool is_open)
     : inputs_(inputs), lanes_(lanes), player_(player), recorder_(recorder) {
   if (!is_open) return;
   watched_ = 0;

@@ -1,9 +1,9 @@
 #pragma once
 #include <cstdint>
 
+#include "sim/call_cache.hpp"
 #include "sim/lanes.hpp"
 #include "sim/recorder.hpp"
-#include "sim/solo_player.hpp"
 
 namespace stretto::sim {
 
@@ -21,7 +21,7 @@ namespace stretto::sim {
 class RepeatedStep {
  public:
   // It is not asked where `is_open` is false.
-  RepeatedStep(const SimInputs& inputs, const Lanes& lanes, const SoloPlayer& player, StepRecorder& recorder,
+  RepeatedStep(const SimInputs& inputs, const Lanes& lanes, const CallCache& player, StepRecorder& recorder,
                bool is_open);
 
   // Called when a lane has left operations.
@@ -44,7 +44,7 @@ class RepeatedStep {
 
   const SimInputs& inputs_;
   const Lanes& lanes_;
-  const SoloPlayer& player_;
+  const CallCache& player_;
   StepRecorder& recorder_;
   std::uint32_t watched_ = kNone;  // the lane that says when to ask
   std::uint32_t first_asked_ = 0;  // its position at which to ask first in a step

@@ -143,7 +143,7 @@ TEST_CASE("2,048 ranks with experts and one straggler are simulated folded", "[s
     CHECK(result.steady);
     const double straggler_s = cpu_s(toy, step);
     CAPTURE(result.programs.size(), symmetric_s, straggler_s);
-    // Calls without other representatives are played, not simulated (sim/solo_player.hpp). A straggler ends that for
+    // Calls without other representatives are played, not simulated (sim/call_cache.hpp). A straggler ends that for
     // all ranks that wait for it, so with a device each its ranks take longer than their number says.
     CHECK(straggler_s < (c.layout.per_device > 1 ? 4 : 100) * symmetric_s);
   }

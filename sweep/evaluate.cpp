@@ -49,8 +49,8 @@ void simulate(Point& point, const Scenario& scenario, const sim::Platform& platf
     if (!verified) return;
     const Schedule& schedule = verified->schedule;
     point.simulated_micro_batches = count;
-    const std::optional<predict::ToldStep> step =
-        predict::told_step(scenario, schedule, static_cast<BoundStep&&>(*verified), count, costs);
+    const std::optional<predict::ExtrapolatedStep> step =
+        predict::extrapolated_step(scenario, schedule, static_cast<BoundStep&&>(*verified), count, costs);
     if (!step) continue;
     point.step_ms = to_ms(step->step());
     devices = point.gpus / schedule.placement.ranks_per_device;

@@ -19,21 +19,21 @@ TEST_CASE("tp_comm_overlap, bulk: each transfer is exposed for what it takes lon
   constexpr Time kDgrad = 2000, kWgrad = 3000;
   for (const Time gather : {0, 1500, 2000, 2700})
     for (const Time scatter : {0, 2900, 3000, 4100})
-      for (const bool beside_dgrad : {false, true})
-        for (const bool beside_wgrad : {false, true}) {
+      for (const bool during_dgrad : {false, true})
+        for (const bool during_wgrad : {false, true}) {
           Scenario scenario = layout_scenario({1, 2, true}, "tp_comm_overlap", false, "fp32", 1, 3);
           scenario.overlap.tp_comm_overlap_ag = scenario.overlap.tp_comm_overlap_rs = false;
-          scenario.overlap.tp_comm_bulk_dgrad = beside_dgrad;
-          scenario.overlap.tp_comm_bulk_wgrad = beside_wgrad;
+          scenario.overlap.tp_comm_bulk_dgrad = during_dgrad;
+          scenario.overlap.tp_comm_bulk_wgrad = during_wgrad;
           Ideal ideal(scenario);
           ideal.set("fc1.dgrad", kDgrad);
           ideal.set("fc1.wgrad", kWgrad);
           ideal.set("fc1.all_gather_wgrad", gather);
           ideal.set("fc1.dgrad.reduce_scatter", scatter);
-          const Time exposed_gather = beside_dgrad ? std::max<Time>(0, gather - kDgrad) : gather,
-                     exposed_scatter = beside_wgrad ? std::max<Time>(0, scatter - kWgrad) : scatter;
-          INFO("all-gather " << gather << " ps, reduce-scatter " << scatter << " ps, bulk dgrad " << beside_dgrad
-                             << ", bulk wgrad " << beside_wgrad);
+          const Time exposed_gather = during_dgrad ? std::max<Time>(0, gather - kDgrad) : gather,
+                     exposed_scatter = during_wgrad ? std::max<Time>(0, scatter - kWgrad) : scatter;
+          INFO("all-gather " << gather << " ps, reduce-scatter " << scatter << " ps, bulk dgrad " << during_dgrad
+                             << ", bulk wgrad " << during_wgrad);
           CHECK(ideal.run().step == scenario.model.num_layers * scenario.num_microbatches() *
                                         (kDgrad + kWgrad + exposed_gather + exposed_scatter));
         }

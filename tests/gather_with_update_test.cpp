@@ -10,11 +10,11 @@
 namespace stretto::testing {
 namespace {
 
-Scenario scenario_of(const Layout& layout, bool beside_update, const std::string& precision = "fp64",
+Scenario scenario_of(const Layout& layout, bool during_update, const std::string& precision = "fp64",
                      bool llama = false) {
   Scenario scenario = layout_scenario(layout, "overlap_param_gather", llama, precision, 1, 12);
   scenario.model.num_layers = layout.pp * layout.vp;
-  scenario.overlap.overlap_param_gather_with_optimizer_step = beside_update;
+  scenario.overlap.overlap_param_gather_with_optimizer_step = during_update;
   return scenario;
 }
 

@@ -56,7 +56,7 @@ struct Built {
                        [&](const BoundWait& w) { return w.kind == kind && w.op == on && w.steps_ago == steps_ago; });
   }
   // Returns whether the operation, or an earlier one on its lane, waits for `on` or for a later one on that one's lane.
-  bool comes_behind(std::uint32_t op, std::uint32_t on, int steps_ago = 0) const {
+  bool comes_after(std::uint32_t op, std::uint32_t on, int steps_ago = 0) const {
     const BoundOp &bound = program.ops[op], &other = program.ops[on];
     const auto& lane = program.lanes[bound.lane];
     return std::any_of(lane.begin(), lane.begin() + bound.position + 1, [&](std::uint32_t before) {
@@ -354,8 +354,8 @@ TEST_CASE("overlap_param_gather: a bucket is gathered from the start of the firs
       INFO(built.operation(g.gather).name);
       expected.push_back(built.operation(g.gather).name);
       CHECK(built.program.ops[g.first_use].micro_batch == 0);
-      CHECK(built.comes_behind(g.first_use, g.gather));
-      CHECK(built.comes_behind(g.gather, g.adamw, 1));
+      CHECK(built.comes_after(g.first_use, g.gather));
+      CHECK(built.comes_after(g.gather, g.adamw, 1));
       const auto before = std::find_if(gathers.rbegin(), gathers.rend(),
                                        [&](const Gather& other) { return other.first_use < g.first_use; });
       if (before == gathers.rend())

@@ -52,9 +52,9 @@ Results results_of(Schedule schedule, const Scenario& scenario, const sim::Platf
   for (const MemoryUse& use : memory.roles) {
     results.memory.insert(results.memory.end(), {use.parameters, use.optimizer_state, use.inputs_and_scalars,
                                                  use.gradients, use.activations, use.workspace, use.held, use.state});
-    for (const BesidePlan& part : use.further) results.memory.push_back(part.bytes);
+    for (const OutsidePlan& part : use.further) results.memory.push_back(part.bytes);
   }
-  for (const BesidePlan& part : memory.beside) results.memory.push_back(part.bytes);
+  for (const OutsidePlan& part : memory.beside) results.memory.push_back(part.bytes);
   for (const StageTrack& track : stage_bars(verified.schedule, result.programs, result.timeline))
     for (const StageBar& bar : track.bars)
       results.bars.push_back({int(bar.kind), bar.micro_batch, bar.chunk, bar.start, bar.end});

@@ -92,7 +92,7 @@ void RandomScenario::experts() {
     std::int64_t ranks = 1;  // that share the experts
     for (const std::int64_t some : {6, 5, 4, 3, 2})
       if (ranks == 1 && count % some == 0 && tp_ * cp_ * dp_ % some == 0) ranks = some;
-    bool shared_beside = false, flashes = false;
+    bool shared_concurrent = false, flashes = false;
     if (pairs_ || ranks == 1) {
       overlap_.set("overlap_moe_expert_parallel_comm", pairs_);
       overlap_.set("delay_wgrad_compute", pairs_ && coin());
@@ -101,16 +101,17 @@ void RandomScenario::experts() {
       flashes = coin() || (ranks > 2 && coin());  // a shard of several ranks needs three
       overlap_.set("ep_flash_overlap", flashes);
       overlap_.set("overlap_dispatch_backward_with_experts_wgrad", !flashes && coin());
-      shared_beside = !flashes && coin();
-      overlap_.set("moe_shared_expert_overlap", shared_beside);
+      shared_concurrent = !flashes && coin();
+      overlap_.set("moe_shared_expert_overlap", shared_concurrent);
     }
     parallel_.set("expert_model_parallel_size", ranks);
     const std::int64_t cut = others_.one_of<std::int64_t>({1, 2, 3, tp_});
     may_send_codes_ = codes_ != nullptr && ranks > 1 && !flashes && codes_->coin();
     const bool may_cut = width % cut == 0 && tp_ * cp_ * dp_ % (ranks * cut) == 0 && !may_send_codes_;
     parallel_.set("expert_tensor_parallel_size", may_cut ? cut : std::int64_t{1});
-    std::string dispatcher = others_.one_of({"alltoall", pairs_ || shared_beside || flashes ? "alltoall" : "allgather",
-                                             ranks > 1 && !flashes ? "flex" : "alltoall"}),
+    std::string dispatcher =
+                    others_.one_of({"alltoall", pairs_ || shared_concurrent || flashes ? "alltoall" : "allgather",
+                                    ranks > 1 && !flashes ? "flex" : "alltoall"}),
                 backend = others_.one_of({"deepep", "hybridep", "ncclep"});
     if (may_send_codes_) dispatcher = "flex", backend = "ncclep";
     const bool pads = (dispatcher != "flex" || backend == "hybridep") && (flashes ? layers_ % 2 > 0 : coin());

@@ -72,9 +72,9 @@ void RandomScenario::sharding() {
   } else if (draw_.seldom()) {
     parallel_.set("data_parallel_sharding_strategy", distributed_optimizer_ ? "optim" : "no_shard");
   }
-  const bool is_beside = !draw_.seldom();
-  overlap_.set("fsdp_comm_overlap", is_beside);
-  unit_overlap_ = is_unit && is_beside;
+  const bool is_concurrent = !draw_.seldom();
+  overlap_.set("fsdp_comm_overlap", is_concurrent);
+  unit_overlap_ = is_unit && is_concurrent;
   overlap_.set("fsdp_prefetch_depth", draw_.between(0, 4));
 }
 

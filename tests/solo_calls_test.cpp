@@ -1,4 +1,4 @@
-// Tests that playing solo calls, which one switch controls (sim/solo_player.hpp), changes no byte of the results for
+// Tests that playing solo calls, which one switch controls (sim/call_cache.hpp), changes no byte of the results for
 // schedules of real scenarios.
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -42,7 +42,7 @@ TEST_CASE("real schedules are simulated to the same bytes whether solo calls are
       ideal.costs.op_overhead = 3, ideal.costs.wake = 50, ideal.costs.timer_overshoot = 7;
       const std::string open = bytes_of(ideal.run());
       sim::SimOptions closed;
-      closed.plays_solo_calls = false;
+      closed.caches_solo_calls = false;
       REQUIRE(open == bytes_of(ideal.run(closed)));
     }
 }

@@ -62,9 +62,8 @@ std::vector<Better> of_gpus() {
              platform.accelerator->gemm_sustained.value *= 0.8;
              if (scenario.framework.gemm_sustained) scenario.framework.gemm_sustained->value *= 0.8;
            }},
-          {"half the time to issue a kernel", [](Scenario& scenario, sim::Platform&) {
-             scenario.framework.host.python.value /= 2;
-           }}};
+          {"half the time to issue a kernel",
+           [](Scenario& scenario, sim::Platform&) { scenario.framework.host.python.value /= 2; }}};
 }
 
 std::vector<Better> of_hosts() {
@@ -339,8 +338,8 @@ int check_few(std::uint64_t seed) {
     for (const std::int64_t count : predict::telling_micro_batches(of.scenario)) {
       if (count == of.scenario.num_microbatches()) break;
       const Schedule few = build_schedule(predict::with_micro_batches(of.scenario, count));
-      const std::optional<predict::ToldStep> step =
-          predict::told_step(of.scenario, few, bind_step(few), count, costs_of(few));
+      const std::optional<predict::ExtrapolatedStep> step =
+          predict::extrapolated_step(of.scenario, few, bind_step(few), count, costs_of(few));
       if (!step) continue;
       ++told;
       INFO("seed " << seed << ", " << count << " of " << of.scenario.num_microbatches() << " micro-batches\n"

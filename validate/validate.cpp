@@ -110,7 +110,7 @@ void predict_published(ValidatedStep& step, const sim::Platform& shipped, bool w
           costs == shipped_costs ? step.predicted(Fitted::shipped) : quick.step_s(platform, framework, {}, &costs);
       continue;
     }
-    const predict::ToldStep told = quick.tell(platform, framework);
+    const predict::ExtrapolatedStep told = quick.tell(platform, framework);
     const Breakdown b = told.mean();
     const double step_ms = to_ms(told.step());
     predicted_s = step_ms * 1e-3;

@@ -145,11 +145,11 @@ void NcclPoints::check_bandwidths(CollectiveKind kind, std::int64_t gpus, const 
 
 void NcclPoints::add(const NcclRun& run, const NcclRow& row, int line) {
   ++rows_;
-  const auto is_alike = [&](const NcclRow& other) {
+  const auto is_equal = [&](const NcclRow& other) {
     return other.redop == row.redop && other.is_checked_out_of_place == row.is_checked_out_of_place &&
            other.is_checked_in_place == row.is_checked_in_place;
   };
-  if (series_.empty() || !is_alike(series_.back().rows.front().first) || series_.back().run != run)
+  if (series_.empty() || !is_equal(series_.back().rows.front().first) || series_.back().run != run)
     series_.push_back({run, {}, {}});
   series_.back().rows.push_back({row, line});
   series_.back().ratio.narrow(ratio_of(row));

@@ -152,15 +152,15 @@ Quantity slowdown_of(DemandClass measured, DemandClass beside, const ClassOperat
                      const ClassTimes& roughly_us, const Machine& machine) {
   Pair alone(measured, nullptr, operations, roughly_us, machine),
       together(measured, &beside, operations, roughly_us, machine);
-  std::vector<double> alone_us, beside_us;
+  std::vector<double> alone_us, together_us;
   for (int turn = 0; turn < kTurns; ++turn) {  // the two take turns, so that a slow moment of the machine affects both
     alone.run(alone_us);
-    together.run(beside_us);
+    together.run(together_us);
   }
   // An operation that always outlasts its background was never wholly overlapped, so nothing was measured.
-  if (beside_us.empty()) return {0, {"assumed", "nothing ran wholly beside the other in the probe", 0}};
-  return {std::max(0.0, median(beside_us) / median(alone_us) - 1),
-          {"measured", "two lanes joined by a start-start edge, overlapped window", spread_pct(beside_us)}};
+  if (together_us.empty()) return {0, {"assumed", "nothing ran wholly beside the other in the probe", 0}};
+  return {std::max(0.0, median(together_us) / median(alone_us) - 1),
+          {"measured", "two lanes joined by a start-start edge, overlapped window", spread_pct(together_us)}};
 }
 
 }  // namespace

@@ -31,12 +31,12 @@ struct Transfers {
 // Ranks with programs of their own; lanes with the priority that lanes have unless a scenario sets another. All ranks
 // send to each other `count` times; the first rank computes `computes` times, from the first transfer on. Either number
 // may be 0.
-struct BesideTransfers {
+struct ConcurrentTransfers {
   Schedule schedule;
   std::optional<OpId> transfer, compute;  // transfer: the operation at which the bytes arrive
 
-  BesideTransfers(const Transfers& moved, int count, const DemandClass* cls, const ClassOperations& operations,
-                  int computes) {
+  ConcurrentTransfers(const Transfers& moved, int count, const DemandClass* cls, const ClassOperations& operations,
+                      int computes) {
     constexpr LaneId kSending = 1;  // a collective uses this lane too
     const std::int64_t members = moved.members, slice = moved.elements;
     const bool copies = moved.engine == CommEngine::copy_engine;
@@ -111,7 +111,7 @@ struct Together {
   std::vector<double> transfer_us, compute_us;
 };
 
-Together run_together(const BesideTransfers& probe, const Machine& machine, const RunOptions& links, int repeats) {
+Together run_together(const ConcurrentTransfers& probe, const Machine& machine, const RunOptions& links, int repeats) {
   Together times;
   const ProbeRun run = run_probe(probe.schedule, machine, links, 1, repeats,
                                  [&](exec::Executor& executor) { fill_randomly(probe.schedule, executor); });
@@ -161,13 +161,14 @@ void measure(const Machine& machine, const GpuSizes& sizes, const std::array<dou
   // On a paced link all of the time is latency: one step of a ring of two.
   double transfer_us = links.link_latency_us;
   if (links.link_GBps == 0)
-    transfer_us = median(
-        run_together(BesideTransfers(moved, 4, nullptr, sizes.classes, 0), machine, links, sizes.repeats).transfer_us);
+    transfer_us =
+        median(run_together(ConcurrentTransfers(moved, 4, nullptr, sizes.classes, 0), machine, links, sizes.repeats)
+                   .transfer_us);
   for (std::size_t c = 0; c < kDemandClasses; ++c) {
     const auto cls = static_cast<DemandClass>(c);
     const double window_us = std::max({sizes.window_us, 4 * alone_us[c], 4 * transfer_us});
-    const BesideTransfers both(moved, count(window_us, transfer_us), &cls, sizes.classes,
-                               count(window_us, alone_us[c]));
+    const ConcurrentTransfers both(moved, count(window_us, transfer_us), &cls, sizes.classes,
+                                   count(window_us, alone_us[c]));
     const Together together = run_together(both, machine, links, sizes.repeats);
     add_point((*effects.of_compute)[c], at, together.compute_us, alone_us[c]);
     if (effects.of_transfers) add_point((*effects.of_transfers)[c], at, together.transfer_us, transfer_us);
@@ -241,7 +242,8 @@ std::vector<Sample> probe_copies(const Machine& machine, const GpuSizes& sizes) 
   std::vector<Sample> samples;
   for (const std::int64_t members : sizes.members)
     for (const std::int64_t elements : sizes.elements) {
-      const BesideTransfers probe({CommEngine::copy_engine, members, 1, elements}, kCount, nullptr, sizes.classes, 0);
+      const ConcurrentTransfers probe({CommEngine::copy_engine, members, 1, elements}, kCount, nullptr, sizes.classes,
+                                      0);
       const std::vector<double> times = run_together(probe, machine, {}, sizes.repeats).transfer_us;
       const sim::WorkCost cost = sim::copy_cost(elements * bytes_of(sizes.classes.dtype), static_cast<double>(members));
       samples.push_back(sample_of(cost, std::max(median(times), kLeastTransfer_us), times));

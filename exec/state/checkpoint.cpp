@@ -52,7 +52,7 @@ bool take(std::string_view& text, std::string_view word) {
 }
 
 std::optional<Listed> listed(const fs::path& path) {
-  const std::string name = path.filename().string(), whole = name_behind_temporary(name);
+  const std::string name = path.filename().string(), whole = name_under_temporary(name);
   std::string_view text = whole.empty() ? name : whole;
   Listed file{0, 0, !whole.empty(), path};
   if (!take(text, kPrefix)) return std::nullopt;

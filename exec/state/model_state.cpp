@@ -123,7 +123,7 @@ std::vector<FullTensor> gather_state(const Schedule& schedule, const MemoryOf& m
   return result;
 }
 
-std::optional<FullTensor> initial_beside_model(const Schedule& schedule, const std::string& full_name) {
+std::optional<FullTensor> initial_outside_model(const Schedule& schedule, const std::string& full_name) {
   for (const StatePiece& piece : schedule.state.pieces) {
     const ModelArray& array = schedule.state.array_of(piece);
     if (array.of_model || schedule.state.full_name(piece) != full_name) continue;

@@ -76,7 +76,7 @@ inline const char* prefix_in_files(StatePart part) {
 std::vector<FullTensor> gather_state(const Schedule& schedule, const MemoryOf& memory_of, StatePart part);
 // Returns an array of the state map that is not of the model, with its first values; nullopt where `full_name` is an
 // array of the model.
-std::optional<FullTensor> initial_beside_model(const Schedule& schedule, const std::string& full_name);
+std::optional<FullTensor> initial_outside_model(const Schedule& schedule, const std::string& full_name);
 // Writes to every rank that holds a copy or a shard; parameters to the master copy too. Throws Error(input) naming the
 // tensor that is missing or has another shape.
 void scatter_state(const Schedule& schedule, const MemoryOf& memory_of, StatePart part,

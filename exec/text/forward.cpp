@@ -47,7 +47,7 @@ MemoryOf Forward::memory_of() {
   return MemoryOf([this](std::int64_t) -> host::RankMemory& { return *memory_; });
 }
 
-std::vector<double> Forward::logits_behind(std::span<const std::int32_t> tokens) {
+std::vector<double> Forward::logits_after(std::span<const std::int32_t> tokens) {
   assert(!tokens.empty() && static_cast<std::int64_t>(tokens.size()) <= length_);
   for (std::uint32_t op = 0; op < loss_; ++op) {
     const Work& work = program_.work_of(op);

@@ -28,7 +28,7 @@ class Forward {
   MemoryOf memory_of();
   // Returns the logits of the token that follows `tokens`, by token, without padding. Takes 1 to length() tokens.
   // Throws Error(runtime) for a token that the model does not have.
-  std::vector<double> logits_behind(std::span<const std::int32_t> tokens);
+  std::vector<double> logits_after(std::span<const std::int32_t> tokens);
 
  private:
   std::int64_t length_, vocab_size_;

@@ -24,7 +24,7 @@ double loss_by_prefixes(const Scenario& scenario, std::int64_t length) {
   exec::fill_batch(tiny_tokens(scenario.model.vocab_size), sampling, 0, 0, tokens, targets);
   double sum = 0;
   for (std::size_t place = 0; place < tokens.size(); ++place) {
-    const std::vector<double> logits = forward.logits_behind(std::span(tokens).first(place + 1));
+    const std::vector<double> logits = forward.logits_after(std::span(tokens).first(place + 1));
     const double most = *std::max_element(logits.begin(), logits.end());
     double of_all = 0;
     for (const double logit : logits) of_all += std::exp(logit - most);

@@ -43,7 +43,7 @@ class Matcher {
     return place;
   }
   // Returns the place behind a space.
-  std::size_t behind_space(std::size_t place) const {
+  std::size_t after_space(std::size_t place) const {
     return place < text_.size() && text_[place] == ' ' ? place + 1 : place;
   }
 
@@ -60,7 +60,7 @@ class Matcher {
   std::size_t letters(std::size_t begin) const {
     std::size_t first = begin;
     if (cut_ == PreTokens::gpt2)
-      first = behind_space(begin);
+      first = after_space(begin);
     else if (const char32_t c = at(begin); !is_line_end(c) && !is_letter(c) && !is_number(c))
       first += length_at(begin);
     const std::size_t end = run(first, is_letter);
@@ -68,11 +68,11 @@ class Matcher {
   }
   std::size_t digits(std::size_t begin) const {
     if (cut_ != PreTokens::gpt2) return run(begin, is_number, cut_ == PreTokens::llama3 ? 3 : 1);
-    const std::size_t first = behind_space(begin), end = run(first, is_number);
+    const std::size_t first = after_space(begin), end = run(first, is_number);
     return end > first ? end : begin;
   }
   std::size_t others(std::size_t begin) const {
-    const std::size_t first = behind_space(begin), end = run(first, is_other);
+    const std::size_t first = after_space(begin), end = run(first, is_other);
     if (end == first) return begin;
     return cut_ == PreTokens::gpt2 ? end : run(end, is_line_end);
   }
@@ -80,12 +80,12 @@ class Matcher {
   // space to a word that follows.
   std::size_t spaces(std::size_t begin) const {
     const std::size_t end = run(begin, is_space);
-    std::size_t behind_line_end = begin, last = begin;
+    std::size_t after_line_end = begin, last = begin;
     for (std::size_t place = begin; place < end; place += length_at(place)) {
       last = place;
-      if (is_line_end(at(place))) behind_line_end = place + 1;
+      if (is_line_end(at(place))) after_line_end = place + 1;
     }
-    if (cut_ != PreTokens::gpt2 && behind_line_end > begin) return behind_line_end;
+    if (cut_ != PreTokens::gpt2 && after_line_end > begin) return after_line_end;
     return end == text_.size() || last == begin ? end : last;
   }
 

@@ -246,15 +246,14 @@ class Tokenizer::Maker {
       if (type == "ByteLevel") continue;
       if (type != "TemplateProcessing")
         throw file_.failure("post_processor.type", "expected ByteLevel or TemplateProcessing, got " + type);
-      bool is_behind = false;
+      bool is_after = false;
       for (const json& item : at(part, "single")) {
         const json& token = at(at(item, "SpecialToken"), "id");
         if (!at(item, "Sequence").is_null()) {
-          is_behind = true;
+          is_after = true;
           continue;
         }
-        if (is_behind)
-          throw file_.failure("post_processor.single", "expected no token behind the text to be continued");
+        if (is_after) throw file_.failure("post_processor.single", "expected no token behind the text to be continued");
         const auto found = by_name_.find(file_.text(token, "post_processor.single"));
         if (found == by_name_.end())
           throw file_.failure("post_processor.single", "expected a token, got " + TokenizerFile::shown(token));

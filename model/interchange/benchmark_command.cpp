@@ -100,10 +100,10 @@ class Benchmark {
     refused.name = name_;
     if (!models.contains(key.model))
       for (const std::string& noun : not_modelled_by_name(key.model + "_"))
-        refused.refused.emplace(noun, Judged{given_.written(model_option), 0, ""});
+        refused.refused.emplace(noun, Assessment{given_.written(model_option), 0, ""});
     key.gpu = one_of("gpu", "", gpus);
     if (platform_of_gpu(key.gpu).empty() && !is_overridden("platform="))
-      refused.refused.emplace("GPU " + lower(key.gpu), Judged{given_.written("gpu"), 0, ""});
+      refused.refused.emplace("GPU " + lower(key.gpu), Assessment{given_.written("gpu"), 0, ""});
     refuse(refused, options_);
     if (!models.contains(key.model)) {
       const std::string nearest = nearest_spelling(key.model, {models.begin(), models.end()});

@@ -265,7 +265,7 @@ std::optional<std::string> given_word(const CommandLine& line, const std::string
 
 DocumentKind kind_of_document(const Json& root) { return kind_of_keys(root, DocumentKeys(root)); }
 
-void refuse_lookalike(const Json& root, const std::string& name) {
+void refuse_similar(const Json& root, const std::string& name) {
   const DocumentKeys keys(root);
   Words found;
   if (const FormatRow* row = format_of(keys, true, found)) throw refusal_of_format(*row, name, shown_keys(found));
@@ -288,7 +288,7 @@ void refuse_document(const Json& root, const std::string& name, const std::strin
 }
 
 void require_document(const Json& root, const std::string& name) {
-  refuse_lookalike(root, name);
+  refuse_similar(root, name);
   if (kind_of_document(root) != DocumentKind::other) return;
   refuse_document(root, name,
                   "a configuration of NeMo (trainer, model), overrides of Megatron-Bridge (model, train, ddp, "

@@ -23,7 +23,7 @@ void require_document(const nlohmann::json& root, const std::string& name);
 // Throws Error(input) where a row of the table fits the document, and otherwise says what `expected` says.
 [[noreturn]] void refuse_document(const nlohmann::json& root, const std::string& name, const std::string& expected);
 // Throws Error(input) where a row for documents with sections of other formats too ("first") fits.
-void refuse_lookalike(const nlohmann::json& root, const std::string& name);
+void refuse_similar(const nlohmann::json& root, const std::string& name);
 // Throws Error(input) where a text that could not be parsed is a template, or has a format's keys at the beginnings of
 // its lines.
 void refuse_unparsed(std::string_view text, const std::string& name);

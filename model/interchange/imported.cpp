@@ -24,7 +24,7 @@ std::string listed(const std::vector<std::string>& words) { return fmt::format("
 // Settings that only say how another one acts are without effect because that one is not modelled, and stand with it:
 // cpu_offloading_num_layers with cpu_offloading.
 void join_details(Settings& settings) {
-  for (Judged& one : settings.approximated) {
+  for (Assessment& one : settings.approximated) {
     const std::string name = one.what.substr(0, one.what.find_first_of(": ="));
     std::vector<std::string> details;
     for (std::vector<std::string>* list : {&settings.ignored, &settings.unknown})
@@ -256,7 +256,7 @@ std::string toml_of(const Settings& settings, const std::map<std::string, std::s
   return text;
 }
 
-std::string Judged::place() const {
+std::string Assessment::place() const {
   const std::string shown = what.size() > 60 ? what.substr(0, 57) + "..." : what;
   return line > 0 ? fmt::format("{} (line {})", shown, line) : shown;
 }
@@ -327,9 +327,9 @@ void refuse(Settings& settings, const ImportOptions& options) {
     }
   if (settings.refused.empty()) return;
   std::vector<std::string> nouns, places;
-  for (const auto& [noun, judged] : settings.refused) {
+  for (const auto& [noun, assessed] : settings.refused) {
     nouns.push_back(noun);
-    places.push_back(judged.place());
+    places.push_back(assessed.place());
   }
   const bool is_one = nouns.size() == 1 && !nouns.front().ends_with('s');
   std::string all = nouns.front();
@@ -416,7 +416,7 @@ void yield_to_overrides(Settings& settings, const ImportOptions& options,
     });
     if (gives_more) continue;
     std::erase(settings.taken, what);
-    std::erase_if(settings.approximated, [&](const Judged& one) {
+    std::erase_if(settings.approximated, [&](const Assessment& one) {
       return one.what == what || one.what.starts_with(what + " ") || one.what.starts_with(what + ":");
     });
     settings.notes.push_back(fmt::format("{} is not taken: --set {} says otherwise", setting.place(), key));
@@ -462,7 +462,7 @@ Translation scenario_of(Settings settings, const ImportOptions& options) {
   if (!settings.taken.empty()) result.notes.push_back("taken: " + listed(settings.taken));
   if (!settings.ignored.empty()) result.notes.push_back("without effect on a step's time: " + listed(settings.ignored));
   if (!settings.unknown.empty()) result.notes.push_back("not known here, and left out: " + listed(settings.unknown));
-  for (const Judged& one : settings.approximated)
+  for (const Assessment& one : settings.approximated)
     result.notes.push_back("not modelled: " + one.place() + ": " + one.effect);
   result.notes.insert(result.notes.end(), settings.notes.begin(), settings.notes.end());
   return result;

@@ -31,7 +31,7 @@ struct ImportOptions {
 };
 
 // A setting with a judgement, named so that a person finds it: "--qk-l2-norm (line 12)".
-struct Judged {
+struct Assessment {
   std::string what;
   int line = 0;               // 0: it stands on no line
   std::string effect;         // the effect that the setting would have
@@ -41,13 +41,13 @@ struct Judged {
 struct Settings {
   std::string name;                              // name of the file in messages
   std::map<std::string, nlohmann::json> values;  // [key "section.key" of a scenario]
-  std::map<std::string, Judged> origins;  // [key]: the setting that says its value; none where a reader assumed it
+  std::map<std::string, Assessment> origins;  // [key]: the setting that says its value; none where a reader assumed it
   std::string profile;
   std::string platform;  // by its name; "": the settings say none
   std::vector<std::string> taken, ignored;
   std::vector<std::string> unknown;  // keys that no table here has, which are left out
-  std::vector<Judged> approximated;
-  std::map<std::string, Judged> refused;                    // [what is not modelled: "experts", "fp8"]
+  std::vector<Assessment> approximated;
+  std::map<std::string, Assessment> refused;                // [what is not modelled: "experts", "fp8"]
   std::map<std::string, std::string> unset;                 // keys → the variable in their value that no command sets
   std::map<std::string, std::vector<std::string>> choices;  // as shell::Run has them
   std::vector<std::string> notes;
@@ -68,10 +68,10 @@ struct Settings {
 
   // Calls `take`, and makes `setting` the origin of each key that `take` gives a value.
   template <class Take>
-  auto take_from(const Judged& setting, Take take) {
+  auto take_from(const Assessment& setting, Take take) {
     struct Origins {
       Settings& of;
-      const Judged& setting;
+      const Assessment& setting;
       std::map<std::string, nlohmann::json> before;
       ~Origins() {
         for (const auto& [key, value] : of.values)

@@ -95,7 +95,7 @@ class Import {
     if (flag.line < 1) return input_error(fmt::format("{}: {}: {}", settings_.name, flag.name, message));
     return input_error(fmt::format("{}:{}: {}: {}", settings_.name, flag.line, flag.name, message));
   }
-  Judged judged(const Flag& flag, std::string_view effect) const {
+  Assessment judged(const Flag& flag, std::string_view effect) const {
     std::string what = flag.name;
     for (const std::string& value : flag.values)
       if (!value.empty() && what.size() < 60) what += " " + value;
@@ -112,13 +112,13 @@ class Import {
       if (!key.empty()) settings_.unset[key] = variable;
       settings_.notes.push_back(
           fmt::format("{}: nothing sets ${}: it is as if it were absent; --env {}=VALUE says otherwise",
-                      Judged{flag.name, flag.line, ""}.place(), variable, variable));
+                      Assessment{flag.name, flag.line, ""}.place(), variable, variable));
       return std::nullopt;
     }
     if (values.empty()) throw wrong(flag, "expected a value, got none");
     for (std::size_t i = 1; i < values.size(); ++i)
       settings_.notes.push_back(fmt::format("{} belongs to no flag, behind {}", in_quotes(values[i]),
-                                            Judged{flag.name, flag.line, ""}.place()));
+                                            Assessment{flag.name, flag.line, ""}.place()));
     return values.front();
   }
   std::optional<std::int64_t> count(const Flag& flag) {
@@ -154,11 +154,11 @@ class Import {
     // Launchers accept both spellings of their flags.
     if (name.find('_') != std::string::npos && rule_of(name) == nullptr)
       std::replace(name.begin(), name.end(), '_', '-');
-    if (const FlagRule* rule = rule_of(name)) return judge(flag, *rule);
+    if (const FlagRule* rule = rule_of(name)) return assess(flag, *rule);
     unknown(flag);
   }
 
-  void judge(const Flag& flag, const FlagRule& rule) {
+  void assess(const Flag& flag, const FlagRule& rule) {
     if (rule.verdict == FlagVerdict::without_effect || is_neutral(rule, flag.values))
       return settings_.ignored.push_back(flag.name);
     if (rule.verdict == FlagVerdict::approximated) return near(flag, rule.says);

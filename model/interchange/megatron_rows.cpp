@@ -20,7 +20,7 @@ std::int64_t vocabulary_multiple(const Scenario& s) {
 
 bool has_virtual_stages(const Scenario& s) { return s.parallel.virtual_pipeline_model_parallel_size > 1; }
 // Megatron-LM's assertions on a switch are part of its row: where they do not hold, the switch is off here too.
-bool gathers_beside(const Scenario& s) {  // arguments.py:1025, 1028
+bool overlaps_gathers(const Scenario& s) {  // arguments.py:1025, 1028
   return s.overlap.overlap_param_gather && s.overlap.overlap_grad_reduce && s.parallel.shards_optimizer() &&
          !s.parallel.shards_gradients();
 }
@@ -111,7 +111,7 @@ constexpr Special kSpecial[] = {
                   ? Json(s.overlap.align_grad_reduce)
                   : Json();
      }},
-    {"overlap.overlap_param_gather", [](S s) -> Json { return gathers_beside(s); }},
+    {"overlap.overlap_param_gather", [](S s) -> Json { return overlaps_gathers(s); }},
     {"overlap.align_param_gather",
      [](S s) -> Json {
        // Without virtual stages Megatron-LM switches it off (arguments.py:1012).
@@ -119,7 +119,7 @@ constexpr Special kSpecial[] = {
      }},
     {"overlap.overlap_param_gather_with_optimizer_step",
      [](S s) -> Json {
-       return s.overlap.overlap_param_gather_with_optimizer_step && gathers_beside(s) && has_virtual_stages(s);
+       return s.overlap.overlap_param_gather_with_optimizer_step && overlaps_gathers(s) && has_virtual_stages(s);
      }},
     {"overlap.bucket_size", [](S s) -> Json { return unless_0(s.overlap.bucket_size); }},
     {"overlap.tp_comm_overlap",

@@ -146,7 +146,7 @@ class Recipe {
   void visit(const Json& node, const std::string& path) {
     for (const auto& [key, value] : node.items()) {
       const std::string here = path.empty() ? key : path + "." + key;
-      const Judged setting{here, recipe_.line_of(here), ""};
+      const Assessment setting{here, recipe_.line_of(here), ""};
       // Sections of other models, and sections that do not affect training.
       if (key == "teacher" || key == "kd_config" || key == "exp_manager" || key == "hydra" || key == "defaults" ||
           key == "run")

@@ -109,10 +109,10 @@ Translation from_recipe_command(const CommandLine& line, const std::string& name
   Settings refused;
   refused.name = name;
   for (const std::string& noun : not_modelled_by_name(recipe))
-    refused.refused.emplace(noun, Judged{"--recipe " + recipe, flag.line, ""});
+    refused.refused.emplace(noun, Assessment{"--recipe " + recipe, flag.line, ""});
   for (const Flag& other : line.flags)
     if (other.name.starts_with("--step") && !other.values.empty() && other.values[0].find("vl") != std::string::npos)
-      refused.refused.emplace("image encoders", Judged{other.name + " " + other.values[0], other.line, ""});
+      refused.refused.emplace("image encoders", Assessment{other.name + " " + other.values[0], other.line, ""});
   refuse(refused, options);
   if (recipe.empty())
     throw input_error(name + ": " + flag.name + ": expected the name of a recipe, got none" +

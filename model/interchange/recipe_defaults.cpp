@@ -54,11 +54,11 @@ void finish_layout(RecipeSettings& recipe, bool is_whole) {
                                              "the recipe's virtual stages fall away: there is one pipeline stage");
   }
   const bool is_interleaved = recipe.settings.whole(virtual_stages, 1) > 1;
-  const char* gathers_beside_step = "overlap.overlap_param_gather_with_optimizer_step";
-  if (!is_interleaved && recipe.settings.is(gathers_beside_step, true)) {
-    values.erase(gathers_beside_step);
+  const char* gathers_with_step = "overlap.overlap_param_gather_with_optimizer_step";
+  if (!is_interleaved && recipe.settings.is(gathers_with_step, true)) {
+    values.erase(gathers_with_step);
     recipe.settings.assumptions.emplace_back(
-        gathers_beside_step,
+        gathers_with_step,
         "the recipe's overlap_param_gather_with_optimizer_step falls away: it acts with virtual stages alone");
   }
   if (recipe.facts.is_fsdp) {

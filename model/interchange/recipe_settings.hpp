@@ -36,7 +36,7 @@ struct RecipeSettings {
   }
   void near(const std::string& path, const nlohmann::json& value, const std::string& effect);
   void refuse(const std::string& noun, const std::string& path) {
-    settings.refused.emplace(noun, Judged{path, line_of(path), ""});
+    settings.refused.emplace(noun, Assessment{path, line_of(path), ""});
   }
 };
 

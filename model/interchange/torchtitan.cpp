@@ -68,7 +68,7 @@ class Config {
   }
 
   Settings run() {
-    judge();
+    assess();
     refuse_models();
     refuse(settings_, options_);
     take_model();
@@ -163,12 +163,12 @@ class Config {
     settings_.approximated.push_back({"[" + section + "] " + key, line_of(section, key), effect});
   }
   void refuse_here(const std::string& noun, const std::string& section, const std::string& key) {
-    settings_.refused.emplace(noun, Judged{"[" + section + "] " + key, line_of(section, key), ""});
+    settings_.refused.emplace(noun, Assessment{"[" + section + "] " + key, line_of(section, key), ""});
   }
 
   // ---- what is not modelled ----
 
-  void judge() {
+  void assess() {
     for (const auto& [section, table] : root_.items())
       if (!table.is_object())
         throw input_error(name_ + ": expected sections as [model] and [training], got " + in_quotes(section) +

@@ -11,9 +11,9 @@ ChunkEnds add_chunk_ends(Schedule& schedule, BlockWriter& w, const BlockShape& s
   const auto input_of = [&](std::int64_t layer, std::int64_t slot) {
     return schedule.tensors[x].places[static_cast<std::size_t>(layer * slots + slot)];
   };
-  const auto turns_behind = [&](const ModelChunk& chunk) {
+  const auto turns_after = [&](const ModelChunk& chunk) {
     const std::int64_t piece = &chunk - shape.chunks.data();
-    return shape.map.turns_behind(shape.map.stage_of(piece), shape.map.chunk_of(piece));
+    return shape.map.turns_after(shape.map.stage_of(piece), shape.map.chunk_of(piece));
   };
   std::vector<TensorPlace> inputs, outputs, next_inputs;
   const auto chunks = static_cast<std::int64_t>(shape.chunks.size());
@@ -23,7 +23,7 @@ ChunkEnds add_chunk_ends(Schedule& schedule, BlockWriter& w, const BlockShape& s
       for (std::int64_t buffer = 0; buffer < buffers; ++buffer)
         if (chunk.layers() == 0 || chunk.has_head)
           outputs.push_back(input_of(chunk.end_layer, slot));
-        else if (turns_behind(chunk))
+        else if (turns_after(chunk))
           // `buffer` is the next chunk's slot
           outputs.push_back(input_of(chunk.end_layer, std::min(buffer, slots - 1)));
         else

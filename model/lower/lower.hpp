@@ -57,7 +57,7 @@ struct Lowered {
   std::vector<BlockId> end_blocks;       // embedding forward, head forward, head backward, embedding backward
   std::vector<OpId> free;                // operations that wait only for their data (derive_waits)
   std::set<OpId> free_in_block;          // operations that BlockEditor has set free within their block
-  std::map<OpId, OpId> starts_behind;    // operation → operation of its block that has started before
+  std::map<OpId, OpId> starts_after;     // operation → operation of its block that has started before
   std::set<OpId> waits_for_all;          // operations that wait for every earlier one of their block
   // Operation → the operations with which BlockEditor has replaced it; none where it is removed.
   std::map<OpId, std::vector<OpId>> replaced;

@@ -77,10 +77,10 @@ class OptimizerWriter {
 
   void sum_norm_gradients() {
     for (const std::size_t b : buckets_) {
-      if (!class_of(b).sums_alike) continue;
+      if (!class_of(b).sums_over_tp) continue;
       const Edge ready = computed();
       ops(b).tp_all_reduce =
-          place(sum_alike("tp.all_reduce_norms" + suffix(b), class_of(b), all_of(tensors(b).gradient)));
+          place(sum_over_tp("tp.all_reduce_norms" + suffix(b), class_of(b), all_of(tensors(b).gradient)));
       order_.back().waits.push_back(ready);
       summed_norms_ = Edge{EdgeKind::finish_start, {ops(b).tp_all_reduce, 0, 0, 0, 0}};
     }

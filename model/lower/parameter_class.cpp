@@ -17,14 +17,14 @@ std::vector<ParameterClass> parameter_classes(Schedule&, const Scenario& scenari
   replicated.suffix = ".replicated";
   replicated.holds = [tp = groups.tp.size](const Parameter& p) { return is_replicated(p, tp); };
   replicated.alike = groups.tp;
-  replicated.sums_alike = parallel.sequence_parallel && groups.tp.exists();
+  replicated.sums_over_tp = parallel.sequence_parallel && groups.tp.exists();
   // Under sequence parallelism these parameters are like other replicated ones.
   ParameterClass of_heads = replicated;
   of_heads.suffix = ".heads";
-  of_heads.holds = [tp = groups.tp.size, sums = replicated.sums_alike](const Parameter& p) {
+  of_heads.holds = [tp = groups.tp.size, sums = replicated.sums_over_tp](const Parameter& p) {
     return is_replicated(p, tp) && p.is_for_heads && !sums;
   };
-  of_heads.sums_alike = groups.tp.exists();
+  of_heads.sums_over_tp = groups.tp.exists();
   tied.suffix = ".tied";
   tied.holds = [ties = ties_across_stages(scenario)](const Parameter& p) {
     return ties && (p.name == "wte.weight" || p.name == kTiedHeadWeight);

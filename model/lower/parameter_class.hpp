@@ -16,10 +16,10 @@ struct ParameterClass {
   std::function<bool(const Parameter&)> holds;  // tests a whole parameter, or a rank's cut of it
   // Ranks that have equal parameters: inside an instance of the optimizer, for gathers of units, across instances.
   Group data, gather, instances;
-  // Tensor-parallel ranks that have equal parameters. With `sums_alike` each has only the gradients of its tokens or
+  // Tensor-parallel ranks that have equal parameters. With `sums_over_tp` each has only the gradients of its tokens or
   // heads, which must be summed.
   Group alike;
-  bool sums_alike = false;
+  bool sums_over_tp = false;
   bool is_tied = false;     // the first and the last pipeline stage have equal parameters,
   Group tied;               // whose gradients this group sums; lower_plain() makes the group
   std::int64_t shards = 1;  // shards of the optimizer's state: data.size, or 1 where every rank has all of it

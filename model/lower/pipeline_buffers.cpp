@@ -144,14 +144,14 @@ class BufferAssigner {
   void after_compute(PipelineUnit& unit) {
     if (unit.kind == UnitKind::forward) {
       computed_.insert(key(unit));
-      if (map_.turns_behind(stage_, unit.chunk))
+      if (map_.turns_after(stage_, unit.chunk))
         unit.buffer = slot_of({UnitKind::forward, unit.chunk + 1, unit.micro_batch});
       else if (!map_.is_last(stage_, unit.chunk))
         unit.buffer = outputs_.take(key(unit));
     } else if (unit.kind == UnitKind::backward) {
       if (map_.is_first(stage_, unit.chunk))
         gradients_.give_back(key(unit));
-      else if (map_.turns_behind(stage_, unit.chunk - 1))
+      else if (map_.turns_after(stage_, unit.chunk - 1))
         gradients_.hand_over(key(unit), {unit.chunk - 1, unit.micro_batch});
     }
     if (unit.kind == last_use_) slots_of(unit).give_back(key(unit));
@@ -210,7 +210,7 @@ void assign_buffers(const PipelineShape& shape, std::int64_t stage, PipelineOrde
       order.slots[chunk].resize(static_cast<std::size_t>(counts.slots[pools[chunk]]));
       std::iota(order.slots[chunk].begin(), order.slots[chunk].end(), 0);
     }
-    if (chunk > 0 && shape.map().turns_behind(stage, static_cast<std::int64_t>(chunk) - 1))
+    if (chunk > 0 && shape.map().turns_after(stage, static_cast<std::int64_t>(chunk) - 1))
       order.output_buffers = std::max<std::int64_t>(order.output_buffers, std::ssize(order.slots[chunk]));
   }
 }

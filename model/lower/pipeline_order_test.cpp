@@ -203,7 +203,7 @@ TEST_CASE("a slot is of one micro-batch from its input to the end of its last pa
       for (const PipelineItem& item : order.items) {
         if (item.is_compute) {
           use(item.unit);
-          if (item.unit.kind == UnitKind::forward && shape.map().turns_behind(stage, item.unit.chunk))
+          if (item.unit.kind == UnitKind::forward && shape.map().turns_after(stage, item.unit.chunk))
             use({UnitKind::forward, item.unit.chunk + 1, item.unit.micro_batch, item.unit.buffer});
           const UnitKind last = is_zero_bubble(shape.schedule) ? UnitKind::weights : UnitKind::backward;
           if (item.unit.kind == last) owner.erase({pool_of(shape, stage, item.unit.chunk), item.unit.slot});
@@ -253,7 +253,7 @@ TEST_CASE("a buffer is not used again before it has been sent", "[pipeline]") {
         const auto unit_of = [](const PipelineUnit& unit) { return std::pair(unit.chunk, unit.micro_batch); };
         if (item.is_compute && item.unit.kind == UnitKind::forward &&
             shape.map().piece_of(stage, item.unit.chunk) != last_piece &&
-            !shape.map().turns_behind(stage, item.unit.chunk)) {
+            !shape.map().turns_after(stage, item.unit.chunk)) {
           is_free = is_free && item.unit.buffer < order.output_buffers;
           is_free = is_free && outputs.try_emplace(item.unit.buffer, unit_of(item.unit)).second;
         }
@@ -290,7 +290,7 @@ TEST_CASE("micro-batches take slots in turn when W is apart", "[pipeline]") {
           if (message.unit.kind == UnitKind::forward && !message.is_send)
             is_own = is_own && !kept.contains({message.unit.chunk, message.unit.slot});
         if (item.is_compute && kind == UnitKind::forward) is_own = is_own && !kept.contains({chunk, slot});
-        if (item.is_compute && kind == UnitKind::forward && shape.map().turns_behind(stage, chunk))
+        if (item.is_compute && kind == UnitKind::forward && shape.map().turns_after(stage, chunk))
           is_own = is_own && !kept.contains({chunk + 1, buffer});
       }
       CHECK(in_turn);

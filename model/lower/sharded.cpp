@@ -499,7 +499,7 @@ class ShardedWriter {
       if (gradients.role != role_) continue;
       const ParameterClass& of = lowered_.classes[gradients.parameter_class];
       const View all = whole(schedule_, gradients.all);
-      if (of.sums_alike) place(add_single(schedule_, sum_alike("tp.all_reduce_norms" + stage, of, all)), {});
+      if (of.sums_over_tp) place(add_single(schedule_, sum_over_tp("tp.all_reduce_norms" + stage, of, all)), {});
       if (of.tied.exists()) place(o_.sum_tied, {});
       place(add_single(schedule_, sum_squares(of.suffix + stage, o_, of, all)), {});
     }

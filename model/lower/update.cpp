@@ -11,7 +11,7 @@ std::int64_t elements_of(const View& view) { return view.rows * view.cols; }
 
 }  // namespace
 
-Operation sum_alike(std::string name, const ParameterClass& of, View gradient) {
+Operation sum_over_tp(std::string name, const ParameterClass& of, View gradient) {
   const std::int64_t elements = elements_of(gradient);
   return collective_operation(std::move(name), of.alike, CollectiveKind::all_reduce, elements, Phase::grad_sync,
                               {accumulate(std::move(gradient))});

@@ -17,7 +17,7 @@ struct UpdateContext {
 };
 
 // Sums gradients over tensor-parallel ranks in place, where each rank has only the terms of its tokens.
-Operation sum_alike(std::string name, const ParameterClass& of, View gradient);
+Operation sum_over_tp(std::string name, const ParameterClass& of, View gradient);
 // Copies `from` in the type of `to`.
 Operation cast_gradient(std::string name, const UpdateContext& context, View from, View to);
 // Sums `whole` over the ranks of `data`: into `own`, or in place where the optimizer's state has one shard.

@@ -127,10 +127,11 @@ BlockEditor::BlockEditor(Lowered& lowered, BlockId block)
     const auto message = [&](std::uint32_t at) {
       return std::holds_alternative<PointToPoint>(schedule_.operations[edited.ops[at]].work);
     };
-    const bool is_beside = i > 0 && message(i) && message(i - 1) &&
-                           schedule_.operations[edited.ops[i]].lane != schedule_.operations[edited.ops[i - 1]].lane &&
-                           std::none_of(edited.waits.begin(), edited.waits.end(), waits_for_last);
-    add_entry({edited.ops[i], i, lowered.free_in_block.contains(edited.ops[i]), is_beside});
+    const bool is_concurrent =
+        i > 0 && message(i) && message(i - 1) &&
+        schedule_.operations[edited.ops[i]].lane != schedule_.operations[edited.ops[i - 1]].lane &&
+        std::none_of(edited.waits.begin(), edited.waits.end(), waits_for_last);
+    add_entry({edited.ops[i], i, lowered.free_in_block.contains(edited.ops[i]), is_concurrent});
   }
 }
 
@@ -159,8 +160,8 @@ void BlockEditor::set_free(const std::string& name) {
   entries_[find(name)].is_free = true;
 }
 
-void BlockEditor::start_behind(const std::string& name, const std::string& other) {
-  lowered_.starts_behind[entries_[find(name)].op] = entries_[find(other)].op;
+void BlockEditor::start_after(const std::string& name, const std::string& other) {
+  lowered_.starts_after[entries_[find(name)].op] = entries_[find(other)].op;
 }
 
 void BlockEditor::wait_for_all(const std::string& name) { lowered_.waits_for_all.insert(entries_[find(name)].op); }
@@ -225,14 +226,15 @@ std::vector<BlockWait> BlockEditor::waits() const {
       if (next == 0) break;
       const std::uint32_t j = next - 1;
       --behind[lane_of[j]];
-      const bool in_sequence = !entries_[i].is_free && !entries_[j].is_free && !(entries_[i].is_beside && j + 1 == i);
+      const bool in_sequence =
+          !entries_[i].is_free && !entries_[j].is_free && !(entries_[i].is_concurrent && j + 1 == i);
       if (!in_sequence && !lowered_.waits_for_all.contains(ops[i]) &&
           !(conflict(extents[i], extents[j]) && conflict(ranges[i], ranges[j])))
         continue;
       waits.push_back({i, EdgeKind::finish_start, j});
       for (std::size_t l = 0; l < lanes; ++l) known[l] = std::max(known[l], after[j][l]);
     }
-    if (const auto behind = lowered_.starts_behind.find(ops[i]); behind != lowered_.starts_behind.end())
+    if (const auto behind = lowered_.starts_after.find(ops[i]); behind != lowered_.starts_after.end())
       waits.push_back(
           {i, EdgeKind::start_start, std::uint32_t(std::find(ops.begin(), ops.end(), behind->second) - ops.begin())});
     if (is_first_of_lane && i > 0 && known[lane_of[0]] == 0) waits.push_back({i, EdgeKind::start_start, 0});

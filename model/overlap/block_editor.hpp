@@ -23,7 +23,7 @@ class BlockEditor {
   const Operation& operation(const std::string& name) const;  // the operation must exist
 
   void set_free(const std::string& name);
-  void start_behind(const std::string& name, const std::string& other);  // it starts when `other` has started
+  void start_after(const std::string& name, const std::string& other);  // it starts when `other` has started
   // It waits for every earlier operation of the block, also for free ones, so that behind it no lane has work left.
   void wait_for_all(const std::string& name);
   void remove(const std::string& name);
@@ -39,7 +39,7 @@ class BlockEditor {
     OpId op = 0;
     std::uint32_t old = 0;  // index in the block of the operation that it replaces
     bool is_free = false;
-    bool is_beside = false;  // a message in sequence, concurrent with the previous one
+    bool is_concurrent = false;  // a message in sequence, concurrent with the previous one
   };
   std::size_t find(const std::string& name) const;
   void add_entry(const Entry& entry);

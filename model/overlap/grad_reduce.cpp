@@ -93,7 +93,7 @@ std::optional<OrderPosition> last_before(const Schedule& schedule, const Program
 }
 
 // When a stage starts its reductions, with and without align_grad_reduce.
-enum class Start : std::uint8_t { when_ready, with_unit, behind_backward };
+enum class Start : std::uint8_t { when_ready, with_unit, after_backward };
 
 void rewrite_role(Lowered& lowered, std::size_t role, const std::vector<BucketOps>& buckets, Start start) {
   Program& program = lowered.schedule.programs[role];
@@ -134,7 +134,7 @@ void rewrite_role(Lowered& lowered, std::size_t role, const std::vector<BucketOp
     case Start::with_unit:
       places = aligned(lowered, program, places, role, behind);
       break;
-    case Start::behind_backward:
+    case Start::after_backward:
       std::fill(places.begin(), places.end(), behind);
       break;
   }
@@ -239,7 +239,7 @@ void rewrite_overlap_grad_reduce(Lowered& lowered, const Scenario& scenario, con
     if (aligns && has_chunks)
       start = Start::with_unit;
     else if (aligns && role > 0)
-      start = Start::behind_backward;
+      start = Start::after_backward;
     rewrite_role(lowered, role, buckets[role], start);
   }
 }

@@ -139,8 +139,8 @@ Releases aligned(const Lowered& lowered, const Program& program, const std::vect
 }
 
 // Returns the position after the last update of the first chunk.
-OrderPosition behind_first_chunk(const Schedule& schedule, const Program& program,
-                                 const std::vector<BucketOps>& buckets) {
+OrderPosition after_first_chunk(const Schedule& schedule, const Program& program,
+                                const std::vector<BucketOps>& buckets) {
   std::vector<OpId> updates;
   for (const BucketOps& bucket : buckets)
     if (bucket.first_chunk) updates.push_back(bucket.adamw);
@@ -153,7 +153,7 @@ void rewrite_role(Lowered& lowered, std::size_t role, const std::vector<BucketOp
   Schedule& schedule = lowered.schedule;
   Program& program = schedule.programs[role];
   std::vector<Gather> gathers = take_gathers(schedule, buckets, program);
-  const std::size_t behind_casts =
+  const std::size_t after_casts =
       1 + static_cast<std::size_t>(std::count_if(gathers.begin(), gathers.end(),
                                                  [](const Gather& gather) { return gather.cast_back.has_value(); }));
   const Releases releases = align ? aligned(lowered, program, gathers, role) : one_ahead(schedule, gathers);
@@ -171,9 +171,9 @@ void rewrite_role(Lowered& lowered, std::size_t role, const std::vector<BucketOp
     lowered.free.push_back(gather.ops.all_gather);
     gather.call.waits.clear();
     OrderPosition at;
-    if (gather.ops.to_fp8 != kNone) at = {behind_casts, 0};
+    if (gather.ops.to_fp8 != kNone) at = {after_casts, 0};
     if (with_optimizer_step && gather.ops.first_chunk) {
-      at = behind_first_chunk(schedule, program, buckets);
+      at = after_first_chunk(schedule, program, buckets);
     } else if (releases[g]) {
       gather.call.waits.push_back({EdgeKind::start_start, address_of(schedule, program, *releases[g])});
       at = {releases[g]->call, releases[g]->within + 1};

@@ -35,7 +35,7 @@ void set_free(Lowered& lowered, BlockId id) {
     if (!operation.name.starts_with("shared.") || operation.name.starts_with("shared.add.")) continue;
     block.set_free(operation.name);
     if (before.empty() || schedule.lanes[operation.lane].kind != LaneKind::compute) continue;
-    block.start_behind(operation.name, before);
+    block.start_after(operation.name, before);
     before.clear();
   }
   block.commit();

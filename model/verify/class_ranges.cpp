@@ -85,7 +85,7 @@ class Finder {
     Moving moving{&view, bound.storage, known.hash, 0, coordinates_of(program_, op), known.axes, {number}};
     moving.base = bound.offset - view.offset.eval(moving.call);
     for (Moving& other : by_storage_[bound.storage])
-      if (other.hash == moving.hash && lie_alike(moving, other)) return other.accesses.push_back(number);
+      if (other.hash == moving.hash && have_equal_offsets(moving, other)) return other.accesses.push_back(number);
     by_storage_[bound.storage].push_back(std::move(moving));
   }
 
@@ -130,7 +130,7 @@ class Finder {
     return result;
   }
 
-  static bool lie_alike(const Moving& a, const Moving& b) {
+  static bool have_equal_offsets(const Moving& a, const Moving& b) {
     const View &x = *a.view, &y = *b.view;
     if (x.tensor != y.tensor || a.base != b.base || x.rows != y.rows || x.cols != y.cols || x.ld != y.ld ||
         !(x.offset == y.offset))

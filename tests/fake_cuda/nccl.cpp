@@ -108,7 +108,7 @@ std::map<ncclComm_t, std::shared_ptr<ncclComm>>& mine() {
 
 // Returns whether the buffers that other members reach have equal offsets in all windows: the real library computes
 // their addresses from its own.
-bool lies_alike(const Meeting& meeting) {
+bool has_equal_offsets(const Meeting& meeting) {
   for (const auto& [in, out] : meeting.in_windows) {
     const auto& [first_in, first_out] = meeting.in_windows.front();
     if (meeting.collective.kind != CollectiveKind::all_gather && in != first_in) return false;
@@ -148,7 +148,7 @@ std::function<bool()> part_of(const stretto::Collective& collective, const void*
                                                                      static_cast<const std::byte*>(out) - comm->memory};
       if (++meeting->arrived[0] == shared.ranks && comm->memory != nullptr) {
         const std::lock_guard registered_lock(registered_mutex);
-        if (!lies_alike(*meeting)) ++the_registered.apart;
+        if (!has_equal_offsets(*meeting)) ++the_registered.apart;
         if (!stretto::rule_of(collective.kind).reduces() && comm->policy == NCCL_CTA_POLICY_ZERO && comm->has_window)
           ++the_registered.by_copy_engine;
       }

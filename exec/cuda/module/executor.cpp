@@ -529,7 +529,7 @@ class CudaExecutor final : public exec::Executor {
   CudaOptions options_;
   bool cudnn_dropout_;  // cuDNN runs attention with dropout, with its own masks
   GpuDevice device_;
-  std::vector<BesidePlan> beside_;  // memory of the device outside the plans
+  std::vector<OutsidePlan> beside_;  // memory of the device outside the plans
   std::vector<BoundProgram> programs_;
   LaunchPlan launches_;
   std::vector<std::unique_ptr<Rank>> ranks_;

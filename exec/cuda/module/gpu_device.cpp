@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "exec/cuda/memory_beside.hpp"
+#include "exec/cuda/memory_outside_plan.hpp"
 #include "exec/cuda/module/check.hpp"
 #include "exec/cuda/module/library.hpp"
 #include "exec/launch/process_group.hpp"
@@ -83,20 +83,21 @@ GpuDevice choose_device(launch::ProcessGroup* processes) {
   return device;
 }
 
-std::vector<BesidePlan> require_memory(const GpuDevice& device, const Schedule& schedule, const MemoryPlan& plan,
-                                       const std::vector<BoundProgram>& programs, const CudaOptions& options) {
+std::vector<OutsidePlan> require_memory(const GpuDevice& device, const Schedule& schedule, const MemoryPlan& plan,
+                                        const std::vector<BoundProgram>& programs, const CudaOptions& options) {
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total), "asking for free memory");
   DeviceFacts facts{device.sms, device.machine_ranks, device.multicast};
   if (const char* given = std::getenv("NCCL_BUFFSIZE"))
     if (const std::int64_t bytes = std::strtoll(given, nullptr, 10); bytes > 0) facts.nccl_buffer_bytes = bytes;
   const bool by_nccl = options.processes != nullptr && schedule.mesh.ranks() > 1;
-  const std::vector<BesidePlan> beside = memory_beside(schedule, programs.front().rank, facts, by_nccl, options.graphs);
+  const std::vector<OutsidePlan> beside =
+      memory_outside_plan(schedule, programs.front().rank, facts, by_nccl, options.graphs);
   std::int64_t planned = 0;
   for (const BoundProgram& program : programs) planned += plan.roles[program.role].bytes;
   require_free(device, schedule, plan, programs, planned + sum_of(beside), " (" + text_of(beside) + ")");
   // The used memory includes CUDA's context, and that of other users of the device.
-  std::vector<BesidePlan> all = {
+  std::vector<OutsidePlan> all = {
       {"context and others", static_cast<std::int64_t>(total - free), "measured", "cudaMemGetInfo"}};
   if (const std::int64_t driver = device.memory_bytes - static_cast<std::int64_t>(total); driver > 0)
     all.push_back({"kept by the driver", driver, "measured", "NVML's total less cudaMemGetInfo's"});

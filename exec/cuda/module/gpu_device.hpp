@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "exec/cuda/cuda.hpp"
-#include "model/schedule/beside_plan.hpp"
 #include "model/schedule/bind.hpp"
+#include "model/schedule/outside_plan.hpp"
 
 namespace stretto::cuda {
 
@@ -28,9 +28,9 @@ struct GpuDevice {
 GpuDevice choose_device(launch::ProcessGroup* processes);
 
 // Returns the used memory of the device, and the memory that `programs` will take outside their plans
-// (exec/cuda/memory_beside.hpp). Throws Error(runtime) when plans and that memory exceed the free memory.
-std::vector<BesidePlan> require_memory(const GpuDevice& device, const Schedule& schedule, const MemoryPlan& plan,
-                                       const std::vector<BoundProgram>& programs, const CudaOptions& options);
+// (exec/cuda/memory_outside_plan.hpp). Throws Error(runtime) when plans and that memory exceed the free memory.
+std::vector<OutsidePlan> require_memory(const GpuDevice& device, const Schedule& schedule, const MemoryPlan& plan,
+                                        const std::vector<BoundProgram>& programs, const CudaOptions& options);
 
 // Throws Error(runtime) when `needed` bytes are not free; the message has the free memory and the largest storages.
 // `what` is the purpose of the bytes, used in brackets or after "for".

@@ -1,4 +1,4 @@
-#include "exec/cuda/memory_beside.hpp"
+#include "exec/cuda/memory_outside_plan.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -41,7 +41,7 @@ TEST_CASE("NCCL's memory: channels by the buffers of their connections, and of s
   CHECK(cuda::nccl_bytes(all_to_all.schedule, 0, h100()) == 7 * 32 * 12 * kMiB);
   // The bytes reported for 8 H100, which the sum must not exceed: 1.06 GB before an all-to-all, 4.34 after it
   // (github.com/NVIDIA/nccl/issues/1685).
-  const double context = static_cast<double>(cuda::context_beside(132).bytes);
+  const double context = static_cast<double>(cuda::context_outside_plan(132).bytes);
   const double before = context + static_cast<double>(cuda::nccl_bytes(gathers.schedule, 0, h100()));
   const double behind = before + static_cast<double>(cuda::nccl_bytes(all_to_all.schedule, 0, h100()));
   CHECK(before * 1e-9 < 1.06);
@@ -83,9 +83,9 @@ TEST_CASE("NCCL's memory for messages: of each neighbour on the machine, shared 
 TEST_CASE("parts of memory beside the plan have a kind and a source, and say nothing of what is not there", "[cuda]") {
   const Scenario scenario = layout_scenario(Layout{2, 1}, "plain", false, "bf16", 1, 4);
   const Schedule schedule = build_schedule(scenario);
-  const std::vector<BesidePlan> apart = cuda::memory_beside(schedule, 0, h100(), true, true);
+  const std::vector<OutsidePlan> apart = cuda::memory_outside_plan(schedule, 0, h100(), true, true);
   REQUIRE(apart.size() == 3);
-  for (const BesidePlan& part : apart) {
+  for (const OutsidePlan& part : apart) {
     CHECK(part.bytes > 0);
     CHECK_FALSE(part.kind.empty());
     CHECK_FALSE(part.source.empty());
@@ -93,7 +93,7 @@ TEST_CASE("parts of memory beside the plan have a kind and a source, and say not
   CHECK(apart[0].bytes == cuda::overhead_bytes(schedule, 1));
   CHECK(apart[1].what == "NCCL");
   CHECK(apart[2].bytes == 10'000 * std::ssize(bind(schedule, 0).ops));
-  const std::vector<BesidePlan> shared = cuda::memory_beside(schedule, 0, h100(), false, false);
+  const std::vector<OutsidePlan> shared = cuda::memory_outside_plan(schedule, 0, h100(), false, false);
   REQUIRE(shared.size() == 1);
   CHECK(cuda::text_of(shared).starts_with("workspaces of lanes "));
 }
@@ -101,7 +101,7 @@ TEST_CASE("parts of memory beside the plan have a kind and a source, and say not
 TEST_CASE("another framework's lanes have no scratch for our layouts of codes", "[cuda]") {
   Scenario scenario = layout_scenario(Layout{2, 1}, "plain", false, "bf16", 1, 4);
   const auto workspaces = [&](bool by_framework) {
-    return cuda::memory_beside(build_schedule(scenario), 0, h100(), true, true, by_framework)[0].bytes;
+    return cuda::memory_outside_plan(build_schedule(scenario), 0, h100(), true, true, by_framework)[0].bytes;
   };
   CHECK(workspaces(true) == workspaces(false));
   scenario.model.hidden_size = 128, scenario.model.num_attention_heads = 4, scenario.model.ffn_hidden_size = 256;

@@ -10,7 +10,7 @@
 namespace stretto::sim {
 namespace {
 
-// Returns the toy with one call for each operation: no call is solo. SoloPlayer must give equal results, and this toy
+// Returns the toy with one call for each operation: no call is solo. CallCache must give equal results, and this toy
 // shares none of its code.
 Toy cut_apart(Toy toy) {
   std::vector<Call> single;
@@ -154,7 +154,7 @@ TEST_CASE("playing calls changes nothing, and neither does closing the door to i
     deadlocks += !why.empty();
     if (why.empty()) require_equal(played, single);
     if (trial % 3 != 0) continue;
-    options.plays_solo_calls = false;
+    options.caches_solo_calls = false;
     const auto [closed, why_closed] = result_of(toy, options);
     REQUIRE(why_closed == why);
     if (why.empty()) require_equal(played, closed);

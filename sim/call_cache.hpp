@@ -63,9 +63,9 @@ struct SoloRun {
 // before, or a lane waits for an operation inside, the caller returns to the latest entry of the call, stop(), and
 // simulates the operations from there after all. The player owns the recordings, and knows which call each rank plays
 // or records.
-class SoloPlayer {
+class CallCache {
  public:
-  SoloPlayer(const SimInputs& inputs, Lanes& lanes, Devices& devices, EventHeap& events, bool is_open);
+  CallCache(const SimInputs& inputs, Lanes& lanes, Devices& devices, EventHeap& events, bool is_open);
 
   // Called when the lane is ready for an operation. Returns true when a call is played from there on, on all its lanes;
   // false when the caller must simulate the operation, which may then be recorded.

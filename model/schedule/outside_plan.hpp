@@ -6,7 +6,7 @@
 namespace stretto {
 
 // Memory of a device that no memory plan covers, because a library or the driver allocates it.
-struct BesidePlan {
+struct OutsidePlan {
   std::string what;        // "NCCL"
   std::int64_t bytes = 0;  // bytes of the device
   std::string kind;        // "exact", "measured", "published", "assumed"
@@ -14,9 +14,9 @@ struct BesidePlan {
 };
 
 // Returns the bytes of all parts together.
-inline std::int64_t sum_of(const std::vector<BesidePlan>& parts) {
+inline std::int64_t sum_of(const std::vector<OutsidePlan>& parts) {
   std::int64_t bytes = 0;
-  for (const BesidePlan& part : parts) bytes += part.bytes;
+  for (const OutsidePlan& part : parts) bytes += part.bytes;
   return bytes;
 }
 

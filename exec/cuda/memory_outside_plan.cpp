@@ -1,4 +1,4 @@
-#include "exec/cuda/memory_beside.hpp"
+#include "exec/cuda/memory_outside_plan.hpp"
 
 #include <fmt/format.h>
 
@@ -120,7 +120,7 @@ std::int64_t nccl_bytes(const Schedule& schedule, std::int64_t rank, const Devic
   return NcclMemory(schedule, rank, device).bytes();
 }
 
-BesidePlan context_beside(int sms) {
+OutsidePlan context_outside_plan(int sms) {
   // Sizes reported: 555 MiB on 188 SMs and 107 on 34 (github.com/ggml-org/llama.cpp/pull/23604), 426 on 142
   // (github.com/unslothai/unsloth-zoo/pull/1053), 256 on 82 (github.com/invoke-ai/InvokeAI/issues/9413).
   constexpr double of_sm_MiB = 3.1;
@@ -128,13 +128,13 @@ BesidePlan context_beside(int sms) {
           "3.1 MiB an SM, within 5 % of four GPUs: llama.cpp#23604 (two), unsloth-zoo#1053, InvokeAI#9413"};
 }
 
-std::vector<BesidePlan> memory_beside(const Schedule& schedule, std::int64_t rank, const DeviceFacts& device,
-                                      bool by_nccl, bool graphs, bool by_framework) {
+std::vector<OutsidePlan> memory_outside_plan(const Schedule& schedule, std::int64_t rank, const DeviceFacts& device,
+                                             bool by_nccl, bool graphs, bool by_framework) {
   const std::int64_t ranks = by_nccl ? 1 : std::min(schedule.placement.ranks_per_device, schedule.mesh.ranks());
   std::int64_t nodes = 0;
   const Coordinates at = schedule.mesh.coordinates_of(rank);
   for (const Call& call : schedule.programs[schedule.role_of(at)].order) nodes += call.count;
-  std::vector<BesidePlan> parts = {
+  std::vector<OutsidePlan> parts = {
       {"workspaces of lanes",
        by_framework ? ranks * std::ssize(schedule.lanes) * static_cast<std::int64_t>(kWorkspace_bytes)
                     : overhead_bytes(schedule, ranks),
@@ -142,13 +142,13 @@ std::vector<BesidePlan> memory_beside(const Schedule& schedule, std::int64_t ran
       {"NCCL", by_nccl ? nccl_bytes(schedule, rank, device) : 0, "published",
        "channels by buffers of its connections, source of 2.28.9; channels as logs of 8 H100 have them"},
       {"CUDA graphs", graphs ? ranks * nodes * kGraphNode_bytes : 0, "published", "10 KB a kernel, cccl#3768"}};
-  std::erase_if(parts, [](const BesidePlan& part) { return part.bytes == 0; });
+  std::erase_if(parts, [](const OutsidePlan& part) { return part.bytes == 0; });
   return parts;
 }
 
-std::string text_of(const std::vector<BesidePlan>& parts) {
+std::string text_of(const std::vector<OutsidePlan>& parts) {
   std::string text;
-  for (const BesidePlan& part : parts)
+  for (const OutsidePlan& part : parts)
     text += fmt::format("{}{} {:.2f} GiB ({})", text.empty() ? "" : ", ", part.what,
                         static_cast<double>(part.bytes) / (1 << 30), part.kind);
   return text;

@@ -1,4 +1,4 @@
-#include "sim/solo_player.hpp"
+#include "sim/call_cache.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -39,7 +39,7 @@ void SoloRun::write_rows(TimelineRow* rows, std::uint32_t count) const {
   }
 }
 
-SoloPlayer::SoloPlayer(const SimInputs& inputs, Lanes& lanes, Devices& devices, EventHeap& events, bool is_open)
+CallCache::CallCache(const SimInputs& inputs, Lanes& lanes, Devices& devices, EventHeap& events, bool is_open)
     : inputs_(inputs),
       lanes_(lanes),
       devices_(devices),
@@ -53,20 +53,20 @@ SoloPlayer::SoloPlayer(const SimInputs& inputs, Lanes& lanes, Devices& devices, 
     recordings_[rank].resize(inputs.flat[rank]->shapes.size());
 }
 
-Picoseconds SoloPlayer::issue_time(std::uint32_t rank, std::uint32_t op) const {
+Picoseconds CallCache::issue_time(std::uint32_t rank, std::uint32_t op) const {
   const BoundOp& bound = inputs_.programs[rank].ops[op];
   const std::uint32_t lane = lanes_.first_of(rank) + bound.lane;
   return lanes_.issue_time(lane, lanes_[lane].ops[bound.position]);
 }
 
-bool SoloPlayer::is_of(const SoloShape& shape, std::uint32_t number) const {
+bool CallCache::is_of(const SoloShape& shape, std::uint32_t number) const {
   const LaneId lane = number % lanes_.per_rank();
   return std::any_of(shape.lanes.begin(), shape.lanes.end(),
                      [&](const SoloShape::OnLane& on) { return on.lane == lane; });
 }
 
 // Returns whether the wait is for an operation inside the call, and not for the end of its last one.
-bool SoloPlayer::is_inside(const SoloShape& shape, const UnmetWait& wait) const {
+bool CallCache::is_inside(const SoloShape& shape, const UnmetWait& wait) const {
   const std::uint64_t finished = lanes_[wait.on].finished;
   for (const SoloShape::OnLane& on : shape.lanes) {
     if (on.lane != wait.on % lanes_.per_rank()) continue;
@@ -77,7 +77,7 @@ bool SoloPlayer::is_inside(const SoloShape& shape, const UnmetWait& wait) const 
 }
 
 // Returns whether no activity runs on the lane's device, and the rank has no other call.
-bool SoloPlayer::is_undisturbed(std::uint32_t number) const {
+bool CallCache::is_undisturbed(std::uint32_t number) const {
   if (runs_[lanes_.rank_of(number)].shape != nullptr) return false;
   const std::uint32_t device = devices_.device_of(number);
   return !devices_.is_contended(number) || (devices_.is_idle(device) && rank_on_[device] == kNone);
@@ -85,7 +85,7 @@ bool SoloPlayer::is_undisturbed(std::uint32_t number) const {
 
 // Returns whether the rank's lanes are in the state in which the call was recorded: every lane of the call waits for
 // the call, and no other lane waits for an operation inside. The caller has asked is_undisturbed().
-bool SoloPlayer::can_begin(std::uint32_t number, const SoloShape& shape, std::uint32_t first_op, bool is_whole) const {
+bool CallCache::can_begin(std::uint32_t number, const SoloShape& shape, std::uint32_t first_op, bool is_whole) const {
   const std::uint32_t rank = lanes_.rank_of(number), base = lanes_.first_of(rank);
   for (const SoloShape::OnLane& on : shape.lanes) {
     const Cursor& lane = lanes_[base + on.lane];
@@ -107,8 +107,8 @@ bool SoloPlayer::can_begin(std::uint32_t number, const SoloShape& shape, std::ui
 
 // Returns whether the lanes have come to the entry, and the host has issued it, as the recording needs it.
 // `entry_ready`: the time of the recording at which the entry is ready.
-bool SoloPlayer::allows(const SoloRecording::Entry& entry, Picoseconds entry_ready, std::uint32_t number,
-                        Picoseconds ready) const {
+bool CallCache::allows(const SoloRecording::Entry& entry, Picoseconds entry_ready, std::uint32_t number,
+                       Picoseconds ready) const {
   const std::uint32_t rank = lanes_.rank_of(number), base = lanes_.first_of(rank);
   if (lanes_.has_host() && issue_time(rank, lanes_[number].current().op) > ready + entry.host_slack) return false;
   for (std::size_t i = 1; i < entry.rest.lanes.size(); ++i)
@@ -116,7 +116,7 @@ bool SoloPlayer::allows(const SoloRecording::Entry& entry, Picoseconds entry_rea
   return true;
 }
 
-bool SoloPlayer::begin_call(std::uint32_t number, Picoseconds ready) {
+bool CallCache::begin_call(std::uint32_t number, Picoseconds ready) {
   const std::uint32_t rank = lanes_.rank_of(number), base = lanes_.first_of(rank);
   if (recordings_[rank].empty()) return false;
   const FlatOp& op = lanes_[number].current();
@@ -136,7 +136,7 @@ bool SoloPlayer::begin_call(std::uint32_t number, Picoseconds ready) {
   return false;
 }
 
-bool SoloPlayer::begin_rest(std::uint32_t number, Picoseconds ready) {
+bool CallCache::begin_rest(std::uint32_t number, Picoseconds ready) {
   if (!is_undisturbed(number)) return false;
   const std::uint32_t rank = lanes_.rank_of(number), base = lanes_.first_of(rank);
   const Stepped& call = stepped_[rank];
@@ -161,7 +161,7 @@ bool SoloPlayer::begin_rest(std::uint32_t number, Picoseconds ready) {
   return false;
 }
 
-void SoloPlayer::play(std::uint32_t number, Picoseconds ready, const SoloRecording& recording, std::size_t entry) {
+void CallCache::play(std::uint32_t number, Picoseconds ready, const SoloRecording& recording, std::size_t entry) {
   const std::uint32_t rank = lanes_.rank_of(number), base = lanes_.first_of(rank);
   const SoloShape& shape = recording.entries[entry].rest;
   runs_[rank] = {&shape, &recording, entry, lanes_[number].current().op, ready};
@@ -173,7 +173,7 @@ void SoloPlayer::play(std::uint32_t number, Picoseconds ready, const SoloRecordi
   events_.schedule(base + shape.last_lane, runs_[rank].at(recording.rows.back().end), EventKind::finish);
 }
 
-void SoloPlayer::record(std::uint32_t rank, std::uint32_t op, const TimelineRow& row) {
+void CallCache::record(std::uint32_t rank, std::uint32_t op, const TimelineRow& row) {
   const SoloRun& run = runs_[rank];
   if (op - run.first_op >= run.shape->count) return;
   std::vector<TimelineRow>& rows = tapes_[rank].rows;
@@ -198,7 +198,7 @@ void SoloPlayer::record(std::uint32_t rank, std::uint32_t op, const TimelineRow&
 }
 
 // Returns the entries of the call that has been recorded; none where the host delayed one of its operations.
-std::vector<SoloRecording::Entry> SoloPlayer::entries_of(std::uint32_t rank) const {
+std::vector<SoloRecording::Entry> CallCache::entries_of(std::uint32_t rank) const {
   const SoloRun& run = runs_[rank];
   const SoloShape& shape = *run.shape;
   const std::vector<TimelineRow>& rows = tapes_[rank].rows;
@@ -246,14 +246,14 @@ std::vector<SoloRecording::Entry> SoloPlayer::entries_of(std::uint32_t rank) con
   return entries;
 }
 
-SoloRun SoloPlayer::take(std::uint32_t rank) {
+SoloRun CallCache::take(std::uint32_t rank) {
   std::uint32_t& on_device = rank_on_[devices_.device_of(lanes_.first_of(rank))];
   if (on_device == rank) on_device = kNone;
   return std::exchange(runs_[rank], {});
 }
 
 // The events of the stopped call lie in the past and are handled before any other: they concern only this rank.
-SoloRun SoloPlayer::stop(std::uint32_t rank) {
+SoloRun CallCache::stop(std::uint32_t rank) {
   const SoloRun run = take(rank);
   const std::uint32_t base = lanes_.first_of(rank);
   events_.cancel(base + run.shape->last_lane);
@@ -261,7 +261,7 @@ SoloRun SoloPlayer::stop(std::uint32_t rank) {
   return run;
 }
 
-std::uint32_t SoloPlayer::disturbed_by(std::uint32_t number) {
+std::uint32_t CallCache::disturbed_by(std::uint32_t number) {
   const std::uint32_t rank = rank_on_[devices_.device_of(number)];
   if (rank == kNone || (rank == lanes_.rank_of(number) && is_of(*runs_[rank].shape, number))) return kNone;
   if (runs_[rank].plays()) return rank;
@@ -269,7 +269,7 @@ std::uint32_t SoloPlayer::disturbed_by(std::uint32_t number) {
   return kNone;
 }
 
-std::int64_t SoloPlayer::finished_before(Picoseconds until, std::uint32_t number) const {
+std::int64_t CallCache::finished_before(Picoseconds until, std::uint32_t number) const {
   std::int64_t finished = 0;
   for (std::uint32_t rank = 0; rank < runs_.size(); ++rank) {
     const SoloRun& run = runs_[rank];
