@@ -48,13 +48,23 @@ class Studio:
             return {{x, y, hit: seen !== null && (one === seen || one.contains(seen) || seen.contains(one))}}; }})()""")
 
     def click(self, selector, modifiers=0):
+        """Clicks an element; once more where answers that came in between have moved it away from the pointer."""
         self.wait(f"document.querySelector({json.dumps(selector)}) !== null", 20)
-        at = self.place(selector)
-        if not at["hit"]:
-            raise AssertionError(f"{selector} is covered")
-        for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
-            self.browser.call("Input.dispatchMouseEvent", type=kind, x=at["x"], y=at["y"], button="none" if kind == "mouseMoved" else "left", clickCount=1,
-                              modifiers=modifiers)
+        for _ in range(3):
+            at = self.place(selector)
+            if not at["hit"]:
+                raise AssertionError(f"{selector} is covered")
+            self.run(f"""window.pressed = false;
+                document.querySelector({json.dumps(selector)}).addEventListener('pointerdown', () => {{ window.pressed = true; }}, {{once: true}})""")
+            for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+                self.browser.call("Input.dispatchMouseEvent", type=kind, x=at["x"], y=at["y"], button="none" if kind == "mouseMoved" else "left",
+                                  clickCount=1, modifiers=modifiers)
+            try:
+                if self.run("window.pressed !== false"):
+                    return
+            except RuntimeError:
+                return  # the click opened another page
+        raise AssertionError(f"{selector} moves away")
 
     def press(self, key, code=0, text=None, modifiers=0):
         for kind in ("keyDown", "keyUp"):

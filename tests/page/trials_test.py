@@ -48,7 +48,9 @@ class Trials(NodeTest):
 
     def test_the_interval_is_that_of_validate(self):
         interval, step = self.ask("interval"), self.ask("step", with_interval=True)["simulate"]
-        self.assertEqual(interval, {key: step[key] for key in interval})
+        self.assertEqual(interval["interval_from"]["published"], step["interval_from"]["published"])
+        for key in ("step_low_ms", "step_high_ms"):  # the exponential function of the two C libraries differs in its last bit
+            self.assertAlmostEqual(interval[key], step[key], places=8)
         self.assertLess(interval["step_low_ms"], step["step_ms"])
         self.assertGreater(interval["step_high_ms"], step["step_ms"])
         self.assertIn("container", [one["cause"] for one in interval["interval_from"]["causes"]])
