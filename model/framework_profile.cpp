@@ -1,5 +1,7 @@
 #include "model/framework_profile.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <vector>
@@ -11,12 +13,8 @@ namespace stretto {
 
 namespace {
 
-FrameworkProfile read_base(TomlTable& root, const std::string& base, const std::string& path) {
-  FrameworkProfile profile = read_framework_profile(
-      is_data_name(base) ? data_file("profiles", base) : (std::filesystem::path(path).parent_path() / base).string());
-  if (profile.has_base) throw root.error("base", "a profile that has no base itself");
-  return profile;
-}
+constexpr int kMostBases = 4;  // of a profile, its base's base included: a circle ends here
+FrameworkProfile read_profile(const std::string& path, int bases);
 
 }  // namespace
 
@@ -80,14 +78,21 @@ std::vector<std::string> profiles_meant(const Framework& framework) {
   return names;
 }
 
-FrameworkProfile read_framework_profile(const std::string& path) {
+FrameworkProfile read_framework_profile(const std::string& path) { return read_profile(path, 0); }
+
+namespace {
+
+FrameworkProfile read_profile(const std::string& path, int bases) {
   TomlTable root = read_toml(path), scenario = root.section("scenario");
   const std::string base = value_or<std::string>(root, "base", "");
-  FrameworkProfile profile{{}, scenario, false, {}};
+  FrameworkProfile profile{{}, scenario, {}};
   if (!base.empty()) {
-    profile = read_base(root, base, path);
+    if (bases == kMostBases)
+      throw root.error("base", fmt::format("at most {} profiles, each the base of the one before", kMostBases));
+    profile = read_profile(
+        is_data_name(base) ? data_file("profiles", base) : (std::filesystem::path(path).parent_path() / base).string(),
+        bases + 1);
     if (scenario.present()) profile.scenario = with_defaults(scenario, profile.scenario);
-    profile.has_base = true;
   }
   Framework& f = profile.framework;
   f.name = require<std::string>(root, "name");
@@ -122,4 +127,5 @@ FrameworkProfile read_framework_profile(const std::string& path) {
   return profile;
 }
 
+}  // namespace
 }  // namespace stretto

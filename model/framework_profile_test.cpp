@@ -67,10 +67,15 @@ TEST_CASE("a profile has the keys of its base where it has none") {
   CHECK(f.element_bytes.at("fill").value == 4);
   CHECK(f.element_bytes.at("fill").source.origin == "y");
   CHECK(f.element_bytes.at("fill").low != 5);
+  // A base may have a base; a circle is an error.
   dir.write("c.toml", "name = \"c\"\nbase = \"b.toml\"\n");
+  CHECK(parse_scenario(scenario_with(written(dir, "name = \"p\"\nbase = \"c.toml\"\n")), "s")
+            .framework.element_bytes.at("fill")
+            .source.origin == "x");
+  dir.write("d.toml", "name = \"d\"\nbase = \"d.toml\"\n");
   CHECK(message_of([&] {
-          parse_scenario(scenario_with(written(dir, "name = \"p\"\nbase = \"c.toml\"\n")), "s");
-        }).find("expected a profile that has no base itself") != std::string::npos);
+          parse_scenario(scenario_with(written(dir, "name = \"p\"\nbase = \"d.toml\"\n")), "s");
+        }).find("expected at most 4 profiles") != std::string::npos);
 }
 
 TEST_CASE("a profile's split of the pipeline is for whoever states none") {
@@ -101,7 +106,8 @@ TEST_CASE("what a profile gets wrong is said of the profile") {
   CHECK(message_of([] { parse_scenario(scenario_with("megatron-core"), "s"); }) ==
         "no profile \"megatron-core\": expected one of aleph-alpha-scaling, automodel, deepspeed-zero3, fms-fsdp,"
         " fms-fsdp-compile, internevo, llm-foundry, maxtext-gpu, megatron-2021, megatron-2022, megatron-bridge, "
-        "megatron-bridge-fsdp, megatron-bridge-moe, megatron-bridge-moe-library, megatron-core-fsdp, "
+        "megatron-bridge-fsdp, megatron-bridge-moe, megatron-bridge-moe-2026-02, megatron-bridge-moe-library, "
+        "megatron-core-fsdp, "
         "megatron-core-moe-2025-05, megatron-core-te, megatron-core-te-bf16-grads, megatron-core-te-flash2, "
         "megatron-deepspeed, megatron-deepspeed-2022, megatron-deepspeed-2022-bf16, meta-llama3, nemo-dgxc, "
         "nemo-dgxc-flash2, nemo-dgxc-lora, nemo-fp32-grads, stretto, torchtitan, torchtitan-2024-04, "

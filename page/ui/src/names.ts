@@ -26,6 +26,7 @@ const kProfiles: Record<string, string> = {
   "nemo-dgxc": "NeMo", "nemo-dgxc-flash2": "NeMo, FlashAttention 2",
   "nemo-dgxc-lora": "NeMo LoRA", "nemo-fp32-grads": "NeMo, fp32 gradients",
   "megatron-bridge": "Megatron-Bridge", "megatron-bridge-moe": "Megatron-Bridge",
+  "megatron-bridge-moe-2026-02": "Megatron-Bridge 26.02",
   "megatron-bridge-moe-library": "Megatron-Bridge library", "megatron-bridge-fsdp": "Megatron-Bridge FSDP",
   "megatron-core-te": "Megatron-LM", "megatron-2021": "Megatron-LM 2021",
   "megatron-2022": "Megatron-LM 2022", "torchtitan": "torchtitan", "torchtitan-2026": "torchtitan 2026",
