@@ -1,6 +1,7 @@
 #include "model/graph/builder.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace stretto {
 
@@ -10,6 +11,16 @@ Slice Builder::activation(const Named& named, std::int64_t cols, Dim dim) {
               .rows = {Dim::tokens, tokens()},
               .cols = {dim, cols},
               .role = named.role});
+}
+
+Slice Builder::activation(const Named& named, const std::vector<std::int64_t>& parts, Dim dim) {
+  const Slice y = activation(named, std::accumulate(parts.begin(), parts.end(), std::int64_t{0}), dim);
+  if (parts.size() > 1) of(y).segments = parts;
+  return y;
+}
+
+std::vector<std::int64_t> Builder::parts_of_fc1(std::int64_t width) const {
+  return model_.swiglu ? std::vector{width, width} : std::vector{width};
 }
 
 Slice Builder::given(Given which, std::int64_t cols) {
@@ -31,6 +42,12 @@ Slice Builder::parameter(const std::string& name, Extent rows, Extent cols, bool
   Value value{.name = name, .gradient = name, .rows = rows, .cols = cols, .kind = ValueKind::parameter};
   value.is_layered = is_layered;
   return add(std::move(value));
+}
+
+Slice Builder::vector(const std::string& name, Extent cols, bool is_layered) {
+  const Slice found = parameter(name, {}, cols, is_layered);
+  of(found).parameter = ParameterKind::vector;
+  return found;
 }
 
 Node& Builder::add(const std::string& base, const std::string& what, Work work, std::vector<Operand> operands) {
@@ -65,8 +82,8 @@ void Builder::norm(const std::string& name, const Slice& x, const Slice& y, std:
                            .cols = {dim, heads * (has_beta ? 2 : 1)},
                            .kind = ValueKind::statistics});
   const Extent width{Dim::none, x.cols / heads};
-  std::vector<Operand> operands = {reads(x), reads(parameter(name + ".weight", {}, width, is_layered))};
-  if (has_beta) operands.push_back(reads(parameter(name + ".bias", {}, width, is_layered)));
+  std::vector<Operand> operands = {reads(x), reads(vector(name + ".weight", width, is_layered))};
+  if (has_beta) operands.push_back(reads(vector(name + ".bias", width, is_layered)));
   operands.push_back(writes(y));
   operands.push_back(writes(stats));
   if (has_beta)
@@ -85,7 +102,7 @@ Node& Builder::linear(const std::string& name, const Slice& weight, const Slice&
   product.trans_b = true;
   product.bias = has_bias;
   std::vector<Operand> operands = {reads(x), reads(weight)};
-  if (has_bias) operands.push_back(reads(parameter(name + ".bias", {}, {graphs_.of(y).cols.dim, y.cols})));
+  if (has_bias) operands.push_back(reads(vector(name + ".bias", {graphs_.of(y).cols.dim, y.cols})));
   operands.push_back(writes(y));
   Node& node = add(name, "fprop", product, std::move(operands));
   node.is_linear = node.is_deferrable = true;

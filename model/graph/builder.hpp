@@ -36,13 +36,19 @@ class Builder {
   };
   // Adds a value [tokens, cols].
   Slice activation(const Named& named, std::int64_t cols, Dim dim = Dim::none);
+  // Adds one with the columns of several, which ranks cut separately: q, k and v; gate and up.
+  Slice activation(const Named& named, const std::vector<std::int64_t>& parts, Dim dim);
+  // Returns the parts of an MLP's first product: of the gate, if there is one, and up.
+  std::vector<std::int64_t> parts_of_fc1(std::int64_t width) const;
   Slice add(Value value) { return graphs_.whole(graphs_.add(std::move(value))); }
   Value& of(const Slice& slice) { return graphs_.of(slice); }
   // Returns the array from outside of the layer; one value for each.
   Slice given(Given which, std::int64_t cols = 1);
   Slice stream(Given which) { return given(which, model_.hidden_size); }
-  // Returns a parameter of each layer, or with `is_layered` false of the whole model.
+  // Return a parameter of each layer, or with `is_layered` false of the whole model. A vector has one row, and weight
+  // decay does not apply to it. The list of the model's parameters follows (model/counts/parameters.cpp).
   Slice parameter(const std::string& name, Extent rows, Extent cols, bool is_layered = true);
+  Slice vector(const std::string& name, Extent cols, bool is_layered = true);
 
   // Appends a node of the forward pass.
   Node& add(const std::string& base, const std::string& what, Work work, std::vector<Operand> operands);

@@ -37,6 +37,10 @@ enum class ValueKind : std::uint8_t {
   given,       // an array that exists outside of the layer (Given)
 };
 
+// A kind of parameter. Weight decay does not apply to a vector. A buffer is saved with the parameters, but no gradient
+// changes it.
+enum class ParameterKind : std::uint8_t { matrix, vector, buffer };
+
 // Arrays that a layer gets from outside.
 enum class Given : std::uint8_t {
   none,
@@ -83,6 +87,8 @@ struct Value {
   bool is_gradient = false;  // of an activation or a parameter
   bool is_gathered = false;  // a collective has put it together: nobody keeps it, later readers gather again
   bool is_layered = true;    // a parameter of each layer
+  ParameterKind parameter = ParameterKind::matrix;  // where `kind` is parameter
+  std::vector<std::int64_t> segments = {};          // of the columns, that ranks cut separately; none: one
   std::optional<ValueId> gradient_of = {};
   std::string terms = {};              // name of the workspace of its terms, where ranks sum it; "": of all such sums
   std::int64_t filled_rows = 0;        // of these rows, when experts have equally many; 0: all

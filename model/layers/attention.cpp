@@ -31,8 +31,9 @@ void turn(Builder& g, const Slice& qkv) {
 
 Slice projected_qkv(Builder& g, const Slice& x) {
   const Transformer& m = g.model();
-  Slice qkv = m.has_head_norms() ? g.activation({"qkv.projected", "d_qkv"}, m.qkv_size(), Dim::heads)
-                                 : g.activation({"qkv.out", "d_qkv", TensorRole::qkv}, m.qkv_size(), Dim::heads);
+  const std::vector<std::int64_t> parts = {m.q_size(), m.kv_heads() * m.head_dim(), m.kv_heads() * m.head_dim()};
+  Slice qkv = m.has_head_norms() ? g.activation({"qkv.projected", "d_qkv"}, parts, Dim::heads)
+                                 : g.activation({"qkv.out", "d_qkv", TensorRole::qkv}, parts, Dim::heads);
   g.linear("qkv", x, qkv, m.add_bias_linear);
   if (m.has_head_norms()) qkv = normalise_heads(g, qkv);
   if (m.position_embedding_type == PositionEmbedding::rope) turn(g, qkv);

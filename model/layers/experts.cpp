@@ -16,7 +16,7 @@ Slice shared_expert(Builder& g, const Slice& h) {
   g.set_concurrent_half(1);
   const std::int64_t width = m.experts.moe_shared_expert_intermediate_size;
   const Slice y =
-      g.activation({"shared.fc1.out", "d_shared.fc1", TensorRole::shared_fc1_out}, m.rows_of_fc1(width), Dim::ffn);
+      g.activation({"shared.fc1.out", "d_shared.fc1", TensorRole::shared_fc1_out}, g.parts_of_fc1(width), Dim::ffn);
   g.linear("shared.fc1", x, y, false);
   const Slice a = g.activation({"shared.act", "d_shared.act", TensorRole::shared_act}, width, Dim::ffn);
   g.activation(y, a, "shared.act");
@@ -61,8 +61,12 @@ Routed route(Builder& g, const Slice& h) {
       of_tokens(g, {"router.indices", ""}, topk, ValueKind::integers),
       of_tokens(g, {"router.probabilities", "d_router.all_probabilities"}, topk, ValueKind::statistics)};
   std::vector<Operand> operands = {reads(logits)};
-  if (experts.moe_router_enable_expert_bias)
-    operands.push_back(reads(g.parameter("router.bias", {}, {Dim::none, count})));
+  Slice bias;
+  if (experts.moe_router_enable_expert_bias) {
+    bias = g.vector("router.bias", {Dim::none, count});
+    g.of(bias).parameter = ParameterKind::buffer;
+    operands.push_back(reads(bias));
+  }
   operands.insert(operands.end(), {writes(routed.indices), writes(routed.probabilities)});
   g.set_bundle(of_router);
   g.add("router", "route.fprop",
@@ -91,7 +95,7 @@ Routed route(Builder& g, const Slice& h) {
   if (experts.moe_router_enable_expert_bias) {  // the backward pass counts, which nobody repeats
     Node& count_loads = g.add("router", "count_loads", CountLoads{.topk = topk, .experts = count}, {});
     count_loads.from = routed.indices;
-    count_loads.to = g.parameter("router.bias", {}, {Dim::none, count});
+    count_loads.to = bias;
   }
   g.set_bundle(none);
   return routed;
@@ -148,6 +152,7 @@ void experts(Builder& g, const Slice& x, const Slice& out) {
     g.add(name, "fprop", GroupedGemm{}, {reads(a), reads(w), reads(offsets), writes(c)}).is_deferrable = true;
   };
   const Slice y = rows_of({"experts.fc1.out", "d_experts.fc1", TensorRole::experts_fc1_out}, fc1, Dim::expert_width);
+  g.of(y).segments = g.parts_of_fc1(width);
   product("experts.fc1", rows, y);
   const Slice a = rows_of({"experts.act", "d_experts.act", TensorRole::experts_act}, width, Dim::expert_width);
   g.set_function(Recomputed::moe_act);

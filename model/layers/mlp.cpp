@@ -9,7 +9,7 @@ void mlp(Builder& g, const Slice& x, const Slice& out) {
   const Slice h = g.hidden("ln_2", TensorRole::mlp_norm_out);
   g.norm("ln_2", x, h);
   g.set_module(Module::mlp);
-  const Slice y = g.activation({"fc1.out", "d_fc1", TensorRole::fc1_out}, m.fc1_size(), Dim::ffn);
+  const Slice y = g.activation({"fc1.out", "d_fc1", TensorRole::fc1_out}, g.parts_of_fc1(m.ffn_hidden_size), Dim::ffn);
   g.linear("fc1", h, y, m.add_bias_linear);
   const Slice a = g.activation(m.swiglu ? Builder::Named{"swiglu.out", "d_swiglu", TensorRole::swiglu_out}
                                         : Builder::Named{"gelu.out", "d_gelu", TensorRole::gelu_out},
