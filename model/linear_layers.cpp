@@ -20,13 +20,15 @@ bool LinearLayer::is_in(const LayerSpec& spec) const {
     case L::experts_fc2:
       return spec.has_experts();
     case L::qkv:
-    case L::proj:
+      return spec.mixer == MixerKind::attention;
     case L::q:
     case L::q_down:
     case L::q_up:
     case L::kv_down:
     case L::kv_up:
-      return true;
+      return spec.mixer == MixerKind::latent;
+    case L::proj:
+      return spec.mixer == MixerKind::attention || spec.mixer == MixerKind::latent;
   }
   return true;
 }

@@ -21,7 +21,7 @@ double product_flops_of_modules(const Transformer& model, const Recompute& recom
   const LayerWeights weights = layer_weights(model, spec);
   double products = 0;
   if (const LatentAttention& latent = model.latent;
-      spec.attention == AttentionKind::latent && recompute.repeats(Module::mla_up_proj))
+      spec.mixer == MixerKind::latent && recompute.repeats(Module::mla_up_proj))
     products += double((latent.q_lora_rank > 0 ? latent.q_lora_rank : model.hidden_size) * model.q_size()) +
                 double(latent.kv_lora_rank * model.kv_up_size());
   if (spec.mlp == MlpKind::dense && recompute.repeats(Module::mlp))

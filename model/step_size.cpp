@@ -90,7 +90,7 @@ double layers_of(const Transformer& model) {
   for (std::int64_t layer = 0; layer < model.num_layers; ++layer) {
     const LayerSpec spec = model.layer(layer);
     layers += spec.has_experts() ? 1.6 : spec.has_mlp() ? 1 : 0.5;
-    if (spec.attention == AttentionKind::latent) layers += 0.5;
+    if (spec.mixer == MixerKind::latent) layers += 0.5;
   }
   return layers;
 }

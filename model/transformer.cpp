@@ -149,7 +149,9 @@ const std::vector<Preset>& presets() {
 }  // namespace
 
 const char* name_of(Normalization normalization) { return name_in({"LayerNorm", "RMSNorm"}, normalization); }
-const char* name_of(LoadBalancing balancing) { return name_in({"none", "aux_loss", "seq_aux_loss", "global_aux_loss"}, balancing); }
+const char* name_of(LoadBalancing balancing) {
+  return name_in({"none", "aux_loss", "seq_aux_loss", "global_aux_loss"}, balancing);
+}
 const char* name_of(PositionEmbedding embedding) { return name_in({"learned_absolute", "rope"}, embedding); }
 
 std::vector<std::string> preset_names() {
@@ -177,11 +179,18 @@ std::vector<LayerSpec> Transformer::layer_kinds() const {
 
 LayerWeights layer_weights(const Transformer& model, const LayerSpec& layer) {
   const double h = double(model.hidden_size);
-  LayerWeights weights{h * double(model.qkv_size()), h * double(model.attention_size())};
-  if (const LatentAttention& latent = model.latent; layer.attention == AttentionKind::latent) {
-    const double rank = double(latent.q_lora_rank), q = double(model.q_size());
-    weights.qkv = (rank > 0 ? rank * (h + q) : h * q) + h * double(latent.kv_down_size()) +
-                  double(latent.kv_lora_rank) * double(model.kv_up_size());
+  const LatentAttention& latent = model.latent;
+  const double rank = double(latent.q_lora_rank), q = double(model.q_size());
+  LayerWeights weights;
+  weights.proj = h * double(model.attention_size());
+  switch (layer.mixer) {
+    case MixerKind::attention:
+      weights.qkv = h * double(model.qkv_size());
+      break;
+    case MixerKind::latent:
+      weights.qkv = (rank > 0 ? rank * (h + q) : h * q) + h * double(latent.kv_down_size()) +
+                    double(latent.kv_lora_rank) * double(model.kv_up_size());
+      break;
   }
   if (layer.has_experts()) {
     const Experts& experts = model.experts;

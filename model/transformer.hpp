@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <string>
@@ -16,19 +17,34 @@ enum class PositionEmbedding : std::uint8_t { learned_absolute, rope };
 const char* name_of(Normalization normalization);
 const char* name_of(PositionEmbedding embedding);
 
-// A layer is an attention sublayer and then an MLP. `none` is a layer without the sublayer, which a search for smaller
-// models leaves (Bercovich et al., arXiv 2411.19146: "no-op"); `experts` is a mixture (Experts).
-enum class AttentionKind : std::uint8_t { self, latent };  // causal, over the whole sequence
+// A layer is a sublayer that mixes tokens, the mixer, and then an MLP. Mixers are causal; docs/adding.md says what a
+// new one touches. An MLP of kind `none` is a layer without one, which a search for smaller models leaves (Bercovich et
+// al., arXiv 2411.19146: "no-op"); `experts` is a mixture (Experts).
+enum class MixerKind : std::uint8_t { attention, latent };
 enum class MlpKind : std::uint8_t { dense, none, experts };
+
+// The kind of a layer. Layers of equal kind have equal operations: they share blocks, costs and graphs. A field more is
+// a kind more wherever it differs (plain.cpp, sweep/family.cpp), and suffix() must name it.
 struct LayerSpec {
-  AttentionKind attention = AttentionKind::self;
+  MixerKind mixer = MixerKind::attention;
   MlpKind mlp = MlpKind::dense;
   auto operator<=>(const LayerSpec&) const = default;
   bool has_mlp() const { return mlp != MlpKind::none; }  // of either kind
   bool has_experts() const { return mlp == MlpKind::experts; }
-  // On what only layers of this kind have: "", ".no_mlp", ".experts".
-  const char* suffix() const { return !has_mlp() ? ".no_mlp" : has_experts() ? ".experts" : ""; }
+  // On names of blocks that only layers of this kind have: "", ".no_mlp", ".experts". A model has one of `attention`
+  // and `latent`.
+  std::string suffix() const { return suffix_of_parameters(); }
+  // On names of units of parameters: layers with an equal one have parameters of equal names and shapes.
+  std::string suffix_of_parameters() const { return !has_mlp() ? ".no_mlp" : has_experts() ? ".experts" : ""; }
 };
+
+// Returns whether a pattern of layers has a layer: {n} has every n-th one, counted from 1 (n, 2n, …); a longer list has
+// 0 or 1 for each layer, of which the last counts for layers beyond; an empty one has none.
+inline bool is_in_pattern(const std::vector<std::int64_t>& pattern, std::int64_t layer) {
+  if (pattern.empty()) return false;
+  if (pattern.size() == 1) return pattern[0] > 0 && (layer + 1) % pattern[0] == 0;
+  return pattern[std::min(static_cast<std::size_t>(layer), pattern.size() - 1)] != 0;
+}
 
 // Multi-latent attention (DeepSeek-V2, arXiv 2405.04434, 2.1): what a token gives to keys and values is a short vector,
 // and with q_lora_rank its queries come from another. A norm is between the products down to such a vector and up to
@@ -85,7 +101,7 @@ struct Transformer {
   std::vector<LayerSpec> layers = {};  // [layer]; empty: as `experts` says, and else LayerSpec{}
   LayerSpec layer(std::int64_t number) const {
     if (!layers.empty()) return layers[static_cast<std::size_t>(number)];
-    return {latent.any() ? AttentionKind::latent : AttentionKind::self,
+    return {latent.any() ? MixerKind::latent : MixerKind::attention,
             experts.in_layer(number) ? MlpKind::experts : MlpKind::dense};
   }
   std::vector<LayerSpec> layer_kinds() const;  // each kind that occurs, once, in the order of its first layer

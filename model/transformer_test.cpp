@@ -206,3 +206,17 @@ TEST_CASE("causal attention halves its matmuls, execution rounds up to blocks", 
   CHECK(padded.model == flops.model);
   CHECK(padded.hardware - flops.hardware == Approx(6 * s * 768 * 47));
 }
+
+TEST_CASE("a pattern of layers is every n-th one, or 0 or 1 for each", "[transformer]") {
+  const auto layers_in = [](const std::vector<std::int64_t>& pattern) {
+    std::string layers;
+    for (std::int64_t layer = 0; layer < 6; ++layer) layers += is_in_pattern(pattern, layer) ? '1' : '0';
+    return layers;
+  };
+  CHECK(layers_in({}) == "000000");
+  CHECK(layers_in({0}) == "000000");
+  CHECK(layers_in({1}) == "111111");
+  CHECK(layers_in({3}) == "001001");
+  CHECK(layers_in({1, 0, 0, 1, 0, 1}) == "100101");
+  CHECK(layers_in({0, 1}) == "011111");
+}

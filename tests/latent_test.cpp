@@ -123,7 +123,7 @@ TEST_CASE("keys of multi-latent attention are checked", "[latent]") {
   };
   using Catch::Matchers::Contains;
   const Scenario read = parse_scenario(model + on + "qk_head_dim = 6\nqk_pos_emb_head_dim = 2\n", "s");
-  CHECK(read.model.layer(1).attention == AttentionKind::latent);
+  CHECK(read.model.layer(1).mixer == MixerKind::latent);
   CHECK(read.model.head_dim() == 8);
   const Transformer small =
       parse_scenario("[model]\npreset = \"deepseek-v3\"\nnum_layers = 4\nnum_attention_heads = 16\n", "s").model;

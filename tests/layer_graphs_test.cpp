@@ -252,10 +252,11 @@ void check(const Subject& subject, const Transformer& model, const std::vector<P
 void check(const Subject& subject, const Transformer& model) { check(subject, model, parameters(model)); }
 
 const Subject kLayer{"layer", [](Builder& g) { layers::layer(g, {}); }};
-const Subject kExperts{
-    "experts", [](Builder& g) { layers::layer(g, {.attention = AttentionKind::self, .mlp = MlpKind::experts}); }};
-const Subject kAttentionOnly{"attention",
-                             [](Builder& g) { layers::attention(g, g.stream(Given::input), g.stream(Given::output)); }};
+const Subject kExperts{"experts",
+                       [](Builder& g) { layers::layer(g, {.mixer = MixerKind::attention, .mlp = MlpKind::experts}); }};
+const Subject kAttentionOnly{"attention", [](Builder& g) {
+                               layers::mixer(g, g.model().layer(0), g.stream(Given::input), g.stream(Given::output));
+                             }};
 const Subject kEmbedding{"embedding", layers::embedding, false, true};
 const Subject kHead{"head", [](Builder& g) { layers::head(g, g.model().head_weight()); }, true};
 

@@ -42,10 +42,10 @@ Slice projected_qkv(Builder& g, const Slice& x) {
 
 }  // namespace
 
-void attention(Builder& g, const Slice& x, const Slice& out) {
+void attention(Builder& g, const LayerSpec& spec, const Slice& x, const Slice& out) {
   const Transformer& m = g.model();
   const TokenData& data = g.data();
-  const bool is_latent = m.latent.any();
+  const bool is_latent = spec.mixer == MixerKind::latent;
   g.set_module(Module::attention_norm);
   // Before latent attention it is a function of its own; otherwise TransformerEngine has it in one with the product.
   if (is_latent) g.set_function(Recomputed::layernorm);

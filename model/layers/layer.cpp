@@ -2,11 +2,19 @@
 
 namespace stretto::layers {
 
+void mixer(Builder& g, const LayerSpec& spec, const Slice& x, const Slice& out) {
+  switch (spec.mixer) {
+    case MixerKind::attention:
+    case MixerKind::latent:
+      return attention(g, spec, x, out);
+  }
+}
+
 void layer(Builder& g, const LayerSpec& spec) {
   const Slice x = g.stream(Given::input), out = g.stream(Given::output);
-  if (!spec.has_mlp()) return attention(g, x, out);
+  if (!spec.has_mlp()) return mixer(g, spec, x, out);
   const Slice between = g.stream(Given::between);
-  attention(g, x, between);
+  mixer(g, spec, x, between);
   g.begin_section();
   if (spec.has_experts())
     experts(g, between, out);

@@ -8,7 +8,7 @@ namespace stretto::layers {
 // x = wte[token] (+ wpe[position]), with dropout.
 void embedding(Builder& g);
 // out = x + proj(attention(rope(norms of heads(qkv(norm(x))))))
-void attention(Builder& g, const Slice& x, const Slice& out);
+void attention(Builder& g, const LayerSpec& spec, const Slice& x, const Slice& out);
 // q, k and v of multi-latent attention (LatentHeads in model/schedule/work.hpp), from the norm's output.
 Slice latent_qkv(Builder& g, const Slice& x);
 // out = x + fc2(activation(fc1(norm(x))))
@@ -18,6 +18,8 @@ void experts(Builder& g, const Slice& x, const Slice& out);
 // loss += cross entropy(weight · norm(x)); `weight` is the name of the output layer's parameter.
 void head(Builder& g, const std::string& weight);
 
+// The first section of a layer, of the kind that LayerSpec::mixer says.
+void mixer(Builder& g, const LayerSpec& spec, const Slice& x, const Slice& out);
 // All sections of a layer of this kind, from Given::input to Given::output.
 void layer(Builder& g, const LayerSpec& spec);
 

@@ -13,11 +13,13 @@
 namespace stretto {
 namespace {
 
-std::string unit_of(const LayerSpec& layer) { return std::string("layer") + layer.suffix(); }
+std::string unit_of(const LayerSpec& layer) { return "layer" + layer.suffix_of_parameters(); }
 // Returns the units from the head to the embedding, the order in which gradients become ready.
 std::vector<std::string> units_of(const Transformer& model) {
   std::vector<std::string> units = {"head", "tied_head", "final_norm"};
-  for (const LayerSpec& layer : model.layer_kinds()) units.push_back(unit_of(layer));
+  for (const LayerSpec& layer : model.layer_kinds())
+    if (const std::string unit = unit_of(layer); std::find(units.begin(), units.end(), unit) == units.end())
+      units.push_back(unit);
   units.insert(units.end(), {"embedding", "tied_embedding"});
   return units;
 }

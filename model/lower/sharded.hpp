@@ -23,7 +23,8 @@ bool shards_units(const Scenario& scenario);
 // after its last backward pass, as in torch.distributed.pipelining (REDUCE_GRAD).
 bool keeps_whole(const Parallel& parallel);
 
-// The parameters of a unit, for all layers of one LayerSpec. `layer` of a view names the layer; 0 outside the layers.
+// The parameters of a unit, for all layers of one LayerSpec::suffix_of_parameters(). `layer` of a view names the layer;
+// 0 outside the layers.
 struct ShardedUnit {
   std::string name;                  // "layer", "embedding", …, and the suffix of its class
   std::int64_t instances = 1;        // number of places of its families: the layers of the model, or 1
