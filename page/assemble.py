@@ -1,14 +1,15 @@
 """Writes the page as one file: assemble.py FOLDER TEMPLATE OUTPUT.
 
-FOLDER has stretto_page.js and stretto_page.wasm; TEMPLATE is the studio as Vite builds it, page/ui/dist/index.html, with its
-script, style and fonts in it. The module and the files of scenarios/ are compressed and then written in base64, because a
-page that is opened from a file may fetch nothing. The page's Content-Security-Policy lets the browser run only the script
+FOLDER has stretto_page.js, stretto_page.wasm and unpack.wasm; TEMPLATE is the studio as Vite builds it, page/ui/dist/index.html,
+with its script, style and fonts in it. The module and the files of scenarios/ are compressed, for page/unpack.cpp, and then
+written in base64, because a page that is opened from a file may fetch nothing. The page's Content-Security-Policy lets the browser run only the script
 whose hash stands in it, and load nothing from elsewhere.
 """
 import base64
 import gzip
 import hashlib
 import json
+import lzma
 import pathlib
 import re
 import sys
@@ -21,8 +22,18 @@ files = {path.relative_to(scenarios).as_posix(): path.read_text()
 files |= {name: (scenarios / name).read_text() for name in ("habits.toml", "model_names.toml", "bridge_recipes.csv", "formats.toml", "families.toml", "accuracy.csv")}
 
 
-def packed(data):
+# For WebAssembly and for tables of numbers: no part of a byte's address says what it is.
+SMALLEST = [{"id": lzma.FILTER_LZMA1, "preset": 9 | lzma.PRESET_EXTREME, "lc": 3, "lp": 0, "pb": 0, "dict_size": 1 << 24, "nice_len": 273}]
+
+
+def zipped(data):
     return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
+
+
+def packed(data):
+    """Returns the data as page/unpack.cpp reads them: with their length in the header, which Python leaves unknown."""
+    stream = lzma.compress(data, format=lzma.FORMAT_ALONE, filters=SMALLEST)
+    return base64.b64encode(stream[:5] + len(data).to_bytes(8, "little") + stream[13:]).decode()
 
 
 def hash_of(text):
@@ -38,7 +49,8 @@ if len(scripts) != 1:
 parts = {
     "data": packed(json.dumps(files).encode()),
     "wasm": packed((built / "stretto_page.wasm").read_bytes()),
-    "worker": packed(worker.encode()),
+    "unpack": base64.b64encode((built / "unpack.wasm").read_bytes()).decode(),
+    "worker": zipped(worker.encode()),
     "script-hash": hash_of(scripts[0]),
 }
 for name, part in parts.items():

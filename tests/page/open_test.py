@@ -17,7 +17,7 @@ from browser import Browser
 PAGE, STRETTO = pathlib.Path(sys.argv[1]).resolve().as_uri(), str(pathlib.Path(sys.argv[2]).resolve())
 PROBLEM = "document.getElementById('problem')"
 STEP = "document.getElementById('answer-step')"
-LARGEST_BYTES, LARGEST_COMPRESSED_BYTES = 4.4e6, 3e6
+LARGEST_BYTES, LARGEST_COMPRESSED_BYTES = 3e6, 2e6
 
 
 class Open(unittest.TestCase):

@@ -75,11 +75,11 @@ export class Engine {
       };
       worker.onerror = (event) => this.stop(event.message || "the browser does not let this page start a worker");
       worker.onmessageerror = () => { if (!isWanted()) this.stop("its answer could not be read"); };  // a module may be unreadable
-      const data = bytesOf("data");
-      if (compiled) worker.postMessage({ compiled, data }, [data.buffer]);
+      const unpack = bytesOf("unpack"), data = bytesOf("data");
+      if (compiled) worker.postMessage({ unpack, compiled, data }, [data.buffer]);
       else {
         const wasm = bytesOf("wasm");
-        worker.postMessage({ wasm, data }, [wasm.buffer, data.buffer]);
+        worker.postMessage({ unpack, wasm, data }, [wasm.buffer, data.buffer]);
       }
     } catch (problem) {
       if (isWanted()) this.stop(`this browser cannot run it (${problem})`);
