@@ -6,11 +6,13 @@ PAGE is build/page/page.html of scripts/page, STRETTO the program of the same co
 """
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 import unittest
 
+from colours_test import TOKENS, themes
 from node import NodeTest
 
 PAGE, STRETTO = pathlib.Path(sys.argv[1]), str(pathlib.Path(sys.argv[2]).resolve())
@@ -29,6 +31,12 @@ def commanded(state):
 
 def pairs(flat):
     return zip(flat[::2], flat[1::2])
+
+
+# The studio's names of colours -> those of report/colours.cpp, which reports, the README's pictures and the terminal have.
+COLOURS = {"fwd": "phase-forward", "bwd": "phase-dgrad", "wgrad": "phase-wgrad", "tp": "comm-tp", "cp": "comm-cp", "ep": "comm-ep", "dp": "comm-dp",
+           "pp": "comm-pp-forward", "stall": "queue-wait", "host": "host-wait", "m-par": "parameters", "m-grad": "gradients",
+           "m-opt": "optimizer-state", "m-act": "activations", "m-fw": "outside-tensors"}
 
 
 class Pictures(NodeTest):
@@ -113,6 +121,12 @@ class Pictures(NodeTest):
             self.assertEqual(sum(part["bytes"] for part in stage["parts"]), stage["bytes"])
             self.assertTrue(all(part["bytes"] >= 0 for part in stage["parts"]))
         self.assertEqual(max(stage["bytes"] for stage in step["stages_memory"]), step["simulate"]["predicted_peak_bytes"])
+
+    def test_a_thing_has_one_colour_in_the_studio_and_in_reports(self):
+        light, dark = (dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", part)) for part in self.ask("lists", None)["css"].split("@media"))
+        found = themes(TOKENS.read_text())
+        for name, colour in COLOURS.items():
+            self.assertEqual((found["light"][name].lower(), found["dark"][name].lower()), (light[colour], dark[colour]), f"{name} and {colour}")
 
 
 unittest.main(argv=sys.argv[:1])
