@@ -11,8 +11,8 @@ export interface Variant { letter: string; state: State; name: string; answer: S
 
 const valueText = (value: unknown): string => (value === true || value === "true" ? "on" : value === false || value === "false" ? "off" : wordOf(String(value)));
 
-// Returns the name of a pin: its own, or what differs from the first.
-export function nameOf(state: State, base: State): string {
+// Returns the name of a pin: its own, or what differs from the first. `values`: of the pin's answer, for what it leaves as it comes.
+export function nameOf(state: State, base: State, values: Record<string, unknown> = {}): string {
   if (state.label) return state.label;
   const parts: string[] = [];
   if (state.source !== base.source || state.name !== base.name) parts.push(state.source === "scenario" || state.source === "preset" ? modelName(state.name) : "a dropped file");
@@ -23,7 +23,7 @@ export function nameOf(state: State, base: State): string {
   if (precisions.some((key) => state.set[key] !== base.set[key]))
     parts.push(state.set["training.fp4_format"] === "e2m1" ? "nvfp4" : state.set["training.fp8_format"] === "none" ? "bf16" : `fp8 ${state.set["training.fp8_recipe"] ?? ""} GEMMs`);
   for (const key of new Set([...Object.keys(state.set), ...Object.keys(base.set)]))
-    if (state.set[key] !== base.set[key] && !precisions.includes(key)) parts.push(`${key.startsWith("overlap.") ? switchName(key) : sizeName(key)} ${state.set[key] === undefined ? "as before" : valueText(state.set[key])}`);
+    if (state.set[key] !== base.set[key] && !precisions.includes(key)) parts.push(`${key.startsWith("overlap.") ? switchName(key) : sizeName(key)} ${valueText(state.set[key] ?? values[key] ?? "as it comes")}`);
   return parts.length ? parts.slice(0, 2).join(", ") : "The same settings";
 }
 
@@ -87,7 +87,7 @@ export function useVariants(state: State, answer: StepAnswer | null, answered: S
   }, [texts.join("\n")]);
   return all.map((one, i) => {
     const got = i === 0 ? (answered && writeState(answered) === texts[0] ? answer : null) : answers.get(texts[i]!) ?? null;
-    return { letter: "ABCDE"[i]!, state: one, name: i === 0 ? one.label ?? "As it is" : nameOf(one, state), answer: typeof got === "string" ? null : got,
+    return { letter: "ABCDE"[i]!, state: one, name: i === 0 ? one.label ?? "As it is" : nameOf(one, state, typeof got === "string" ? {} : got?.values), answer: typeof got === "string" ? null : got,
              strip: strips.get(texts[i]!) ?? null, problem: typeof got === "string" ? got : null };
   });
 }
