@@ -17,12 +17,13 @@ struct LinearLayer {
   QuantisedLayer layer = QuantisedLayer::qkv;
   LinearCut cut = LinearCut::outputs;
   std::int64_t out = 0, in = 0;
-  std::int64_t groups = 0;  // 0: no experts
+  std::int64_t groups = 0;            // 0: no experts
+  std::vector<LayerSpec> kinds = {};  // of the model's layers, that have it
 
   bool is_grouped() const { return groups > 0; }
   // Rows of the weight as it is stored.
   std::int64_t weight_rows() const { return is_grouped() ? groups * out : out; }
-  // Returns whether a layer of the model has it.
+  // Returns whether layers of this kind have it.
   bool is_in(const LayerSpec& spec) const;
 };
 
@@ -30,7 +31,8 @@ struct LinearLayer {
 struct LinearCuts {
   std::int64_t tp = 1, expert_tp = 1, experts = 0;
 };
-// Returns the linear layers that some layer of the model has, in the order in which a layer runs them.
+// Returns the linear layers that some layer of the model has, in the order in which a layer runs them. They are
+// products with weights in the layers' graphs.
 std::vector<LinearLayer> linear_layers(const Transformer& model, const LinearCuts& cuts);
 
 }  // namespace stretto

@@ -5,11 +5,6 @@
 
 namespace stretto {
 
-// Returns the share of all query-key pairs whose products are executed: a fused kernel skips most of the masked pairs,
-// and pairs across documents of document_tokens tokens on average (model/schedule/work.hpp, AttentionPairs; 0: each
-// sequence is one document). Unfused attention skips none.
-double executed_attention_share(AttentionBackend backend, std::int64_t seq, double document_tokens = 0);
-
 // FLOPs of one forward and backward pass over one sequence of seq_length tokens.
 // Convention (docs/mfu.md): GEMMs and attention matmuls count 2·m·n·k; backward is twice forward; attention is causal,
 // so its matmuls count half; the LM head counts; embedding look-ups, norms and elementwise work do not.
@@ -21,7 +16,9 @@ struct Flops {
   double model_full_attention = 0;
 };
 // A frozen base has no weight gradients, so linear layers and the head count twice their forward pass and not three
-// times.
+// times. Documents have document_tokens tokens on average (0: each sequence is one document). The counts are sums over
+// the nodes of the layers' graphs (model/layers, model/passes): a fused kernel of attention skips most of the masked
+// pairs, and pairs across documents (model/schedule/work.hpp, AttentionPairs), unfused attention skips none.
 Flops training_flops_per_sequence(const Transformer& model, bool frozen_base = false,
                                   AttentionBackend backend = AttentionBackend::fused, double document_tokens = 0);
 

@@ -177,35 +177,6 @@ std::vector<LayerSpec> Transformer::layer_kinds() const {
   return kinds;
 }
 
-LayerWeights layer_weights(const Transformer& model, const LayerSpec& layer) {
-  const double h = double(model.hidden_size);
-  const LatentAttention& latent = model.latent;
-  const double rank = double(latent.q_lora_rank), q = double(model.q_size());
-  LayerWeights weights;
-  weights.proj = h * double(model.attention_size());
-  switch (layer.mixer) {
-    case MixerKind::attention:
-      weights.qkv = h * double(model.qkv_size());
-      break;
-    case MixerKind::latent:
-      weights.qkv = (rank > 0 ? rank * (h + q) : h * q) + h * double(latent.kv_down_size()) +
-                    double(latent.kv_lora_rank) * double(model.kv_up_size());
-      break;
-  }
-  if (layer.has_experts()) {
-    const Experts& experts = model.experts;
-    const std::int64_t met = experts.moe_router_topk, shared = experts.moe_shared_expert_intermediate_size;
-    weights.fc1 = h * double(met * model.rows_of_fc1(model.expert_size()));
-    weights.fc2 = h * double(met * model.expert_size());
-    weights.beside = h * double(experts.num_moe_experts + model.rows_of_fc1(shared) + shared +
-                                (experts.has_shared() && experts.moe_shared_expert_gate ? 1 : 0));
-  }
-  if (layer.mlp != MlpKind::dense) return weights;
-  weights.fc1 = h * double(model.fc1_size());
-  weights.fc2 = h * double(model.ffn_hidden_size);
-  return weights;
-}
-
 const char* name_of(AttentionBackend backend) { return name_in({"fused", "unfused"}, backend); }
 
 }  // namespace stretto

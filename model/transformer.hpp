@@ -180,7 +180,7 @@ struct Parameter {
 // router.weight [E,H], experts.fc1.weight [E·fc1 of an expert,H], experts.fc2.weight [E·H,F], and of a shared one
 // shared.fc1.weight, shared.fc2.weight, shared.gate.weight [1,H]. Vectors have rows = 1. Absent: wpe with rope, biases
 // of norms with RMSNorm, other biases without add_bias_linear, q_norm and k_norm without qk_layernorm, ln_2, fc1 and
-// fc2 in layers without an MLP, lm_head when tied.
+// fc2 in layers without an MLP, lm_head when tied. The list follows from the graphs of the layers (model/layers).
 std::vector<Parameter> parameters(const Transformer& model);
 
 // Returns the arrays that are no parameters, because no gradient changes them, but are saved with them: of each layer
@@ -192,14 +192,6 @@ std::vector<Parameter> buffers(const Transformer& model);
 std::int64_t parameter_count(const Transformer& model);
 // Returns the number of parameters that one token meets: of experts only the moe_router_topk that it goes through.
 std::int64_t active_parameter_count(const Transformer& model);
-
-// Elements of a layer's weights that every token is multiplied by; fc1 and fc2 of the experts that it goes through, and
-// `beside` those of the router and of a shared expert.
-struct LayerWeights {
-  double qkv = 0, proj = 0, fc1 = 0, fc2 = 0, beside = 0;
-  double all() const { return qkv + proj + fc1 + fc2 + beside; }
-};
-LayerWeights layer_weights(const Transformer& model, const LayerSpec& layer);
 
 // Attention is one operation that keeps no scores (FlashAttention), or separate operations for products, softmax and
 // dropout (Megatron-LM's --attention-backend).

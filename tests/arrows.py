@@ -17,7 +17,7 @@ ROOMS = {
     "model": "base model/transformer model/schedule",
     "model/graph": "base model model/transformer model/schedule",
     "model/layers": "model/graph model/transformer model/schedule",
-    "model/counts": "base model model/transformer model/schedule model/graph model/layers",
+    "model/counts": "base model model/transformer model/schedule model/graph model/layers model/passes",
     "model/passes": "model/graph model model/schedule",
     "model/lower": "base model model/transformer model/schedule model/graph model/layers model/passes",
     "model/overlap": "base model model/transformer model/schedule model/lower",

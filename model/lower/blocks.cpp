@@ -146,25 +146,10 @@ class Blocks {
 
   // Returns the number of operations, from the first one on, that the layer's own backward pass needs.
   std::uint32_t needed_of_forward(const LayerGraphs& graphs) const {
-    std::vector<Node> forward;
-    for (const Node& node : graphs.forward)
-      if (!node.operands.empty()) forward.push_back(node);
-    std::uint32_t count = 0;
-    if (shape_.recompute.whole_layers) {  // all but what would overwrite the layer's output
-      const auto writes_output = [&](const Node& node) {
-        return std::any_of(node.operands.begin(), node.operands.end(),
-                           [&](const Operand& o) { return o.writes() && graphs.of(o.slice).given == Given::output; });
-      };
-      while (!writes_output(forward[count])) ++count;
-      return count;
-    }
-    std::vector<ValueId> wanted;
-    for (ValueId id = 0; id < graphs.values.size(); ++id)
-      if (graphs.values[id].is_read_later) wanted.push_back(id);
-    const std::vector<bool> is_needed = passes::needed(forward, wanted);
-    for (std::uint32_t i = 0; i < forward.size(); ++i)
-      if (is_needed[i]) count = i + 1;
-    return count;
+    const auto end = graphs.forward.begin() +
+                     static_cast<std::ptrdiff_t>(passes::needed_by_backward(graphs, shape_.recompute.whole_layers));
+    return static_cast<std::uint32_t>(
+        std::count_if(graphs.forward.begin(), end, [](const Node& n) { return !n.operands.empty(); }));
   }
 
   Schedule& schedule_;

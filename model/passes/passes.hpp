@@ -71,6 +71,10 @@ void derive(LayerGraphs& graphs, const Layout& layout);
 // Returns the values that nodes read before any of them writes them.
 std::vector<ValueId> live_into(const std::vector<Node>& nodes);
 
+// Returns how many forward nodes, from the first one on, the layer's own backward pass needs when the layer is computed
+// again; with `whole` all but what would overwrite the layer's output.
+std::size_t needed_by_backward(const LayerGraphs& graphs, bool whole);
+
 // Returns which of `nodes` make the `wanted` values, or what these need in turn: [node]. `kept` exist already.
 std::vector<bool> needed(const std::vector<Node>& nodes, std::vector<ValueId> wanted,
                          const std::vector<ValueId>& kept = {});

@@ -280,4 +280,21 @@ void mark_kept(LayerGraphs& graphs, const Layout& layout) {
   keep(backward);
 }
 
+std::size_t needed_by_backward(const LayerGraphs& graphs, bool whole) {
+  const Nodes& forward = graphs.forward;
+  if (whole) {
+    const auto end =
+        std::find_if(forward.begin(), forward.end(), [&](const Node& n) { return writes_output(graphs, n); });
+    return static_cast<std::size_t>(end - forward.begin());
+  }
+  std::vector<ValueId> wanted;
+  for (ValueId id = 0; id < graphs.values.size(); ++id)
+    if (graphs.values[id].is_read_later) wanted.push_back(id);
+  const std::vector<bool> is_needed = needed(forward, wanted);
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < forward.size(); ++i)
+    if (is_needed[i]) count = i + 1;
+  return count;
+}
+
 }  // namespace stretto::passes
