@@ -1,6 +1,7 @@
-"""docs/examples/overlap-mode.patch, the mode that docs/adding.md adds, in a copy of this tree: the copy builds, the
-mode is in the list of modes and saves the time of the kernels that it uses, and training with it gives the plain
-schedule's losses to the last bit. scripts/soak runs this test, because it compiles.
+"""The patches of docs/examples, which docs/adding.md explains, in one copy of this tree: the copy builds. The mode is in
+the list of modes and saves the time of the kernels that it uses, and training with it gives the plain schedule's losses
+to the last bit. The layer trains on one rank and on two. A config.json of the family is read. scripts/soak runs this
+test, because it compiles.
 
     tests/example_mode.py           builds stretto
     tests/example_mode.py --tests   and the unit tests that the patch changes
@@ -17,11 +18,11 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TREE = ROOT / "build/example"
-PATCH = ROOT / "docs/examples/overlap-mode.patch"
+PATCHES = sorted((ROOT / "docs/examples").glob("*.patch"))
 STRETTO = TREE / "build/release/stretto"
 MODE = "overlap_moe_probs_exchange"
 SCENARIO = "scenarios/modes/ep_probs_wins.toml"
-UNIT_TESTS = ["[#table_test]", "[#gates_test]", "routing weights are on the way*"]
+UNIT_TESTS = ["[#table_test]", "[#gates_test]", "routing weights are on the way*", "[graphs]", "[hf_config]"]
 WITH_TESTS = "--tests" in sys.argv[1:]
 
 # Two experts a rank, so that rows are sorted by expert.
@@ -46,6 +47,26 @@ data = "text.txt"
 """
 
 
+# A small model with the layer of docs/examples/layer.patch.
+LOW_RANK = """
+[model]
+num_layers = 2
+hidden_size = 32
+num_attention_heads = 4
+seq_length = 16
+vocab_size = 256
+mlp_rank = 8
+[training]
+global_batch_size = 4
+train_iters = 2
+data = "text.txt"
+"""
+HELIUM = {
+    "model_type": "helium", "hidden_size": 2560, "intermediate_size": 7040, "num_hidden_layers": 24,
+    "num_attention_heads": 20, "num_key_value_heads": 20, "head_dim": 128, "vocab_size": 48000,
+    "max_position_embeddings": 4096, "tie_word_embeddings": False}
+
+
 def run(*words):
     done = subprocess.run([str(word) for word in words], cwd=TREE, capture_output=True, text=True)
     if done.returncode != 0:
@@ -66,7 +87,8 @@ def copy_tree():
         shutil.copy2(ROOT / name, fresh / name)
     # Inside a repository git would take the patch's names for names of the repository.
     outside = {**os.environ, "GIT_CEILING_DIRECTORIES": str(fresh.parent)}
-    subprocess.run(["git", "apply", PATCH], cwd=fresh, env=outside, check=True)
+    for patch in PATCHES:
+        subprocess.run(["git", "apply", patch], cwd=fresh, env=outside, check=True)
     kept = {path.relative_to(fresh) for path in fresh.rglob("*") if path.is_file()}
     for path in [path for path in TREE.rglob("*") if path.is_file()]:
         name = path.relative_to(TREE)
@@ -88,7 +110,17 @@ def durations(trace, name):
     return [event["dur"] for event in events if event["pid"] == first and f" {name} " in event["name"]]
 
 
-class ExampleMode(unittest.TestCase):
+def trained(name, text, *options):
+    """Returns loss and norm of each step of a training."""
+    folder = TREE / "build/trained"
+    folder.mkdir(exist_ok=True)
+    (folder / "text.txt").write_text("the quick brown fox jumps over the lazy dog. " * 40)
+    (folder / f"{name}.toml").write_text(text)
+    run(STRETTO, "train", folder / f"{name}.toml", *options, "--json", folder / f"{name}.json")
+    return [(step["loss"], step["gradient_norm"]) for step in json.loads((folder / f"{name}.json").read_text())["steps"]]
+
+
+class Examples(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         copy_tree()
@@ -120,17 +152,23 @@ class ExampleMode(unittest.TestCase):
         self.assertAlmostEqual(saved_us, sum(beside) - (sum(slower) - sum(exchanges)), delta=0.01 * sum(beside))
 
     def test_training_equals_the_plain_schedule(self):
-        folder = TREE / "build/trained"
-        folder.mkdir(exist_ok=True)
-        (folder / "text.txt").write_text("the quick brown fox jumps over the lazy dog. " * 40)
-        (folder / "trained.toml").write_text(TRAINED)
-        steps = {}
-        for mode in ("plain", MODE):
-            path = folder / f"{mode}.json"
-            run(STRETTO, "train", folder / "trained.toml", "--mode", mode, "--json", path)
-            steps[mode] = [(step["loss"], step["gradient_norm"]) for step in json.loads(path.read_text())["steps"]]
+        steps = {mode: trained(mode, TRAINED, "--mode", mode) for mode in ("plain", MODE)}
         self.assertEqual(len(steps["plain"]), 2)
         self.assertEqual(steps[MODE], steps["plain"])
+
+    def test_layer(self):
+        two = "parallel.tensor_model_parallel_size=2"
+        alone, cut = trained("low_rank", LOW_RANK), trained("low_rank_2", LOW_RANK, "--set", two)
+        self.assertEqual(len(alone), 2)
+        for one, other in zip(alone, cut):
+            self.assertAlmostEqual(one[0], other[0], delta=1e-5)
+            self.assertAlmostEqual(one[1], other[1], delta=1e-4)
+        self.assertNotEqual(alone, trained("whole_rank", LOW_RANK, "--set", "model.mlp_rank=0"))
+
+    def test_family(self):
+        (TREE / "build/config.json").write_text(json.dumps(HELIUM))
+        (TREE / "build/helium.toml").write_text('[model]\nhf_config = "config.json"\nseq_length = 2048\n')
+        self.assertIn("verified: no race", run(STRETTO, "show", TREE / "build/helium.toml"))
 
     @unittest.skipUnless(WITH_TESTS, "without --tests")
     def test_unit_tests(self):

@@ -44,12 +44,13 @@ class Adding(unittest.TestCase):
     """docs/adding.md names files that exist, and quotes lines that stand in them."""
     page = (ROOT / "docs/adding.md").read_text()
 
-    patch = ROOT / "docs/examples/overlap-mode.patch"
+    patches = sorted((ROOT / "docs/examples").glob("*.patch"))
 
     def test_files(self):
         named = {name for name in re.findall(r"`([\w-]+/[\w./-]*)", self.page) if "NAME" not in name and not name.startswith("build/")}
         self.assertGreater(len(named), 40)
-        made = set(re.findall(r"^--- /dev/null\n\+\+\+ b/(.*)$", self.patch.read_text(), re.M))
+        made = {name for patch in self.patches
+                for name in re.findall(r"^--- /dev/null\n\+\+\+ b/(.*)$", patch.read_text(), re.M)}
         self.assertEqual([name for name in sorted(named - made) if not (ROOT / name).exists()], [])
         tests = set(re.findall(r"`(\w+_test)`", self.page))
         self.assertGreater(len(tests), 4)
@@ -68,13 +69,13 @@ class Adding(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("git"), "git is not installed")
     def test_example(self):
-        """The example still applies to this tree, and the page names each file that it changes; tests/example_mode.py
-        builds it."""
-        done = subprocess.run(["git", "apply", "--check", self.patch], cwd=ROOT, capture_output=True, text=True)
+        """The examples still apply to this tree, and the page names each file that they change; tests/example_mode.py
+        builds them."""
+        done = subprocess.run(["git", "apply", "--check", *self.patches], cwd=ROOT, capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        changed = re.findall(r"^\+\+\+ b/(.*)$", self.patch.read_text(), re.M)
-        self.assertGreater(len(changed), 5)
-        self.assertEqual([name for name in changed if f"`{name}`" not in self.page], [])
+        changed = {name for patch in self.patches for name in re.findall(r"^\+\+\+ b/(.*)$", patch.read_text(), re.M)}
+        self.assertGreater(len(changed), 10)
+        self.assertEqual([name for name in sorted(changed) if f"`{name}`" not in self.page], [])
 
 
 @unittest.skipUnless(IS_FAST, "not the release build")
