@@ -12,6 +12,7 @@
 #include "base/memory.hpp"
 #include "model/acting_overlap.hpp"
 #include "model/expert_slots.hpp"
+#include "model/lower/layer_sizes.hpp"
 
 namespace stretto {
 namespace {
@@ -19,10 +20,7 @@ namespace {
 // Measured on schedules of 10^6 to 10^8 operations (docs/scenario.md).
 constexpr double kOperation_bytes = 130;  // a bound operation, with its clocks and its row of the timeline
 constexpr double kCall_bytes = 110;
-constexpr double kStorage_bytes = 230;    // a storage with its name, lifetime and cells
-constexpr double kLayer_operations = 30;  // forward and backward of one micro-batch
-constexpr double kLayer_storages = 14;    // for one micro-batch
-constexpr double kLayer_parameters = 12;
+constexpr double kStorage_bytes = 230;  // a storage with its name, lifetime and cells
 
 // Returns whether groups of experts and of dense layers cut the ranks at places of which one is no multiple of another,
 // as with tp 2 and ep 3. Then no ranks are folded (period_of() in model/schedule/folding.cpp).
@@ -83,18 +81,6 @@ double slots_of(const Parallel& parallel, double micro_batches) {
   return std::min(micro_batches, ((chunks - 1) * group + stages) / chunks);
 }
 
-// Returns the number of layers with an MLP that would have as many operations, storages and parameters. A layer without
-// an MLP counts half.
-double layers_of(const Transformer& model) {
-  double layers = 0;
-  for (std::int64_t layer = 0; layer < model.num_layers; ++layer) {
-    const LayerSpec spec = model.layer(layer);
-    layers += spec.has_experts() ? 1.6 : spec.has_mlp() ? 1 : 0.5;
-    if (spec.mixer == MixerKind::latent) layers += 0.5;
-  }
-  return layers;
-}
-
 // Sharded gradients are communicated layer by layer.
 double units_of_layer(const Scenario& scenario) {
   const Parallel& parallel = scenario.parallel;
@@ -106,11 +92,11 @@ double buckets_of(const Scenario& scenario, double chunks) {
   const Parallel& parallel = scenario.parallel;
   if (const double units = units_of_layer(scenario); units > 0) return units * (double(scenario.model.num_layers) + 3);
   if (!scenario.overlap.overlap_grad_reduce || parallel.replicas() == 1) return chunks;
-  const double layers = layers_of(scenario.model) / chunks;  // only the first chunk is cut
   const double size = double(scenario.overlap.bucket_size);
   const double elements =
       double(parameter_count(scenario.model)) / double(parallel.tensor_model_parallel_size) / chunks;
-  return chunks + std::min(layers * kLayer_parameters, size > 0 ? elements / size : 0);
+  const double arrays = double(parameters(scenario.model).size()) / chunks;  // only the first chunk is cut
+  return chunks + std::min(arrays, size > 0 ? elements / size : 0);
 }
 
 std::string count_text(double count) {
@@ -143,45 +129,35 @@ StepSize step_size_of(const Scenario& scenario) {
   const Overlap& overlap = scenario.overlap;
   const double stages = double(parallel.pipeline_model_parallel_size), tp = double(parallel.tensor_model_parallel_size),
                chunks = stages * double(parallel.virtual_pipeline_model_parallel_size),
-               layers = layers_of(scenario.model), micro_batches = double(scenario.num_microbatches()),
+               layers = double(scenario.model.num_layers), micro_batches = double(scenario.num_microbatches()),
                kept = ranks_of_stage(scenario), buckets = buckets_of(scenario, chunks);
-  const Recompute& recompute = scenario.training.recompute;
-  const bool recomputes = recompute.repeats_layers();
+  double in_layers = 0, kept_values = 0;
+  for (const LayerSize& layer : layer_sizes(scenario)) {
+    in_layers += layer.operations;
+    kept_values += layer.kept_values;
+  }
+  const bool recomputes = scenario.training.recompute.repeats_layers();
   // Ring exchange adds chunks, with a send and a receive each, to four to eight products of a layer. Flash-Overlap adds
   // slices too, with an addition where results are scattered.
   double slices = 0;
   for (const auto& [name, gemm] : overlap.tp_comm_overlap_cfg)
     if (gemm.method == TpMethod::flash) slices += 3.5 * double(gemm.num_slices);
   const bool exchanges = tp > 1 && overlap.tp_comm_overlap && parallel.sequence_parallel;
-  // Each step of ring attention has a send, a receive and attention, in both passes, and sums in the backward pass.
-  double ring = 0;  // average over the layers
-  for (const CpCommType type : parallel.cp_comm_type)
-    if (type != CpCommType::all_gather) ring += double(parallel.cp_ring_size(type));
-  ring /= double(parallel.cp_comm_type.size());
   // Rows of experts in shards: six messages to each other rank in both passes, each with a receive, and the pieces of
   // products and sorts.
   const double ep = double(parallel.expert_model_parallel_size);
-  // Unfused attention has three to four operations more in each forward pass, and four to five more in the backward
-  // pass.
-  const bool is_unfused = scenario.training.attention_backend == AttentionBackend::unfused;
-  const double of_layer =
-      kLayer_operations + (is_unfused ? recomputes ? 10 : 7 : 0) + (recomputes ? recompute.whole_layers ? 14 : 12 : 0) +
-      (recompute.repeats(Recompute::Module::moe) ? recompute.whole_layers ? 22 : 15 : 0) + (tp > 1 ? 6 : 0) +
-      (parallel.context_parallel_size > 1 ? 10 + 7 * ring : 0) + 7 * units_of_layer(scenario) +
-      (exchanges_in_slots(scenario) ? 28 * ep : 0) +
-      (cuts_exchanges(scenario) ? 12 * ep + 12 * std::min(ep, double(overlap.ep_flash_shards)) : 0) +
-      (exchanges ? tp * (overlap.tp_comm_overlap_cfg.empty() ? 12 : std::max(18.0, slices)) : 0);
+  const double added = 7 * units_of_layer(scenario) + (exchanges_in_slots(scenario) ? 28 * ep : 0) +
+                       (cuts_exchanges(scenario) ? 12 * ep + 12 * std::min(ep, double(overlap.ep_flash_shards)) : 0) +
+                       (exchanges ? tp * (overlap.tp_comm_overlap_cfg.empty() ? 12 : std::max(18.0, slices)) : 0);
   const bool weights_apart = is_zero_bubble(parallel.pipeline_schedule) || delays_weights(scenario);
   const double messages = stages > 1 ? 2 * micro_batches * (chunks - 1) : 0;
   StepSize size;
   size.ranks = stages * kept;
-  size.operations =
-      kept * (micro_batches * (layers * (of_layer + (weights_apart ? 2 : 0)) + 10) + 2 * messages + 7 * buckets);
+  size.operations = kept * (micro_batches * (in_layers + layers * added + 10) + 2 * messages + 7 * buckets);
   const double calls =
       micro_batches * (layers * ((recomputes || weights_apart ? 3 : 2) + 7 * units_of_layer(scenario)) + 4) +
       2 * messages + 7 * buckets;
-  const double storages =
-      layers * (kLayer_storages + (is_unfused ? 2 : 0)) * slots_of(parallel, micro_batches) + 6 * buckets;
+  const double storages = kept_values * slots_of(parallel, micro_batches) + 6 * buckets;
   // Bytes of the clocks of other ranks: a number for each lane of those ranks, at every rendezvous of two steps, in a
   // vector that doubles as it grows. Measured as the resident memory of simulate on 510 to 2,046 ranks with pp 2, and
   // on 1,364 with tp 4: a row for each collective of several kept ranks, 1.75 rows for each end of a message, times

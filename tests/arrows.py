@@ -20,7 +20,8 @@ ROOMS = {
     "model/counts": "base model model/transformer model/schedule model/graph model/layers model/passes",
     "model/passes": "model/graph model model/schedule",
     "model/lower": "base model model/transformer model/schedule model/graph model/layers model/passes",
-    "model/overlap": "base model model/transformer model/schedule model/lower",
+    "model/step_size": "base model model/transformer model/schedule model/lower",
+    "model/overlap": "base model model/step_size model/transformer model/schedule model/lower",
     "model/scenario.cpp": "base model model/overlap",  # reading a scenario refuses knobs whose gates are closed
     "model/interchange": "base model model/transformer",
     "habits": "base model/",

@@ -24,7 +24,7 @@ class Blocks {
         w_(schedule, shape, parameters),
         graphs_(schedule, shape, w_, compute),
         ends_(schedule, shape, w_, graphs_, loss) {
-    add_layer_graphs();
+    kinds_ = layer_graphs(schedule, shape);
     graphs_.values().set_layers(kinds_);
     add_stream();
   }
@@ -69,25 +69,6 @@ class Blocks {
     const LayerKind& of = shape_.kinds[kind];
     return of.spec.suffix() + shape_.cp.kinds[of.context].suffix +
            (shape_.low.is_on() && !of.in_codes ? ".numbers" : "");
-  }
-
-  void add_layer_graphs() {
-    Layout layout = graphs_.layout();
-    layout.recompute = shape_.recompute;
-    layout.weights_apart = shape_.weights_apart;
-    layout.weights_in_units = shape_.weights_in_units;
-    if (shape_.low.is_on()) layout.codes = codes_of(shape_);
-    for (const LayerKind& kind : shape_.kinds) {
-      LayerGraphs& graphs = kinds_.emplace_back();
-      Builder builder(graphs, shape_.model, layout.data);
-      layout.context = context_cut(shape_.cp.kinds[kind.context]);
-      layout.codes.acts = kind.in_codes;
-      layers::layer(builder, kind.spec);
-      // Layers of other kinds may have an equal operation with another output.
-      for (Node& node : graphs.forward)
-        if (node.adds_to_stream) node.suffix = kind.spec.suffix();
-      passes::derive(graphs, layout);
-    }
   }
 
   // The residual stream between the sections of all layers, and its gradient.

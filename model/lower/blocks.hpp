@@ -109,6 +109,9 @@ struct BlockShape {
   std::int64_t tokens() const { return micro_batch_size * model.seq_length / cp.size; }
 };
 
+// Returns the shape but for its chunks, slots and buffers, which follow from the orders of the stages.
+BlockShape shape_of(const Scenario& scenario, const Groups& groups);
+
 // Parameters and their gradients by name ("qkv.weight"); layered ones are families over the layers.
 struct ParameterTensors {
   std::map<std::string, TensorId> parameter, gradient;

@@ -73,6 +73,27 @@ CodesOf codes_of(const BlockShape& shape) {
   return codes;
 }
 
+std::vector<LayerGraphs> layer_graphs(const Schedule& schedule, const BlockShape& shape) {
+  Layout layout = layout_of(schedule, shape);
+  layout.recompute = shape.recompute;
+  layout.weights_apart = shape.weights_apart;
+  layout.weights_in_units = shape.weights_in_units;
+  if (shape.low.is_on()) layout.codes = codes_of(shape);
+  std::vector<LayerGraphs> kinds;
+  for (const LayerKind& kind : shape.kinds) {
+    LayerGraphs& graphs = kinds.emplace_back();
+    Builder builder(graphs, shape.model, layout.data);
+    layout.context = context_cut(shape.cp.kinds[kind.context]);
+    layout.codes.acts = kind.in_codes;
+    layers::layer(builder, kind.spec);
+    // Layers of other kinds may have an equal operation with another output.
+    for (Node& node : graphs.forward)
+      if (node.adds_to_stream) node.suffix = kind.spec.suffix();
+    passes::derive(graphs, layout);
+  }
+  return kinds;
+}
+
 const Group& GraphWriter::group_of(Ranks ranks) const {
   switch (ranks) {
     case Ranks::tensor:

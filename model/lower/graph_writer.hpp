@@ -17,6 +17,9 @@ ContextCut context_cut(const ContextKind& kind);
 // Returns the low precision of layers; which kinds have it (CodesOf::acts) is the caller's.
 CodesOf codes_of(const BlockShape& shape);
 
+// Returns [BlockShape::kinds] the graphs of each kind of layer, after all passes.
+std::vector<LayerGraphs> layer_graphs(const Schedule& schedule, const BlockShape& shape);
+
 // Writes the nodes of graphs as operations. References are borrowed.
 class GraphWriter {
  public:
