@@ -157,12 +157,14 @@ class Examples(unittest.TestCase):
         self.assertEqual(steps[MODE], steps["plain"])
 
     def test_layer(self):
-        two = "parallel.tensor_model_parallel_size=2"
-        alone, cut = trained("low_rank", LOW_RANK), trained("low_rank_2", LOW_RANK, "--set", two)
+        ranks = "parallel.tensor_model_parallel_size=2"
+        stages = ["--set", "parallel.pipeline_model_parallel_size=2", "--set", 'parallel.pipeline_schedule="zb-h1"']
+        alone, cut = trained("low_rank", LOW_RANK), trained("low_rank_2", LOW_RANK, "--set", ranks)
         self.assertEqual(len(alone), 2)
-        for one, other in zip(alone, cut):
-            self.assertAlmostEqual(one[0], other[0], delta=1e-5)
-            self.assertAlmostEqual(one[1], other[1], delta=1e-4)
+        for other in (cut, trained("low_rank_stages", LOW_RANK, *stages)):
+            for one, two in zip(alone, other):
+                self.assertAlmostEqual(one[0], two[0], delta=1e-5)
+                self.assertAlmostEqual(one[1], two[1], delta=1e-4)
         self.assertNotEqual(alone, trained("whole_rank", LOW_RANK, "--set", "model.mlp_rank=0"))
 
     def test_family(self):

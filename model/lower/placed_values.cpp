@@ -138,11 +138,14 @@ TensorId PlacedValues::add_kept(const Value& value) {
 }
 
 // The gradient lies in the storage of an activation of its shape: its own activation, or of a point of
-// the residual stream, where the activation is not kept.
+// the residual stream, where the activation is not kept. An activation that weight gradients read does not lend its
+// storage, because they run later.
 TensorId PlacedValues::add_kept_gradient(const LayerGraphs& graphs, ValueId id) {
   const Value& value = graphs.values[id];
   const Value* const of = value.gradient_of ? &graphs.values[*value.gradient_of] : nullptr;
   if (of != nullptr && (of->is_kept || of->is_family)) {
+    const auto is_reader = [&](const Node& node) { return node.reads_value(*value.gradient_of); };
+    if (std::any_of(graphs.weights.begin(), graphs.weights.end(), is_reader)) return add_kept(value);
     const View lender = whole_of(graphs, *value.gradient_of, Phase::forward, Phase::forward);
     std::vector<bool> with;
     for (std::int64_t layer = 0; layer < shape_.model.num_layers; ++layer) {
