@@ -4,11 +4,15 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/data_folder.hpp"
 #include "base/error.hpp"
+#include "base/gpu_name.hpp"
 #include "base/memory.hpp"
 #include "cli/commands.hpp"
 #include "cli/progress.hpp"
 #include "diagnose/page.hpp"
+#include "diagnose/recognise.hpp"
+#include "habits/model_names.hpp"
 #include "predict/run.hpp"
 #include "report/trace.hpp"
 
@@ -17,11 +21,54 @@ namespace {
 
 struct DiagnoseOptions : CommonOptions {
   std::string measured;
-  std::string section, window;
+  std::string section, window, model;
   std::int64_t rank = -1;
 };
 
+diagnose::KnownModel known_model(const std::string& name) {
+  if (name.empty()) return {};
+  const habits::ModelName* model = habits::model_named(name);
+  if (model == nullptr) {
+    const std::string nearest = habits::nearest_model(name);
+    throw input_error("--model: expected the name of a model (`stretto list models`), got " + in_quotes(name) +
+                      (nearest.empty() ? "" : "; did you mean " + in_quotes(nearest) + "?"));
+  }
+  diagnose::KnownModel known{model->name, habits::keys_of_model(*model)};
+  known.shape = parse_scenario("[model]\nseq_length = 4096\n" + known.keys, "model " + model->name).model;
+  return known;
+}
+
+// The platform of the GPU that the trace names; "" where none has it.
+std::string platform_of(const diagnose::Traces& traces) {
+  const std::string device = traces.section.ranks.front().device;
+  if (gpu_model(device).empty()) return "";
+  for (const std::string& name : data_names("platforms"))
+    if (gpu_model(sim::read_platform(data_file("platforms", name)).device) == gpu_model(device)) return name;
+  return "";
+}
+
+// Without a scenario the trace says one.
+void recognise_command(const DiagnoseOptions& options) {
+  if (!options.set.empty() || !options.json.empty() || !options.trace.empty() || !options.html.empty())
+    throw input_error(
+        "SCENARIO: expected one with --set, --json, --trace or --html; without it the command prints the scenario that "
+        "the trace shows");
+  const std::vector<std::string> files = trace::trace_files(options.measured);
+  keep_within_free_memory();
+  Progress progress;
+  progress.show("reading " + options.measured);
+  diagnose::Traces traces = diagnose::read_traces(files, options.rank, options.section);
+  if (!options.window.empty()) keep_window(traces, diagnose::parse_window(options.window));
+  const std::string platform = options.platform.empty() ? platform_of(traces) : options.platform;
+  const diagnose::Found found = diagnose::recognise(traces, known_model(options.model), platform);
+  progress.clear();
+  std::cout << found.text();
+}
+
 void diagnose_command(const DiagnoseOptions& options) {
+  if (options.scenario.empty()) return recognise_command(options);
+  if (!options.model.empty())
+    throw input_error("--model: expected no SCENARIO, which has the model, got " + in_quotes(options.scenario));
   ask::Asked asked(options);
   const Scenario& scenario = asked.scenario;
   const std::vector<std::string> files = trace::trace_files(options.measured);
@@ -68,6 +115,9 @@ void add_diagnose(CLI::App& app) {
           "with one of each rank")
       ->required();
   add_scenario_options(*command, *options);
+  command->get_option("SCENARIO")->required(false);
+  command->add_option("--model", options->model,
+                      "the model's name, where no SCENARIO is given: the scenario that the trace shows is printed");
   add_platform_option(*command, *options);
   command->add_option("--rank", options->rank, "the rank of a trace that does not say it; default: 0")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31));

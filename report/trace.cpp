@@ -80,8 +80,12 @@ std::string slice(const Schedule& schedule, const BoundProgram& program, const T
       fmt::format(R"({{"ph":"X","name":{},"cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},"args":{{"op":{},"work":{})",
                   quoted(label(schedule, op)), name_of(operation.phase), pid, op.lane + 1, us_text(row.start - origin),
                   us_text(row.end - row.start), row.op, quoted(describe(operation.work)));
+  if (!operation.accesses.empty())
+    json += fmt::format(R"(,"element_bytes":{})", bytes_of(schedule.dtype_of(operation.accesses.front().view)));
   if (row.start != row.ready) json += fmt::format(R"(,"queued_us":{})", us_text(row.start - row.ready));
   if (is_communication(operation.work)) {
+    const Communicator& group = schedule.communicators[communicator_of(operation.work)];
+    json += fmt::format(R"(,"group":{},"group_size":{})", quoted(group.name), group.size);
     json += fmt::format(R"(,"waited_for_peers_us":{},"transfer_us":{})", us_text(row.transfer - row.start),
                         us_text(row.moved() - row.transfer));
     if (const std::int64_t bytes = operation.accesses.empty() ? 0 : sent_bytes(schedule, operation); bytes > 0) {

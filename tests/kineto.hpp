@@ -86,6 +86,18 @@ inline std::vector<FrameworkKernel> kernels_of(const Operation& operation) {
       operation.work);
 }
 
+// Returns the operator that PyTorch calls for an operation, with its operands' sizes, as a trace has it; "" for others.
+inline std::string operator_of(const Operation& operation) {
+  if (const auto* g = std::get_if<Gemm>(&operation.work))
+    return fmt::format(R"("aten::mm","dims":[[{},{}],[{},{}]])", g->m, g->k, g->k, g->n);
+  if (const auto* a = std::get_if<Attention>(&operation.work); a && a->pass == Pass::forward)
+    return fmt::format(R"("aten::_scaled_dot_product_flash_attention","dims":[[{},{},{},{}],[{},{},{},{}]])", a->batch,
+                       a->heads, a->seq, a->head_dim, a->batch, a->kv_heads, a->seq, a->head_dim);
+  if (const auto* e = std::get_if<Embedding>(&operation.work); e && e->pass == Pass::forward)
+    return fmt::format(R"("aten::embedding","dims":[[{},{}],[{}]])", e->vocab, e->cols, e->rows);
+  return "";
+}
+
 struct KinetoOptions {
   int steps = 3;
   bool marks_steps = true;
@@ -94,7 +106,8 @@ struct KinetoOptions {
   double inserted_us = 0;
   std::string inserted_kernel;
   double from_us = -1e18, until_us = 1e18;  // operations that start outside these times of the step are left out
-  double clock_us = 1.7e9;  // the rank's clock at the beginning
+  double clock_us = 1.7e9;                  // the rank's clock at the beginning
+  bool has_shapes = false;                  // record_shapes: operators of the host with the sizes of their operands
   // [operation] when the host launches it, from the step's beginning on; empty: early enough
   std::vector<double> launched_us = {};
 };
@@ -157,6 +170,13 @@ inline std::string kineto_json(const Schedule& schedule, const sim::SimResult& r
       }
       double at = base + begin;
       const double launched = base + (options.launched_us.empty() ? 0.5 * begin : options.launched_us[row.op]);
+      if (std::string name = options.has_shapes ? operator_of(operation) : ""; !name.empty()) {
+        const std::size_t dims = name.find(",\"dims\":");
+        put(fmt::format(R"({{"ph":"X","cat":"cpu_op","name":{},"pid":9,"tid":{},"ts":{:.3f},"dur":3,"args":{{)"
+                        R"("External id":{},"Input type":["c10::BFloat16"],"Input Dims":{}}}}})",
+                        name.substr(0, dims), is_backward ? 10 : 9, launched - 0.5, 1000000 + correlation,
+                        name.substr(dims + 8)));
+      }
       for (const FrameworkKernel& one : kernels_of(operation)) {
         const double length = one.share * to_us(row.end - row.start);
         kernel(one.name, at, length, moves ? 20 + int(op.lane) : 7, more, launched, is_backward ? 10 : 9);

@@ -47,7 +47,10 @@ KeptArgument argument_named(const std::string& key) {
       {"work", Argument::work},
       {"queued_us", Argument::queued_us},
       {"waited_for_peers_us", Argument::waited_for_peers_us},
-      {"waited_for_joined_us", Argument::waited_for_joined_us}};
+      {"waited_for_joined_us", Argument::waited_for_joined_us},
+      {"element_bytes", Argument::element_bytes},
+      {"group", Argument::group},
+      {"group_size", Argument::group_size}};
   for (const auto& [name, argument] : kArguments)
     if (key == name) return {Kept::argument, argument};
   if (key == "Input Dims") return {Kept::shapes, Argument::count};

@@ -48,6 +48,7 @@ enum class Argument : std::uint8_t {
   queued_us,
   waited_for_peers_us,
   waited_for_joined_us,
+  element_bytes,
   count,  // number of arguments
 };
 

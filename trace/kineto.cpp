@@ -31,6 +31,9 @@ int bytes_of_type(std::string_view type) {
 
 // Operators of the host whose operands say the shape of a kernel.
 bool has_shape_of_kernel(const std::string& name) {
+  if (name.starts_with("aten::_scaled_dot_product_") || name == "flash_attn::_flash_attn_forward" ||
+      name == "aten::embedding")
+    return true;
   return name == "aten::mm" || name == "aten::addmm" || name == "aten::bmm" || name == "aten::baddbmm" ||
          name == "aten::linear" || name == "aten::_scaled_mm";
 }

@@ -19,6 +19,12 @@ KernelClass class_of_work(const std::string& work) {
   return KernelClass::other;
 }
 
+std::int64_t number_in(const std::string& text) {
+  std::int64_t number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
 // "measured plain, 2 ranks, rank 1" → the part before the last comma, and 1.
 std::pair<std::string, std::int64_t> section_and_rank(const std::string& title) {
   constexpr std::string_view kRank = ", rank ";
@@ -65,6 +71,12 @@ void OwnTrace::add_operation(const ChromeEvent& event, TraceClock& clock) {
   kernel.waited_for_peers = std::min(length_of(written_time(event[Argument::waited_for_peers_us])), kernel.length());
   kernel.waited_for_joined = std::min(length_of(written_time(event[Argument::waited_for_joined_us])),
                                       kernel.length() - kernel.waited_for_peers);
+  kernel.element_bytes = static_cast<std::uint8_t>(number_in(event[Argument::element_bytes]));
+  if (is_communication(kernel.cls)) {
+    const auto [message, is_new] = index(message_of_, event[Argument::group] + "\n" + event[Argument::group_size]);
+    if (is_new) messages_.push_back({"", 0, 0, number_in(event[Argument::group_size]), 0, event[Argument::group]});
+    kernel.message = static_cast<std::int32_t>(message->second);
+  }
   operations_.push_back(kernel);
 }
 
@@ -93,6 +105,7 @@ std::vector<Section> OwnTrace::take(const std::string& file, Budget& budget) {
       made.says_rank = true;
       made.file = file;
       made.names = names_;
+      made.messages = messages_;
       made.step_begin = processes_[pid].step_begin;
     }
     of_stream.push_back(place->second);

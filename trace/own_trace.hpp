@@ -29,9 +29,10 @@ class OwnTrace {
 
   std::map<std::string, Process> processes_;  // [pid]
   std::vector<std::string> names_;
-  std::unordered_map<std::string, std::uint32_t> name_of_, stream_of_;
+  std::unordered_map<std::string, std::uint32_t> name_of_, stream_of_, message_of_;
   std::vector<std::pair<std::string, std::string>> places_;  // [stream]: pid and tid
   std::vector<Kernel> operations_;
+  std::vector<Message> messages_;  // one for each communicator
 };
 
 }  // namespace stretto::trace

@@ -38,8 +38,9 @@ enum class Side : std::uint8_t { unknown, forward, backward };
 struct Kernel {
   std::uint32_t name = 0, stream = 0;
   KernelClass cls = KernelClass::other;
-  std::uint32_t blocks = 0;   // of its grid; 0: not known
-  Side side = Side::unknown;  // of the thread that launched it
+  std::uint32_t blocks = 0;        // of its grid; 0: not known
+  Side side = Side::unknown;       // of the thread that launched it
+  std::uint8_t element_bytes = 0;  // of the first operand of an operation of Stretto's; 0: not known
   Picoseconds start = 0, end = 0;
   Picoseconds launched = kNoTime;  // the host's call began; kNoTime: the trace does not say
   std::int32_t message = -1;       // index into messages

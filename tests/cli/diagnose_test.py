@@ -84,6 +84,17 @@ class Diagnose(ProgramTest):
         self.fails(2, "diagnose", "wide.json", self.tiny, "--platform", PLATFORM, says=["wide.json", "products have other shapes", "gemm"])
         self.fails(2, "diagnose", "run.json", self.tiny, "--platform", PLATFORM, "--rank", "1", says=["--rank", "2 ranks"])
 
+    def test_a_trace_without_a_scenario_shows_one(self):
+        self.ok("simulate", self.tiny, "--platform", PLATFORM, "--trace", "own.json")
+        said = self.ok("diagnose", "own.json").out
+        self.assertIn("# Not known:", said)
+        self.write("found.toml", said)
+        self.ok("simulate", "found.toml", "--platform", PLATFORM)
+        self.fails(2, "diagnose", "own.json", "--model", "llama3-8b", says=["own.json", "hidden_size", "4096"])
+        self.fails(2, "diagnose", "own.json", "--model", "llama3-8c", says=["--model", "did you mean"])
+        self.fails(2, "diagnose", "own.json", self.tiny, "--model", "llama3-8b", says=["--model", "no SCENARIO"])
+        self.fails(2, "diagnose", "own.json", "--json", "x.json", says=["SCENARIO"])
+
     def test_times_of_a_trace_are_measurements(self):
         self.write("trace.json", KINETO.read_bytes().replace(b'"float", "float"', b'"c10::BFloat16", "c10::BFloat16"'))
         said = self.ok("calibrate", "--import", "trace.json", "--base", "h100-sxm", "-o", "mine.toml").out

@@ -11,7 +11,7 @@ from program import FAIL_IO, PLATFORM, ROOT, TINY, ProgramTest, main
 
 COMMANDS = ("compare", "simulate", "train", "profile", "calibrate", "show", "export", "sweep", "diagnose")
 # Options that take a word and not a file.
-WORDS = {"--set", "--backend", "--engine", "--format", "--precision", "--profile", "--mode", "--over", "--shard", "--section", "--window", "--tokens", "--color"}
+WORDS = {"--set", "--backend", "--engine", "--format", "--precision", "--profile", "--mode", "--over", "--shard", "--section", "--window", "--model", "--tokens", "--color"}
 
 
 class Files(ProgramTest):
