@@ -13,11 +13,12 @@
 #include "cli/progress.hpp"
 #include "model/build_schedule.hpp"
 #include "model/interchange/megatron.hpp"
+#include "model/interchange/torchtitan.hpp"
+#include "model/scenario/overrides.hpp"
 #include "model/verify/verify.hpp"
 #include "predict/inputs.hpp"
 #include "predict/predict_step.hpp"
 #include "report/chakra.hpp"
-#include "model/scenario/overrides.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -41,7 +42,9 @@ void require_output(const ExportOptions& options) {
 void export_settings(const ExportOptions& options) {
   const Scenario scenario = predict::read_scenario_input(options.source, options.set, "");
   options.files.claim_outputs(scenario);
-  const Translation made = options.format == "bridge" ? to_bridge(scenario) : to_megatron(scenario);
+  const Translation made = options.format == "bridge"       ? to_bridge(scenario)
+                           : options.format == "torchtitan" ? to_torchtitan(scenario)
+                                                            : to_megatron(scenario);
   for (const std::string& note : made.notes) std::cerr << "note: " << note << "\n";
   if (options.output.empty() || options.output.is_standard())
     std::cout << made.text;
@@ -150,7 +153,7 @@ void add_export(CLI::App& app) {
   options->files.add_output(
       *command, "-o,--output", options->output,
       "huggingface: the folder to write, with config.json; where it ends in .safetensors the file of the "
-      "weights alone. chakra: the folder. megatron, bridge: a file; default: standard output",
+      "weights alone. chakra: the folder. megatron, bridge, torchtitan: a file; default: standard output",
       true);
   command->add_option("--set", options->set, "override a key of the scenario (repeatable)")
       ->transform([](const std::string& given) { return full_setting(given); })
@@ -158,9 +161,10 @@ void add_export(CLI::App& app) {
   command
       ->add_option("--format", options->format,
                    "huggingface: weights (GPT-2 or Llama, as the model is); megatron: the scenario as Megatron-LM's "
-                   "command line; bridge: its overlap as Megatron-Bridge's CommOverlapConfig; chakra: its step as "
+                   "command line; bridge: its overlap as Megatron-Bridge's CommOverlapConfig; torchtitan: its "
+                   "configuration in TOML; chakra: its step as "
                    "execution traces, one for each rank")
-      ->check(CLI::IsMember({"huggingface", "megatron", "bridge", "chakra"}));
+      ->check(CLI::IsMember({"huggingface", "megatron", "bridge", "torchtitan", "chakra"}));
   options->files.add_input(*command, "--platform", options->platform,
                            "chakra: the platform that durations are simulated on; default: the scenario's");
   command->callback([options] {

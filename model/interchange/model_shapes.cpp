@@ -113,4 +113,19 @@ bool add_shape_by_flavor(std::string_view name, std::string_view flavor, Setting
   return false;
 }
 
+std::optional<std::pair<std::string, std::string>> flavor_of(const Transformer& model) {
+  if (model.experts.num_moe_experts > 0 || model.latent.any() || !model.swiglu || model.add_bias_linear ||
+      model.normalization != Normalization::rms_norm || model.position_embedding_type != PositionEmbedding::rope)
+    return std::nullopt;
+  for (const Shape& shape : kShapes) {
+    const bool has_name = shape.family == std::string_view("llama3") || shape.family == std::string_view("qwen3");
+    if (has_name && shape.layers == model.num_layers && shape.hidden == model.hidden_size &&
+        shape.ffn == model.ffn_hidden_size && shape.heads == model.num_attention_heads &&
+        shape.groups == model.kv_heads() && shape.vocabulary == model.vocab_size &&
+        shape.ties != model.untie_embeddings_and_output_weights)
+      return std::pair(std::string(shape.family), std::string(shape.flavor));
+  }
+  return std::nullopt;
+}
+
 }  // namespace stretto

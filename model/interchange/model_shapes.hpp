@@ -1,7 +1,11 @@
 #pragma once
+#include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "model/interchange/imported.hpp"
+#include "model/transformer.hpp"
 
 namespace stretto {
 
@@ -15,5 +19,8 @@ bool add_shape_by_name(std::string_view name, Settings& settings);
 // Finds a model by torchtitan's [model] name and flavor, "llama3" and "8B". Throws nothing; returns false when no model
 // is known.
 bool add_shape_by_flavor(std::string_view name, std::string_view flavor, Settings& settings);
+
+// Returns torchtitan's [model] name and flavor of a model, whatever its length of sequences; nullopt where it has none.
+std::optional<std::pair<std::string, std::string>> flavor_of(const Transformer& model);
 
 }  // namespace stretto

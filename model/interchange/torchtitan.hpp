@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "model/interchange/imported.hpp"
+#include "model/scenario.hpp"
 
 namespace stretto {
 
@@ -18,5 +19,10 @@ struct TitanOverrides {
 // Error(input) as the readers of TOML and scenario_of().
 Translation from_torchtitan(std::string_view text, const std::string& name, const ImportOptions& options = {},
                             const TitanOverrides& overrides = {});
+
+// Returns a configuration in TOML that torchtitan's parser takes (keys of job_config.py, release 0.2). A setting that
+// torchtitan does not have becomes its nearest one with a note. Throws Error(input) for models and layouts that it
+// cannot have: models without a flavor, experts, attention by exchanged heads, unequal stages, other recipes of fp8.
+Translation to_torchtitan(const Scenario& scenario);
 
 }  // namespace stretto

@@ -4,6 +4,7 @@ import array
 import json
 import re
 import struct
+import tomllib
 
 from program import TINY, ProgramTest, main
 
@@ -87,6 +88,38 @@ class Export(ProgramTest):
                 load = ["--set", f"training.load={folder}", "--set", "training.init_method_std=0.5"]
                 self.assertEqual(self.losses("back.toml", *load), whole)
             self.assertNotEqual(self.losses("back.toml", "--set", "training.init_method_std=0.5"), whole)
+
+    # torchtitan/config/job_config.py of release 0.2, as far as keys are written.
+    TITAN = {"model": "name flavor converters", "quantize": "linear", "optimizer": "name lr weight_decay", "lr_scheduler": "warmup_steps",
+             "training": "local_batch_size global_batch_size seq_len steps mixed_precision_param mixed_precision_reduce",
+             "parallelism": "data_parallel_replicate_degree data_parallel_shard_degree fsdp_reshard_after_forward tensor_parallel_degree "
+                            "enable_async_tensor_parallel context_parallel_degree context_parallel_rotate_method pipeline_parallel_degree "
+                            "pipeline_parallel_schedule pipeline_parallel_microbatch_size pipeline_parallel_first_stage_less_layers "
+                            "pipeline_parallel_last_stage_less_layers pipeline_parallel_layers_per_stage",
+             "activation_checkpoint": "mode selective_ac_option", "compile": "enable components"}
+
+    def test_a_configuration_of_torchtitan_is_the_same_layout_again(self):
+        base = '[model]\npreset = "llama3-8b"\nseq_length = 4096\n[parallel]\ndata_parallel_size = 4\n'
+        for more, precision in (("tensor_model_parallel_size = 2\nsequence_parallel = true\n", ""),
+                                ("pipeline_model_parallel_size = 4\nvirtual_pipeline_model_parallel_size = 2\n", ""),
+                                ("context_parallel_size = 2\n", 'recompute_granularity = "full"\n'),
+                                ('pipeline_model_parallel_size = 2\npipeline_schedule = "zb-v"\nreshard_after_forward = false\n', ""),
+                                ("", 'fp8_format = "hybrid"\nfp8_recipe = "tensorwise"\n')):
+            more += 'data_parallel_sharding_strategy = "optim_grads_params"\n'
+            self.write("ours.toml", base + more + '[training]\nprecision = "bf16"\nglobal_batch_size = 32\n' + precision)
+            text = self.ok("export", "ours.toml", "--format", "torchtitan").out
+            for section, keys in tomllib.loads(text).items():
+                for key in keys:
+                    self.assertIn(key, self.TITAN[section].split())
+            self.write("theirs.toml", text)
+            again = tomllib.loads(self.ok("import", "theirs.toml").out)
+            for section, values in tomllib.loads((self.folder / "ours.toml").read_text()).items():
+                for key, value in values.items():
+                    if key not in ("preset", "precision", "fp8_format", "fp8_recipe"):
+                        self.assertEqual(again[section].get(key), value, f"{more} {key}")
+        self.write("experts.toml", '[model]\npreset = "mixtral-8x7b"\n')
+        self.fails(2, "export", "experts.toml", "--format", "torchtitan", says=["num_moe_experts", "dense model"])
+        self.fails(2, "export", self.tiny, "--format", "torchtitan", says=["flavor of llama3 or qwen3"])
 
     def test_what_cannot_be_exported(self):
         self.fails(2, "export", self.tiny, "--set", "model.swiglu=true", "-o", "out", says=["a mixture"])
