@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "ask/run/compare.hpp"
+#include "ask/run/diagnose.hpp"
 #include "ask/run/train.hpp"
+#include "ask/settings.hpp"
 #include "ask/show.hpp"
 #include "ask/simulate.hpp"
 #include "ask/swept.hpp"
@@ -73,6 +75,46 @@ std::string simulate(const Request& request, const SimulateOptions& options) {
                                               .limits = options.limits,
                                               .fit = options.fit}))
         .dump();
+  });
+}
+
+namespace {
+
+std::string json_text(const Translation& made) {
+  return nlohmann::json{{"text", made.text}, {"notes", made.notes}}.dump();
+}
+
+}  // namespace
+
+std::string import_settings(const ImportRequest& request) {
+  return guarded([&] {
+    require_short("file", request.file);
+    require_short("format", request.format);
+    return json_text(
+        ask::imported({request.file, request.flags, request.format, request.set, request.environment, request.gpus}));
+  });
+}
+
+std::string export_settings(const Request& request, const std::string& format) {
+  return guarded([&] {
+    require_short("format", format);
+    return json_text(ask::exported(asked_of(request), format));
+  });
+}
+
+std::string diagnose(const Request& request, const TraceRequest& trace) {
+  return guarded([&] {
+    require_short("trace", trace.trace);
+    require_short("model", trace.model);
+    const ask::TraceRequest of{trace.trace, trace.section, trace.window, trace.rank, trace.model, request.platform};
+    if (request.scenario.empty()) {
+      if (!request.set.empty()) throw input_error("set: expected a scenario to set it in, got none");
+      return ask::json_of(ask::recognised(of)).dump();
+    }
+    if (!trace.model.empty()) throw input_error("model: expected no scenario, which has the model");
+    ask::Asked asked(asked_of(request));
+    asked.read_platform();
+    return ask::json_of(*ask::explained(asked, of)).dump();
   });
 }
 

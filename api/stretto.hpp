@@ -83,6 +83,29 @@ struct TrainOptions {
 // (`mfu`, `hfu`). Throws Error.
 std::string train(const Request& request, const TrainOptions& options = {});
 
+// Settings of another program as a scenario (`stretto import`): a file, or flags.
+struct ImportRequest {
+  std::string file, flags;               // one of them
+  std::string format;                    // "megatron", "yaml", "torchtitan", "bridge"; "": by the file's suffix
+  std::vector<std::string> set = {};     // "section.key=value" of the scenario
+  std::vector<std::string> environment;  // "NAME=VALUE" that a script finds set
+  long long gpus = 0;                    // 0: as the settings say
+};
+// Return {"text": …, "notes": […]}: the scenario in TOML, and a scenario in the terms of "megatron", "bridge" or
+// "torchtitan" (`stretto export --format`). Throw Error.
+std::string import_settings(const ImportRequest& request);
+std::string export_settings(const Request& request, const std::string& format);
+
+struct TraceRequest {
+  std::string trace;            // a file, or a folder with one of each rank
+  std::string section, window;  // as the command's options; "": none
+  long long rank = -1;          // below 0: the trace's
+  std::string model;            // a name, without a scenario
+};
+// Explains a run against the predicted step (`stretto diagnose`). Without a scenario it returns the one that the trace
+// shows: `scenario` in TOML, `keys`, and `not_known`. Throws Error.
+std::string diagnose(const Request& request, const TraceRequest& trace);
+
 // Returns the names of files that come with Stretto. `kind` is "platforms", "profiles", "models" or "modes". Throws
 // Error for another kind.
 std::vector<std::string> names(const std::string& kind);

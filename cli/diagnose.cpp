@@ -4,15 +4,13 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "base/data_folder.hpp"
+#include "ask/run/diagnose.hpp"
 #include "base/error.hpp"
-#include "base/gpu_name.hpp"
 #include "base/memory.hpp"
 #include "cli/commands.hpp"
 #include "cli/progress.hpp"
 #include "diagnose/page.hpp"
 #include "diagnose/recognise.hpp"
-#include "habits/model_names.hpp"
 #include "predict/run.hpp"
 #include "report/trace.hpp"
 
@@ -25,42 +23,16 @@ struct DiagnoseOptions : CommonOptions {
   std::int64_t rank = -1;
 };
 
-diagnose::KnownModel known_model(const std::string& name) {
-  if (name.empty()) return {};
-  const habits::ModelName* model = habits::model_named(name);
-  if (model == nullptr) {
-    const std::string nearest = habits::nearest_model(name);
-    throw input_error("--model: expected the name of a model (`stretto list models`), got " + in_quotes(name) +
-                      (nearest.empty() ? "" : "; did you mean " + in_quotes(nearest) + "?"));
-  }
-  diagnose::KnownModel known{model->name, habits::keys_of_model(*model)};
-  known.shape = parse_scenario("[model]\nseq_length = 4096\n" + known.keys, "model " + model->name).model;
-  return known;
-}
-
-// The platform of the GPU that the trace names; "" where none has it.
-std::string platform_of(const diagnose::Traces& traces) {
-  const std::string device = traces.section.ranks.front().device;
-  if (gpu_model(device).empty()) return "";
-  for (const std::string& name : data_names("platforms"))
-    if (gpu_model(sim::read_platform(data_file("platforms", name)).device) == gpu_model(device)) return name;
-  return "";
-}
-
 // Without a scenario the trace says one.
 void recognise_command(const DiagnoseOptions& options) {
   if (!options.set.empty() || !options.json.empty() || !options.trace.empty() || !options.html.empty())
     throw input_error(
         "SCENARIO: expected one with --set, --json, --trace or --html; without it the command prints the scenario that "
         "the trace shows");
-  const std::vector<std::string> files = trace::trace_files(options.measured);
-  keep_within_free_memory();
   Progress progress;
   progress.show("reading " + options.measured);
-  diagnose::Traces traces = diagnose::read_traces(files, options.rank, options.section);
-  if (!options.window.empty()) keep_window(traces, diagnose::parse_window(options.window));
-  const std::string platform = options.platform.empty() ? platform_of(traces) : options.platform;
-  const diagnose::Found found = diagnose::recognise(traces, known_model(options.model), platform);
+  const diagnose::Found found = ask::recognised(
+      {options.measured, options.section, options.window, options.rank, options.model, options.platform});
   progress.clear();
   std::cout << found.text();
 }
@@ -79,20 +51,14 @@ void diagnose_command(const DiagnoseOptions& options) {
   const sim::Platform& platform = *asked.platform;
   // No key of [run] acts here, but a wrong one is an error, too.
   predict::require_run_keys(options.scenario, options.set, platform);
-  keep_within_free_memory();
   Progress progress;
-  progress.show("reading " + options.measured);
-  diagnose::Traces traces = diagnose::read_traces(files, options.rank, options.section);
-  diagnose::require_same_gpu(traces, platform);
-  if (!options.window.empty()) keep_window(traces, diagnose::parse_window(options.window));
-  progress.show("predicting the step");
-  const predict::PredictedStep step = predict::predict_step(scenario, platform);
-  const bool on_gpu = platform.gpu.has_value() || platform.accelerator.has_value();
-  progress.show("matching kernels to operations");
-  const diagnose::Diagnosed diagnosed = diagnose::diagnose(step, traces, scenario.name, on_gpu);
+  progress.show("reading " + options.measured + " and predicting the step");
+  const auto explained = ask::explained(
+      asked, {options.measured, options.section, options.window, options.rank, options.model, options.platform});
+  const auto& [traces, step, diagnosed] = *explained;
   progress.clear();
   std::cout << diagnosis_text(diagnosed, traces, step.prediction);
-  write_json(options.json, diagnosis_json(diagnosed, traces, step.prediction));
+  write_json(options.json, ask::json_of(*explained));
   if (options.trace.empty() && options.html.empty()) return;
   const diagnose::MeasuredTimeline timeline = timeline_of(step.schedule, diagnosed.ranks);
   if (!options.trace.empty())

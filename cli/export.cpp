@@ -7,13 +7,12 @@
 #include <memory>
 #include <optional>
 
+#include "ask/settings.hpp"
 #include "base/memory.hpp"
 #include "base/new_file.hpp"
 #include "cli/commands.hpp"
 #include "cli/progress.hpp"
 #include "model/build_schedule.hpp"
-#include "model/interchange/megatron.hpp"
-#include "model/interchange/torchtitan.hpp"
 #include "model/scenario/overrides.hpp"
 #include "model/verify/verify.hpp"
 #include "predict/inputs.hpp"
@@ -42,9 +41,7 @@ void require_output(const ExportOptions& options) {
 void export_settings(const ExportOptions& options) {
   const Scenario scenario = predict::read_scenario_input(options.source, options.set, "");
   options.files.claim_outputs(scenario);
-  const Translation made = options.format == "bridge"       ? to_bridge(scenario)
-                           : options.format == "torchtitan" ? to_torchtitan(scenario)
-                                                            : to_megatron(scenario);
+  const Translation made = ask::exported({options.source, options.set}, options.format);
   for (const std::string& note : made.notes) std::cerr << "note: " << note << "\n";
   if (options.output.empty() || options.output.is_standard())
     std::cout << made.text;

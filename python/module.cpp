@@ -70,6 +70,23 @@ PYBIND11_MODULE(_stretto, module) {
     if (raised) std::rethrow_exception(raised);
     return result;
   });
+  module.def("import_settings",
+             [](std::string file, std::string flags, std::string format, std::vector<std::string> set,
+                std::vector<std::string> environment, std::int64_t gpus) {
+               py::gil_scoped_release released;
+               return api::import_settings({file, flags, format, set, environment, gpus});
+             });
+  module.def("export_settings",
+             [=](std::string scenario, std::vector<std::string> set, std::string platform, std::string format) {
+               py::gil_scoped_release released;
+               return api::export_settings(request(scenario, set, platform), format);
+             });
+  module.def("diagnose",
+             [=](std::string scenario, std::vector<std::string> set, std::string platform, std::string trace,
+                 std::string section, std::string window, std::int64_t rank, std::string model) {
+               py::gil_scoped_release released;
+               return api::diagnose(request(scenario, set, platform), {trace, section, window, rank, model});
+             });
   py::class_<api::Sweep>(module, "Sweep")
       .def(py::init([=](std::string scenario, std::vector<std::string> set, std::string platform,
                         std::vector<std::string> over, std::size_t best, bool all) {

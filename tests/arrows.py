@@ -62,7 +62,7 @@ ROOMS = {
     "diagnose": "base model/ sim/ report predict trace",
     "compare": "base model/ sim/ exec/ report calibrate predict",
     "ask": "base model/ sim/ exec/documents report predict sweep habits",
-    "ask/run": "base model/ sim/ exec/ report predict compare ask",
+    "ask/run": "base model/ sim/ exec/ report predict compare diagnose trace habits ask",
     "page": "base model/ sim/ report predict sweep ask",
     "cli": "base model/ sim/ exec/ report calibrate predict validate sweep diagnose trace compare ask ask/ habits",
     "api": "base model/ sim/ exec/ report calibrate predict sweep compare ask ask/ cli",

@@ -16,7 +16,7 @@ import threading as _threading
 from . import _stretto
 from ._stretto import Error, InputError, __version__
 
-__all__ = ["Error", "InputError", "__version__", "compare", "gates", "names", "show", "simulate", "sweep", "train"]
+__all__ = ["Error", "InputError", "__version__", "compare", "diagnose", "export", "gates", "import_", "names", "show", "simulate", "sweep", "train"]
 
 _one_at_a_time = _threading.RLock()  # callbacks of train() may call the library
 
@@ -121,6 +121,41 @@ def sweep(scenario, over=None, set=None, platform=None, *, best=10, all=False):
         if not line:
             return
         yield _json.loads(line)
+
+
+def _whole(what, value, least):
+    if isinstance(value, bool) or not isinstance(value, _numbers.Integral) or not least <= value < 2**31:
+        raise _expected(what, f"a whole number from {least} on", value)
+    return int(value)
+
+
+def import_(file=None, *, flags=None, format=None, set=None, env=None, gpus=0):
+    """Returns settings of another program as a scenario: a dict of `text`, in TOML, and `notes`. `file` is a launch
+    script, a log, a recipe or a configuration; `flags` are the flags themselves; `env` has variables that a script
+    finds set."""
+    if (file is None) == (flags is None):
+        raise InputError("import_: expected one of file and flags")
+    if env is not None and not isinstance(env, _abc.Mapping):
+        raise _expected("env", 'a dict of names and values, as {"TP": "8"}', env)
+    texts = ["" if one is None else _name(what, one) for what, one in (("file", file), ("flags", flags), ("format", format))]
+    variables = [f"{_name('a key of env', key)}={_name(f'env {key}', str(value))}" for key, value in (env or {}).items()]
+    _, pairs, _ = _request("", set, None)
+    with _one_at_a_time:
+        return _json.loads(_stretto.import_settings(*texts, pairs, variables, _whole("gpus", gpus, 0)))
+
+
+def export(scenario, format, set=None):
+    """Returns a scenario in another program's terms, "megatron", "bridge" or "torchtitan": a dict of `text` and
+    `notes`."""
+    return _call(_stretto.export_settings, scenario, set, None, _name("format", format))
+
+
+def diagnose(trace, scenario=None, set=None, platform=None, *, model=None, rank=-1, section=None, window=None):
+    """Returns why a run differs from the predicted step. Without a scenario it returns the one that the trace shows: a
+    dict of `scenario`, in TOML, its `keys`, and what is `not_known`; `model` names the model then."""
+    texts = ["" if one is None else _name(what, one) for what, one in (("section", section), ("window", window))]
+    return _call(_stretto.diagnose, "" if scenario is None else scenario, set, platform, _name("trace", trace, "a path"), *texts,
+                 _whole("rank", rank, -1), "" if model is None else _name("model", model))
 
 
 def show(scenario, set=None, platform=None):

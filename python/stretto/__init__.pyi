@@ -29,6 +29,27 @@ def sweep(
     best: int = ...,
     all: bool = ...,
 ) -> Iterator[Dict[str, Any]]: ...
+def import_(
+    file: Optional[Name] = ...,
+    *,
+    flags: Optional[str] = ...,
+    format: Optional[Literal["megatron", "yaml", "torchtitan", "bridge"]] = ...,
+    set: Optional[Mapping[str, Value]] = ...,
+    env: Optional[Mapping[str, Any]] = ...,
+    gpus: int = ...,
+) -> Dict[str, Any]: ...
+def export(scenario: Name, format: Literal["megatron", "bridge", "torchtitan"], set: Optional[Mapping[str, Value]] = ...) -> Dict[str, Any]: ...
+def diagnose(
+    trace: Name,
+    scenario: Optional[Name] = ...,
+    set: Optional[Mapping[str, Value]] = ...,
+    platform: Optional[Name] = ...,
+    *,
+    model: Optional[str] = ...,
+    rank: int = ...,
+    section: Optional[str] = ...,
+    window: Optional[str] = ...,
+) -> Dict[str, Any]: ...
 def show(scenario: Name, set: Optional[Mapping[str, Value]] = ..., platform: Optional[Name] = ...) -> Dict[str, Any]: ...
 def gates(scenario: Name, set: Optional[Mapping[str, Value]] = ..., platform: Optional[Name] = ...) -> List[Dict[str, Any]]: ...
 def compare(scenario: Name, set: Optional[Mapping[str, Value]] = ..., platform: Optional[Name] = ...) -> Dict[str, Any]: ...

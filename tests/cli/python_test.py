@@ -30,6 +30,27 @@ class Python(ProgramTest):
         value.pop("simulate_s"), same.pop("simulate_s")  # a measured time
         self.assertEqual(value, same)
 
+    def test_settings_and_traces_are_the_programs(self):
+        self.ok("simulate", self.tiny, "--platform", PLATFORM, "--trace", "run.json")
+        self.write("run.sh", "torchrun pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 "
+                             "--max-position-embeddings 32 --vocab-size 128 --micro-batch-size 1 --global-batch-size 1\n")
+        printed = self.python(f"""import stretto, json
+print(json.dumps([stretto.import_("run.sh"), stretto.export({str(self.tiny)!r}, "megatron"), stretto.diagnose("run.json"),
+                  stretto.diagnose("run.json", {str(self.tiny)!r}, platform={str(PLATFORM)!r})]))
+for wrong in (lambda: stretto.import_(), lambda: stretto.export("llama3-8b", "nemo"), lambda: stretto.diagnose("run.json", rank=1.5),
+              lambda: stretto.diagnose("run.json", model="llama3-8c"), lambda: stretto.import_("run.sh", env=["TP"])):
+    try:
+        wrong()
+        raise SystemExit("no error")
+    except stretto.InputError:
+        pass
+""")
+        imported, exported, found, explained = json.loads(printed)
+        self.assertEqual(imported["text"], self.ok("import", "run.sh").out)
+        self.assertEqual(exported["text"], self.ok("export", self.tiny, "--format", "megatron").out)
+        self.assertEqual(found["scenario"], self.ok("diagnose", "run.json").out)
+        self.assertEqual(explained, self.json("diagnose", "run.json", self.tiny, "--platform", PLATFORM))
+
     @unittest.skipUnless(EMULATED.exists(), "not built: no CUDA Toolkit")
     @slow
     def test_fusions_are_chosen_as_the_program_does(self):
