@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
@@ -38,9 +40,23 @@ bool is_folder(const std::string& source) {
   return fs::is_directory(source, problem);
 }
 
+// A checkpoint of llama.cpp is one file with its model and tokenizer in it, and no scenario.
+void refuse_gguf(const std::string& source) {
+  constexpr std::string_view kMagic = "GGUF";
+  std::ifstream file(source, std::ios::binary);
+  std::string begin(kMagic.size(), ' ');
+  if (file.read(begin.data(), std::streamsize(begin.size())) && begin == kMagic)
+    throw input_error(source +
+                      ": expected a scenario or a folder of Hugging Face's, got a GGUF file (llama.cpp); take the "
+                      "model's config.json, safetensors and tokenizer.json");
+}
+
 // Returns the scenario; of a folder, the model that its config.json describes with the weights beside it.
 Scenario source_of(const SampleOptions& options) {
-  if (!is_folder(options.scenario)) return scenario_of(options);
+  if (!is_folder(options.scenario)) {
+    refuse_gguf(options.scenario);
+    return scenario_of(options);
+  }
   const std::string config = (fs::path(options.scenario) / "config.json").string();
   Scenario scenario = parse_scenario("[model]\nhf_config = \"config.json\"\n", config, options.set);
   scenario.training.load = options.scenario;
@@ -102,6 +118,12 @@ exec::Tokenizer read_tokenizer(const std::string& file, const Scenario& scenario
 
 void sample_command(const SampleOptions& options) {
   const Scenario scenario = source_of(options);
+  if (!scenario.model.left_out.empty())
+    throw input_error(
+        options.scenario +
+        ": [model] hf_config: expected a model whose text can be computed, got one of which a part is left "
+        "out, which is predicted alone: " +
+        scenario.model.left_out.front());
   const std::string file = tokenizer_file(options);
   std::vector<Input> inputs = inputs_of(scenario);
   inputs.push_back({"the tokenizer", file});

@@ -66,6 +66,12 @@ class Sample(ProgramTest):
     def test_errors(self):
         self.fails(2, "sample", self.tiny, says=["expected a checkpoint_dir with checkpoints, or load with weights"])
         self.fails(2, "sample", "absent.toml", says=["absent.toml"])
+        self.write("model.gguf", b"GGUF\x03\0\0\0")
+        self.fails(2, "sample", "model.gguf", says=["model.gguf", "a GGUF file (llama.cpp)", "safetensors"])
+        (self.folder / "biases").mkdir()
+        self.write("biases/config.json", json.dumps({"model_type": "qwen2", "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
+                                                     "num_key_value_heads": 1, "intermediate_size": 64, "vocab_size": 300, "max_position_embeddings": 16}))
+        self.fails(2, "sample", "biases", says=["biases", "a part is left out"])
         self.folder_with_tokenizer()
         self.fails(2, "sample", "folder", "--prompt", "", says=["--prompt: expected at least one token"])
         self.fails(2, "sample", "folder", "--temperature", "-1", says=["--temperature"])
