@@ -194,8 +194,6 @@ class Config {
       near("training", "dtype", "masters, gradients and moments are in f32");
     if (look({"fault_tolerance"}, "enable") == true)
       near("fault_tolerance", "enable", "what groups of replicas exchange beside the step is left out");
-    if (look({"parallelism"}, "pipeline_parallel_layers_per_stage").is_number())
-      near("parallelism", "pipeline_parallel_layers_per_stage", "stages of an interleaved pipeline have two chunks");
   }
 
   // torchao's float8: products of layers have codes with one scale a tensor, from the tensor itself; gradients are in
@@ -412,11 +410,25 @@ class Config {
     }
   }
 
+  // Layers of a chunk say how many chunks a stage has (pipeline_parallel.py); without them it has two.
+  std::int64_t chunks_of_stage() {
+    const Json each = look({"parallelism"}, "pipeline_parallel_layers_per_stage");
+    const std::int64_t layers = settings_.whole("model.num_layers", 1);
+    if (!each.is_number_integer() || each < 1 || each > layers) return 2;
+    const std::int64_t chunk = pp_ * each.get<std::int64_t>();
+    if (layers % chunk == 0 && layers / chunk > 1) return layers / chunk;
+    near("parallelism", "pipeline_parallel_layers_per_stage", "stages of an interleaved pipeline have two chunks");
+    return 2;
+  }
+
   void take_pipeline() {
     if (pp_ <= 1) return;
     auto& values = settings_.values;
     const Json schedule = look({"parallelism", "experimental"}, "pipeline_parallel_schedule");
     const std::string kind = schedule.is_string() ? schedule.get<std::string>() : "1F1B";
+    for (const char* key : {"pipeline_parallel_first_stage_less_layers", "pipeline_parallel_last_stage_less_layers"})
+      if (const Json less = look({"parallelism"}, key); less.is_number() && less > 0)
+        near("parallelism", key, "stages have equally many layers");
     const Json size = look({"parallelism", "experimental"}, "pipeline_parallel_microbatch_size");
     const std::int64_t micro = size.is_number_integer() && size > 0 ? size.get<std::int64_t>() : 1;
     // A rank's batch is cut into micro-batches (pipeline_parallel.py).
@@ -424,7 +436,7 @@ class Config {
     values["training.micro_batch_size"] = micro;
     batch_of_rank_ = of_rank;
     if (kind == "Interleaved1F1B")
-      values["parallel.virtual_pipeline_model_parallel_size"] = 2;
+      values["parallel.virtual_pipeline_model_parallel_size"] = chunks_of_stage();
     else if (kind == "ZBVZeroBubble")
       values["parallel.pipeline_schedule"] = "zb-v";
     else if (kind == "DualPipeV")

@@ -102,6 +102,7 @@ class Export(ProgramTest):
         base = '[model]\npreset = "llama3-8b"\nseq_length = 4096\n[parallel]\ndata_parallel_size = 4\n'
         for more, precision in (("tensor_model_parallel_size = 2\nsequence_parallel = true\n", ""),
                                 ("pipeline_model_parallel_size = 4\nvirtual_pipeline_model_parallel_size = 2\n", ""),
+                                ("pipeline_model_parallel_size = 4\nvirtual_pipeline_model_parallel_size = 4\n", ""),
                                 ("context_parallel_size = 2\n", 'recompute_granularity = "full"\n'),
                                 ('pipeline_model_parallel_size = 2\npipeline_schedule = "zb-v"\nreshard_after_forward = false\n', ""),
                                 ("", 'fp8_format = "hybrid"\nfp8_recipe = "tensorwise"\n')):
