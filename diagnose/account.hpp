@@ -1,8 +1,8 @@
 #pragma once
-#include <compare>
 #include <cstdint>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/timeline.hpp"
@@ -30,7 +30,11 @@ struct TimeKey {
   Part part = Part::host;
   std::string name;                              // operation "fc1.fprop", communication "dp reduce_scatter", kernel
   std::uint32_t communicator = kNoCommunicator;  // of a communication of the schedule
-  auto operator<=>(const TimeKey&) const = default;
+  bool operator==(const TimeKey&) const = default;
+  // Not <=>, which strings of the page's library do not have.
+  bool operator<(const TimeKey& other) const {
+    return std::tie(part, name, communicator) < std::tie(other.part, other.name, other.communicator);
+  }
 };
 using Account = std::map<TimeKey, Picoseconds>;
 

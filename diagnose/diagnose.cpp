@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <vector>
 
+#include "base/charconv.hpp"
 #include "base/error.hpp"
 #include "base/gpu_name.hpp"
 #include "base/toml.hpp"
@@ -66,9 +66,9 @@ Traces read_traces(const std::vector<std::string>& files, std::int64_t rank, con
 Window parse_window(const std::string& text) {
   Window window;
   const char* const end = text.data() + text.size();
-  const auto [colon, problem] = std::from_chars(text.data(), end, window.begin_ms);
+  const auto [colon, problem] = from_chars(text.data(), end, window.begin_ms);
   if (problem == std::errc() && colon != end && *colon == ':')
-    if (const auto [last, other] = std::from_chars(colon + 1, end, window.end_ms);
+    if (const auto [last, other] = from_chars(colon + 1, end, window.end_ms);
         other == std::errc() && last == end && window.begin_ms >= 0 && window.end_ms > window.begin_ms &&
         window.end_ms < 1e9)
       return window;

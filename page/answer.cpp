@@ -18,6 +18,7 @@
 #include "model/interchange/megatron.hpp"
 #include "model/scenario/keys.hpp"
 #include "page/cluster.hpp"
+#include "page/diagnosed.hpp"
 #include "page/drawn_step.hpp"
 #include "page/imported.hpp"
 #include "page/lists.hpp"
@@ -186,6 +187,7 @@ Json answer_to(const Json& request) {
   if (what == "interval") return ask::json_of(ask::interval_of(asked));
   if (what == "changes") return changes_of(asked);
   if (what == "hardware") return hardware_of(asked);
+  if (what == "diagnose") return diagnosed_json(asked, request.at("trace").get<std::string>());
   if (what == "try" || what == "ratio") {
     Json changed = request;
     for (const Json& one : request.value("with", Json::array())) changed["set"].push_back(one);

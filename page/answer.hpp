@@ -28,6 +28,7 @@ constexpr const char* kDataFolder = "/data";  // has the files of scenarios/ (pa
 //   search    all legal layouts, the best of them simulated: search_of() (page/search.hpp), in parts
 //   ratio     the entry in `changes` of `stretto simulate A B` for B, which is `other`, a request
 //   import    `toml` and `notes` of a dropped script or configuration, `name` and `text` (page/imported.hpp)
+//   diagnose  a run against the predicted step: diagnosed_json() (page/diagnosed.hpp). `trace`: the path of the trace
 //   hardware  `machines` of `simulate --limits`, and `first`, the number on which the step depends most
 //
 // All others take `scenario` (a name, or the path of a file), `platform` (a name; absent: the scenario's), `set` (a

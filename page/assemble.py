@@ -12,6 +12,7 @@ import json
 import lzma
 import pathlib
 import re
+import subprocess
 import sys
 
 here = pathlib.Path(__file__).resolve().parent
@@ -24,6 +25,15 @@ files |= {name: (scenarios / name).read_text() for name in ("habits.toml", "mode
 
 # For WebAssembly and for tables of numbers: no part of a byte's address says what it is.
 SMALLEST = [{"id": lzma.FILTER_LZMA1, "preset": 9 | lzma.PRESET_EXTREME, "lc": 3, "lp": 0, "pb": 0, "dict_size": 1 << 24, "nice_len": 273}]
+
+
+def without_comments(name, text):
+    """Returns the text of a file of scenarios/ without lines of comments, which stay as empty ones: messages name lines."""
+    return re.sub(r"(?m)^[ \t]*#.*$", "", text) if name.endswith(".toml") else text
+
+
+def minified(script):
+    return subprocess.run([here / "ui/node_modules/.bin/esbuild", "--minify"], input=script, text=True, capture_output=True, check=True).stdout
 
 
 def zipped(data):
@@ -41,13 +51,13 @@ def hash_of(text):
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-worker = (built / "stretto_page.js").read_text() + (here / "worker.js").read_text()
+worker = minified((built / "stretto_page.js").read_text() + (here / "worker.js").read_text())
 text = template.read_text()
 scripts = re.findall(r"<script type=\"module\"[^>]*>(.*?)</script>", text, re.DOTALL)
 if len(scripts) != 1:
     sys.exit(f"{template}: expected one script of a module, got {len(scripts)}")
 parts = {
-    "data": packed(json.dumps(files).encode()),
+    "data": packed(json.dumps({name: without_comments(name, text) for name, text in files.items()}).encode()),
     "wasm": packed((built / "stretto_page.wasm").read_bytes()),
     "unpack": base64.b64encode((built / "unpack.wasm").read_bytes()).decode(),
     "worker": zipped(worker.encode()),

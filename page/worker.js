@@ -2,7 +2,7 @@
 //   first message  { unpack, wasm, data, compiled }: the module of page/unpack.cpp; the packed module and the files of
 //                  scenarios/; and where another worker has it already the module as this browser has compiled it, which
 //                  spares seconds on few cores
-//   then           { id, request, files }: request as text for page/answer.hpp; files: [{ name, text }] that it names
+//   then           { id, request, files }: request as text for page/answer.hpp; files: [{ name, text or bytes }] that it names
 //   replies        { compiled } of the worker that compiles; { id, text }, and { id: 0, text: "" } when the first message is done; {} while it computes, with { part },
 //                  a part of a long answer as text
 
@@ -63,7 +63,7 @@ onmessage = async ({ data: message }) => {
       return;
     }
     await ready;
-    for (const { name, text } of message.files) module.FS.writeFile(name, text);
+    for (const { name, text, bytes } of message.files) module.FS.writeFile(name, bytes ?? text);
     const text = module.ccall("stretto_answer", "string", ["string"], [message.request]);
     postMessage({ id: message.id, text });
   } catch (problem) {

@@ -63,7 +63,7 @@ ROOMS = {
     "compare": "base model/ sim/ exec/ report calibrate predict",
     "ask": "base model/ sim/ exec/documents report predict sweep habits",
     "ask/run": "base model/ sim/ exec/ report predict compare diagnose trace habits ask",
-    "page": "base model/ sim/ report predict sweep ask",
+    "page": "base model/ sim/ report predict sweep diagnose trace ask",
     "cli": "base model/ sim/ exec/ report calibrate predict validate sweep diagnose trace compare ask ask/ habits",
     "api": "base model/ sim/ exec/ report calibrate predict sweep compare ask ask/ cli",
 }

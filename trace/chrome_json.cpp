@@ -1,11 +1,11 @@
 #include "trace/chrome_json.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <istream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/charconv.hpp"
 #include "base/error.hpp"
 #include "base/printable.hpp"
 #include "base/toml.hpp"
@@ -276,7 +276,7 @@ WrittenTime written_time(std::string_view text) {
   }
   if (!rest.empty()) {  // 1.5e3
     double value = 0;
-    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+    const auto parsed = from_chars(text.data(), text.data() + text.size(), value);
     if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || !(value < 1e15)) return {};
     us = static_cast<std::int64_t>(value);
     ps = static_cast<std::int64_t>((value - double(us)) * 1e6);

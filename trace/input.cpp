@@ -1,7 +1,5 @@
 #include "trace/input.hpp"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -25,29 +23,16 @@ bool begins_with(const ReadFile& file, std::string_view magic) {
 
 }  // namespace
 
-struct InputBuffer::Inflater {
-  z_stream stream{};
-  bool is_between_members = true;  // no byte of a member has been read
-  Inflater() {
-    constexpr int kGzipOnly = 15 + 16;
-    if (inflateInit2(&stream, kGzipOnly) != Z_OK) throw std::bad_alloc();
-  }
-  ~Inflater() { inflateEnd(&stream); }
-  Inflater(const Inflater&) = delete;
-  Inflater& operator=(const Inflater&) = delete;
-};
-
 bool is_gzip(const ReadFile& file) { return begins_with(file, "\x1f\x8b"); }
 bool is_sqlite(const ReadFile& file) { return begins_with(file, std::string_view("SQLite format 3\0", 16)); }
 
 InputBuffer::InputBuffer(ReadFile file)
     : file_(std::move(file)),
-      budget_(file_.name(), BudgetLimits::in_proportion((is_gzip(file_) ? kBudgetOfGzip : 1) * file_.size(), kTooLarge)) {
-  if (is_gzip(file_)) inflater_ = std::make_unique<Inflater>();
+      budget_(file_.name(),
+              BudgetLimits::in_proportion((is_gzip(file_) ? kBudgetOfGzip : 1) * file_.size(), kTooLarge)) {
+  if (is_gzip(file_)) inflater_ = std::make_unique<Inflater>(file_.name());
   plain_.resize(kPieceBytes);
 }
-
-InputBuffer::~InputBuffer() = default;
 
 std::size_t InputBuffer::read_file() {
   const std::size_t bytes = std::min(kPieceBytes, file_.size() - at_);
@@ -57,34 +42,13 @@ std::size_t InputBuffer::read_file() {
   return bytes;
 }
 
-std::size_t InputBuffer::inflate_to(std::vector<char>& plain) {
-  z_stream& stream = inflater_->stream;
-  stream.next_out = reinterpret_cast<Bytef*>(plain.data());
-  stream.avail_out = static_cast<uInt>(plain.size());
-  while (stream.avail_out == plain.size()) {
-    if (stream.avail_in == 0) {
-      const std::size_t bytes = read_file();
-      if (bytes == 0 && inflater_->is_between_members) return 0;
-      if (bytes == 0) throw input_error(file_.name() + ": gzip ends in the middle; expected a whole file");
-      stream.next_in = reinterpret_cast<Bytef*>(packed_.data());
-      stream.avail_in = static_cast<uInt>(bytes);
-    }
-    inflater_->is_between_members = false;
-    const int result = ::inflate(&stream, Z_NO_FLUSH);
-    if (result == Z_STREAM_END) {
-      inflateReset(&stream);
-      inflater_->is_between_members = true;
-    } else if (result != Z_OK && result != Z_BUF_ERROR) {
-      throw input_error(file_.name() + ": gzip is damaged (" + (stream.msg ? stream.msg : "no reason given") + ")");
-    }
-  }
-  return plain.size() - stream.avail_out;
-}
-
 InputBuffer::int_type InputBuffer::underflow() {
   std::size_t bytes = 0;
   if (inflater_) {
-    bytes = inflate_to(plain_);
+    bytes = inflater_->inflate_to(plain_, [&]() -> std::span<const char> {
+      const std::size_t packed = read_file();
+      return {packed_.data(), packed};
+    });
   } else {
     bytes = read_file();
     plain_.swap(packed_);

@@ -8,6 +8,7 @@
 
 #include "base/budget.hpp"
 #include "base/read_file.hpp"
+#include "trace/inflater.hpp"
 
 namespace stretto::trace {
 
@@ -17,7 +18,6 @@ namespace stretto::trace {
 class InputBuffer : public std::streambuf {
  public:
   explicit InputBuffer(ReadFile file);
-  ~InputBuffer() override;
   InputBuffer(const InputBuffer&) = delete;
   InputBuffer& operator=(const InputBuffer&) = delete;
 
@@ -31,9 +31,7 @@ class InputBuffer : public std::streambuf {
   int_type underflow() override;
 
  private:
-  struct Inflater;
-  std::size_t read_file();                     // fills packed_; 0 at the end
-  std::size_t inflate_to(std::vector<char>&);  // returns the number of bytes; 0 at the end
+  std::size_t read_file();  // fills packed_; 0 at the end
 
   ReadFile file_;
   Budget budget_;

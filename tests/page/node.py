@@ -23,6 +23,7 @@ async function begin() {
   predictor.FS.chdir("/dropped");
   for await (const line of require("readline").createInterface({ input: process.stdin })) {
     signs = 0;
+    for (const [name, path] of Object.entries(JSON.parse(line).files ?? {})) predictor.FS.writeFile(name, fs.readFileSync(path));
     const text = predictor.ccall("stretto_answer", "string", ["string"], [line]);
     fs.writeSync(1, JSON.stringify([text, signs]) + "\\n");
   }
@@ -58,7 +59,8 @@ class Node:
         self.signs = 0  # that the newest answer gave of its progress
 
     def ask(self, what, state=None, seconds=20, more=None):
-        """Returns the text of page/answer.hpp's answer. A predictor that is silent for `seconds` is a failure."""
+        """Returns the text of page/answer.hpp's answer. A predictor that is silent for `seconds` is a failure. `files` of `more`
+        are given to it first: its name of each, and the path."""
         request = {"what": what} | (more or {})
         if state:
             request |= {key: state[key] for key in ("scenario", "platform")} | {"set": [f"{key}={value}" for key, value in state["set"].items()]}

@@ -44,7 +44,7 @@ export function App() {
   const { view } = studio.address;
   return <StudioContext value={studio}><PhasesContext value={phases}>
     <Header />
-    {view !== "learn" && view !== "trace" && <Question />}
+    {view !== "learn" && <Question />}
     {view === "learn" ? <Learn /> : view === "compare" ? <CompareView /> : view === "search" ? <SearchView /> : view === "trace" ? <TraceView /> : <StepView />}
     {isSmall && <TabBar />}
     <Palette /><Settings /><Keys /><ToastLine /><Drop />

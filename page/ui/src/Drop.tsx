@@ -1,11 +1,12 @@
-// A file that is dropped anywhere, or chosen: a config.json of Hugging Face's, a scenario's TOML, or the settings of another program.
+// A file that is dropped anywhere, or chosen: a config.json of Hugging Face's, a scenario's TOML, the settings of another program, or a
+// profile.
 import { useEffect, useState } from "react";
 import { isProblem } from "./answers";
 import { askNow } from "./ask";
 import { useStudio } from "./studio";
+import { isTrace, readTrace } from "./trace/file";
 
-const kAccepts = ".json,.toml,.sh,.bash,.slurm,.sbatch,.txt,.log,.yaml,.yml,.py";
-const kTrace = /\.(json\.gz|pt\.trace\.json|pftrace|nsys-rep|sqlite)$/;
+const kAccepts = ".json,.gz,.toml,.sh,.bash,.slurm,.sbatch,.txt,.log,.yaml,.yml,.py";
 
 const kGpu = "h100-sxm";  // where a file says none
 
@@ -13,10 +14,18 @@ const kGpu = "h100-sxm";  // where a file says none
 const isScenario = (text: string) => !/^\s*\[(job|profiling|metrics|optimizer|checkpoint)\]/m.test(text);
 
 export function useDrop() {
-  const { go, say, show, address, setTook } = useStudio();
+  const { go, say, show, address, setTook, setTrace } = useStudio();
   return async (file: File | undefined) => {
     if (!file) return;
-    if (kTrace.test(file.name)) return show("trace");
+    if (await isTrace(file)) {
+      try {
+        setTrace(await readTrace(file));
+        show("trace");
+      } catch (problem) {
+        say({ text: (problem as Error).message });
+      }
+      return;
+    }
     let text = await file.text();
     const took = (source: "config" | "toml", name: string, notes: string[]) => {
       const saysGpu = source === "config" || /^platform\s*=/m.test(name);
@@ -49,12 +58,12 @@ export function Drop() {
     addEventListener("drop", drop);
     return () => { removeEventListener("dragover", over); removeEventListener("dragleave", leave); removeEventListener("drop", drop); };
   });
-  return isOver ? <div className="drop-here">config.json, scenario, or a script of Megatron-LM, NeMo or torchtitan</div> : null;
+  return isOver ? <div className="drop-here">config.json, scenario, a script of Megatron-LM, NeMo or torchtitan, or a profile</div> : null;
 }
 
 export function FileButton() {
   const take = useDrop();
-  return <label className="link file" title="a config.json of Hugging Face's, a scenario's TOML, a script of Megatron-LM, NeMo or torchtitan; or drop it anywhere">open a file
+  return <label className="link file" title="a config.json of Hugging Face's, a scenario's TOML, a script of Megatron-LM, NeMo or torchtitan, a profile; or drop it anywhere">open a file
     <input type="file" id="drop" accept={kAccepts} onChange={(event) => { void take(event.target.files?.[0]); event.target.value = ""; }} /></label>;
 }
 

@@ -13,7 +13,7 @@ import { useIsSmall } from "./useIsSmall";
 const kDropped: Partial<Record<State["source"], string>> = { config: "the dropped config.json", toml: "the dropped scenario" };
 
 export function Question() {
-  const { address, answer, answered, lists, go, setting } = useStudio();
+  const { address, answer, answered, lists, go, setting, trace } = useStudio();
   const { state, view } = address;
   const isSmall = useIsSmall();
   const values = answer?.values ?? {};
@@ -51,7 +51,7 @@ export function Question() {
     sequence: <NumberWord label="tokens a sequence" value={sequence} write={whole} read={readCount} onChange={(x) => setting("model.seq_length", String(Math.round(x)))} />,
     precision: <Picker label="precision" value={precision.id} text={precision.name} choices={precisionChoices} onChoose={(id) => go(withPrecision(state, id))} />,
   };
-  const start = view === "search" ? "Search layouts of" : view === "compare" ? "Variants of" : "Train";
+  const start = view === "search" ? "Search layouts of" : view === "compare" ? "Variants of" : view === "trace" ? `${trace?.name ?? "A profile"} against` : "Train";
   const finding = answer ? sentenceOf(answered ?? state, answer, null) : "Stretto predicts the step of a training run";
   useEffect(() => { document.title = `${finding.split(";")[0]} – Stretto`; }, [finding]);
   return <section className="ask" aria-label="scenario">

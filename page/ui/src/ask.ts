@@ -22,19 +22,19 @@ async function filesOf(state: State): Promise<{ scenario: string; files: File[] 
   return { scenario: "scenario.toml", files: started.get(key)! };
 }
 
-// Returns the answer to `what` about a state as text; `more` are further fields of the request.
-export async function askText(engine: Engine, what: string, state: State, more: object = {}): Promise<string> {
+// Returns the answer to `what` about a state as text; `more` are further fields of the request, `further` files that it names.
+export async function askText(engine: Engine, what: string, state: State, more: object = {}, further: File[] = []): Promise<string> {
   try {
     const { scenario, files } = await filesOf(state);
     const set = [...(state.profile ? [["profile", state.profile]] : []), ...Object.entries(state.set)].map(([key, value]) => `${key}=${value}`);
-    return await engine.askText({ what, scenario, platform: state.platform, gpus: state.gpus, set, ...more }, files);
+    return await engine.askText({ what, scenario, platform: state.platform, gpus: state.gpus, set, ...more }, [...files, ...further]);
   } catch (problem) {
     return JSON.stringify({ error: (problem as Error).message });
   }
 }
 
-export async function ask<T>(engine: Engine, what: string, state: State, more: object = {}): Promise<T | Problem> {
-  return JSON.parse(await askText(engine, what, state, more));
+export async function ask<T>(engine: Engine, what: string, state: State, more: object = {}, further: File[] = []): Promise<T | Problem> {
+  return JSON.parse(await askText(engine, what, state, more, further));
 }
 
 // Returns the answer to a question that is about no state.

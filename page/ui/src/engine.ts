@@ -17,7 +17,7 @@ const scriptUrl = () => (script ??= new Response(new Blob([bytesOf("worker")]).s
 // The module as the first worker has compiled it: workers that start later share it.
 let compiled: WebAssembly.Module | null = null;
 
-export interface File { name: string; text: string }
+export interface File { name: string; text?: string; bytes?: Uint8Array }
 export type Request = { what: string } & Record<string, unknown>;
 
 export class Engine {

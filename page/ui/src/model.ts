@@ -7,6 +7,7 @@ import { quick } from "./engine";
 import { time } from "./format";
 import { type Address, kMostPins, parseAddress, parseState, type State, withSetting, writeAddress, writeState } from "./state";
 import type { Overlay, Selection, Studio, Toast } from "./studio";
+import type { TraceFile } from "./trace/file";
 import { useTrials } from "./trials";
 
 const kBusyMs = 150;    // an answer that takes longer dims the last one
@@ -32,6 +33,7 @@ export function useStudioModel(): Studio {
   const [selection, select] = useState<Selection>({ stage: 0, gpu: 0 });
   const [toast, setToast] = useState<Toast | null>(null);
   const [took, setTook] = useState<Studio["took"]>(null);
+  const [trace, setTrace] = useState<TraceFile | null>(null);
   const [overlay, setOverlay] = useState<Overlay>(null);
   const [find, setFind] = useState("");
   const before = useRef<{ state: State; step_ms: number } | null>(null);  // of a change whose effect is announced
@@ -119,7 +121,7 @@ export function useStudioModel(): Studio {
     .then(() => say({ text: form === "link" ? "Link copied" : `Copied: ${form}` }), (problem) => say({ text: `Not copied: ${problem.message ?? problem}` }));
 
   return {
-    address, lists, answer: shown.answer, answered: shown.state, problem: shown.problem, isBusy, slowSince, trials, selection, select, toast, say, took, setTook, overlay, find,
+    address, lists, answer: shown.answer, answered: shown.state, problem: shown.problem, isBusy, slowSince, trials, selection, select, toast, say, took, setTook, trace, setTrace, overlay, find,
     go: (state, isAnnounced) => { if (isAnnounced) announce(); put({ ...newest.current, state }); },
     setting: (key, value) => put({ ...newest.current, state: withSetting(newest.current.state, key, value, shown.answer?.simulate.ranks ?? 0) }),
     announce,

@@ -3,6 +3,7 @@ import { createContext, useContext } from "react";
 import type { Lists, StepAnswer } from "./answers";
 import type { Form } from "./copying";
 import type { Address, State, View } from "./state";
+import type { TraceFile } from "./trace/file";
 import type { Trials } from "./trials";
 
 // A GPU by its pipeline stage and its number among all GPUs; an operation by its time, in picoseconds of the step.
@@ -33,6 +34,8 @@ export interface Studio {
   toast: Toast | null;
   took: { file: string; notes: string[] } | null;  // the file that was dropped last
   setTook(took: { file: string; notes: string[] }): void;
+  trace: TraceFile | null;       // the profile that was dropped last
+  setTrace(trace: TraceFile): void;
   overlay: Overlay;
   open(overlay: Overlay, find?: string): void;
   find: string;                  // what the drawer of settings begins with
