@@ -29,6 +29,15 @@ std::string text_of(const Assumptions& assumed) {
   return text;
 }
 
+// Returns the effect of each change, without how sure it is: a table that has room next to a chart.
+Table effects_table(const std::vector<sweep::SingleChange>& changes, double step_ms) {
+  Table table({"one change", "step", "change"});
+  for (const sweep::SingleChange& change : changes)
+    table.add_row(
+        {change.what, time_text(change.step_ms), fmt::format("{:+.1f} %", 100 * (change.step_ms / step_ms - 1))});
+  return table;
+}
+
 std::string text_of(const StepLimits& limits, double step_ms) {
   constexpr std::size_t kShown = 3;
   std::vector<sweep::SingleChange> best = limits.changes;
@@ -186,9 +195,12 @@ HtmlReport page_of(const Asked& asked, const SimulateAnswer& answer) {
     constexpr std::size_t kShown = 5;
     std::vector<sweep::SingleChange> changes = answer.limits->changes;
     changes.resize(std::min(kShown, changes.size()));
-    if (!changes.empty())
-      report.tables.push_back({"changes", "What would make it faster", "One setting changed; only what fits.",
-                               changes_sheet(changes, p.step_ms).table(), true});
+    if (!changes.empty()) {
+      report.tables.push_back({"faster", "What would make it faster", "One setting changed; only what fits.",
+                               effects_table(changes, p.step_ms), true});
+      report.tables.push_back({"changes", "What one changed setting brings", "Only what fits; how sure each is.",
+                               changes_sheet(answer.limits->changes, p.step_ms).table()});
+    }
     report.tables.push_back({"machines", "A better machine", "The step on a machine that is better in one way.",
                              machines_sheet(answer.limits->machines, p.step_ms).table()});
     report.tables.push_back({"numbers", "How the step changes with each number",

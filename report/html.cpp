@@ -204,14 +204,15 @@ std::string timelines(const HtmlReport& report) {
   if (std::none_of(report.steps.begin(), report.steps.end(), [](const HtmlStep& step) { return step.has_timeline(); }))
     return {};
   return std::string("<section id=\"timelines\">\n<h2>Timelines</h2>\n") +
-         "<p>One step. Above, a bar for each micro-batch, model chunk and pass of every stage, on its compute lanes: "
+         "<details><summary>how to read them</summary><p>One step. Above, a bar for each micro-batch, model chunk and "
+         "pass of every stage, on its compute lanes: "
          "solid is what its operations take, pale is waiting within it, for communication or for the host; gaps are "
          "the "
          "pipeline's bubble and other waits. Below, operation by operation: gaps are waiting, a "
          "pale front of a communication is waiting for its peers, dashes are where the step begins and ends. Ranks "
          "that "
          "behave alike are predicted once, by the first of them." +
-         (has_measured(report) ? " Measured is the repeat with the median step." : "") + "</p>\n" +
+         (has_measured(report) ? " Measured is the repeat with the median step." : "") + "</p></details>\n" +
          "<noscript><p class=\"nothing\">The timelines are drawn by a script, which this browser does not "
          "run.</p></noscript>\n<div id=\"timeline\"></div>\n</section>\n"
          "<script type=\"application/json\" id=\"data\">" +
@@ -239,6 +240,8 @@ std::string summary_of(const HtmlReport& report) {
   return body;
 }
 
+constexpr double kHalfWidth = 560;  // of a drawing next to a table, in CSS pixels
+
 // Returns a page that begins with its figures: charts, what is open, then all else, which opens on a click.
 std::string render_with_figures(const HtmlReport& report) {
   std::string body = "<section id=\"figures\">\n<dl class=\"figures\">\n";
@@ -247,16 +250,24 @@ std::string render_with_figures(const HtmlReport& report) {
             "</dd><dd class=\"about\">" + html_escaped(figure.about) + "</dd></div>\n";
   body += "</dl>\n";
   for (const std::string& line : report.about) body += html_paragraph(line, "about");
-  body += "</section>\n" + bar_section(breakdowns(report));
+  BarChart parts = breakdowns(report);
+  parts.is_caption_closed = true;
+  body += "</section>\n" + bar_section(parts);
   for (const Plot& plot : report.plots) body += plot_section(plot);
+  body += "<div class=\"pair\">\n";
   for (const HtmlTable& table : report.tables)
     if (table.is_open) body += section(table);
-  body += bar_section(memory(report)) + timelines(report) + "<h2>More</h2>\n" +
+  BarChart stages = memory(report);
+  stages.width = kHalfWidth;
+  stages.is_caption_closed = true;
+  for (BarRow& row : stages.rows) row.group = row.label = "";  // the page has one step
+  body += bar_section(stages) + "</div>\n" + timelines(report) + "<h2>More</h2>\n<div class=\"more\">\n" +
           closed_section("summary", "Every figure", summary_of(report));
   for (const HtmlTable& table : report.tables)
     if (!table.is_open)
       body += closed_section(table.id, table.title,
                              "<p>" + html_escaped(table.caption) + "</p>\n" + html_table(table.table));
+  body += "</div>\n";
   return html_page(report.title, {}, body);
 }
 

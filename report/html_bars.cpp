@@ -12,7 +12,7 @@ namespace stretto {
 namespace {
 
 // Lengths in the SVG's own units, which are CSS pixels at full width.
-constexpr double kWidth = 1040, kBarHeight = 13, kBarGap = 3, kRowGap = 12, kGroupHeading = 26, kAxis = 26;
+constexpr double kBarHeight = 13, kBarGap = 3, kRowGap = 6, kGroupHeading = 26, kAxis = 26;
 constexpr double kBarNameWidth = 66, kValueWidth = 84, kCharacter = 7.5;
 constexpr double kLineHeight = 15;
 constexpr std::size_t kLongestLine = 36;
@@ -25,6 +25,14 @@ double largest_of(const BarChart& chart) {
     for (const Bar& bar : row.bars)
       largest = std::max({largest, drawable(bar.total()), bar.spread ? drawable(bar.spread->high) : 0});
   return largest;
+}
+
+// Returns "64 ranks: tp 4, plain, ", what stands before a bar's own name.
+std::string place_of(const BarRow& row) {
+  std::string name;
+  for (const std::string* part : {&row.group, &row.label})
+    if (!part->empty()) name += *part + ", ";
+  return name;
 }
 
 // Returns 1, 2 or 5 times a power of ten: at most six lines on the axis.
@@ -64,7 +72,7 @@ class Svg {
       for (const std::string& line : lines_of(row.label)) longest = std::max(longest, display_width(line));
     left_ = kCharacter * double(longest) + 12 + kBarNameWidth;
     const double largest = largest_of(chart);
-    scale_ = largest > 0 ? (kWidth - kValueWidth - left_) / largest : 0;
+    scale_ = largest > 0 ? (chart.width - kValueWidth - left_) / largest : 0;
     for (std::size_t i = 0; i < chart.rows.size(); ++i) {
       if (!chart.rows[i].group.empty() && (i == 0 || chart.rows[i].group != chart.rows[i - 1].group)) heading(i);
       row(chart.rows[i]);
@@ -73,8 +81,10 @@ class Svg {
   }
 
   std::string text() const {
-    return fmt::format("<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"{}\">\n{}{}</svg>\n", kWidth,
-                       y_ + kAxis, html_escaped(chart_.title), grid_, body_);
+    return fmt::format(
+        "<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" style=\"max-width: {:.0f}px\" "
+        "aria-label=\"{}\">\n{}{}</svg>\n",
+        chart_.width, y_ + kAxis, chart_.width, html_escaped(chart_.title), grid_, body_);
   }
 
  private:
@@ -110,8 +120,7 @@ class Svg {
       const double width = drawable(segment.value) * scale_;
       if (width <= 0) continue;
       const BarSeries& series = chart_.series[segment.series];
-      std::string title = row.group.empty() ? row.label : row.group + ", " + row.label;
-      title += ", " + bar.name;
+      std::string title = place_of(row) + bar.name;
       if (chart_.stacked) title += ", " + series.name;
       body_ += fmt::format(
           "<rect class=\"{}\" x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.0f}\">"
@@ -151,16 +160,18 @@ class Svg {
   std::string grid_, body_;
 };
 
-std::string numbers(const BarChart& chart) {
+std::string numbers(const BarChart& chart, const std::string& caption = {}) {
   const Unit unit = chart.bytes ? byte_unit(largest_of(chart)) : time_unit(largest_of(chart));
-  bool grouped = false, scattered = false;
+  bool grouped = false, labelled = false, scattered = false;
   for (const BarRow& row : chart.rows) {
     grouped = grouped || !row.group.empty();
+    labelled = labelled || !row.label.empty();
     for (const Bar& bar : row.bars) scattered = scattered || bar.spread.has_value();
   }
   std::vector<std::string> headers;
   if (grouped) headers.push_back(chart.group_header);
-  headers.insert(headers.end(), {chart.row_header, chart.bar_header});
+  if (labelled) headers.push_back(chart.row_header);
+  headers.push_back(chart.bar_header);
   if (chart.stacked)
     for (const BarSeries& series : chart.series) headers.push_back(series.name + ", " + unit.name);
   headers.push_back((chart.stacked ? "sum, " : "") + unit.name);
@@ -171,7 +182,8 @@ std::string numbers(const BarChart& chart) {
     for (const Bar& bar : row.bars) {
       std::vector<std::string> cells;
       if (grouped) cells.push_back(row.group);
-      cells.insert(cells.end(), {row.label, bar.name});
+      if (labelled) cells.push_back(row.label);
+      cells.push_back(bar.name);
       if (chart.stacked) {
         std::vector<double> values(chart.series.size());
         for (const BarSegment& segment : bar.segments) values[segment.series] += segment.value;
@@ -183,7 +195,7 @@ std::string numbers(const BarChart& chart) {
           cells.push_back(unit.number(value));
       table.add_row(std::move(cells));
     }
-  return "<details><summary>the numbers</summary>\n" + html_table(table) + "</details>\n";
+  return "<details><summary>the numbers</summary>\n" + caption + html_table(table) + "</details>\n";
 }
 
 // Returns the series of which some bar has a segment.
@@ -210,8 +222,7 @@ std::string single_bar(const BarChart& chart) {
           parts.push_back({fmt::format("{} {} ({})", chart.series[segment.series].name, text(segment.value),
                                        percent_text(segment.value / bar.total())),
                            chart.series[segment.series].css});
-      const std::string of = row.group.empty() ? row.label : row.group + ", " + row.label;
-      return fmt::format("<p class=\"single\">{}, {}: {}</p>\n", html_escaped(of), html_escaped(bar.name),
+      return fmt::format("<p class=\"single\">{}: {}</p>\n", html_escaped(place_of(row) + bar.name),
                          text(bar.total())) +
              html_legend(parts);
     }
@@ -240,14 +251,15 @@ std::size_t BarChart::bars() const {
 }
 
 std::string bar_section(const BarChart& chart) {
-  std::string html = fmt::format("<section id=\"{}\">\n<h2>{}</h2>\n<p>{}</p>\n", html_escaped(chart.id),
-                                 html_escaped(chart.title), html_escaped(chart.caption));
+  const std::string caption = fmt::format("<p>{}</p>\n", html_escaped(chart.caption));
+  std::string html = fmt::format("<section id=\"{}\">\n<h2>{}</h2>\n{}", html_escaped(chart.id),
+                                 html_escaped(chart.title), chart.is_caption_closed ? "" : caption);
   if (largest_of(chart) <= 0)
     return html + "<p class=\"nothing\">Nothing to show: all of it is zero.</p>\n" +
            (chart.rows.empty() ? "" : numbers(chart)) + "</section>\n";
   if (chart.bars() == 1) return html + single_bar(chart) + "</section>\n";
   return html + html_legend(seen_series(chart)) + "<div class=\"figure\">" + Svg(chart).text() + "</div>\n" +
-         numbers(chart) + "</section>\n";
+         numbers(chart, chart.is_caption_closed ? caption : "") + "</section>\n";
 }
 
 }  // namespace stretto

@@ -36,13 +36,15 @@ struct BarRow {
   std::vector<Bar> bars;
 };
 
-struct BarChart {
+struct BarChart {  // a row may lack a group and a label
   std::string id;  // id of the HTML element
   std::string title, caption;
   std::string group_header = "ranks", row_header = "mode", bar_header = "side";  // headers of the table
   // values are bytes; otherwise milliseconds
   bool bytes = false;
-  bool stacked = false;  // segments are parts of their bar: the table has a column for each series
+  bool stacked = false;            // segments are parts of their bar: the table has a column for each series
+  bool is_caption_closed = false;  // it stands with the numbers, which open on a click
+  double width = 1040;             // of the drawing, in CSS pixels
   std::vector<BarSeries> series;
   std::vector<BarRow> rows;
 

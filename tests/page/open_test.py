@@ -18,6 +18,7 @@ PAGE, STRETTO = pathlib.Path(sys.argv[1]).resolve().as_uri(), str(pathlib.Path(s
 PROBLEM = "document.getElementById('problem')"
 STEP = "document.getElementById('answer-step')"
 LARGEST_BYTES, LARGEST_COMPRESSED_BYTES = 3e6, 2e6
+TALLEST_REPORT_PX = 1700
 
 
 class Open(unittest.TestCase):
@@ -111,6 +112,15 @@ class Open(unittest.TestCase):
                 self.assertGreater(browser.run("document.querySelectorAll('canvas, svg').length"), 0)
                 self.assertLessEqual(browser.run("document.documentElement.scrollWidth"), width)
                 self.check_quiet(browser)
+
+    def test_a_report_is_short(self):
+        """Its answers and pictures are on two pages of paper; what is long opens on a click."""
+        with tempfile.TemporaryDirectory() as folder:
+            report = pathlib.Path(folder) / "report.html"
+            subprocess.run([STRETTO, "simulate", "llama3-70b", "--modes", "--limits", "--html", report], check=True, capture_output=True)
+            browser = self.open(report.as_uri(), 1200)
+            browser.wait("document.querySelector('canvas') !== null")
+            self.assertLessEqual(browser.run("document.documentElement.scrollHeight"), TALLEST_REPORT_PX)
 
 
 if __name__ == "__main__":
