@@ -28,7 +28,7 @@ std::from_chars_result from_chars_by_strtod(const char* begin, const char* end, 
   const auto at = [&](std::size_t i) { return i < text.size() ? text[i] : '\0'; };
   if (at(sign) == '+' || at(sign) == '-' || std::isspace(static_cast<unsigned char>(at(sign))) != 0)
     return {begin, std::errc::invalid_argument};
-  // strtod() would go on behind the 0 of "0x1".
+  // strtod() would read on after the 0 of "0x1".
   if (at(sign) == '0' && (at(sign + 1) == 'x' || at(sign + 1) == 'X')) {
     value = sign != 0 ? -0.0 : 0.0;
     return {begin + sign + 1, std::errc()};
@@ -48,7 +48,7 @@ std::string shortest_text_by_printf(double number) {
   if (std::isnan(number)) return std::signbit(number) ? "-nan" : "nan";
   if (std::isinf(number)) return number < 0 ? "-inf" : "inf";
   char scientific[32], fixed[400];
-  int digits = 0;  // behind the point
+  int digits = 0;  // after the point
   do std::snprintf(scientific, sizeof scientific, "%.*e", digits, number);
   while (std::strtod(scientific, nullptr) != number && ++digits < 17);
   const int exponent = std::atoi(std::strchr(scientific, 'e') + 1);

@@ -72,7 +72,7 @@ Error CsvRow::error(std::size_t column, const std::string& expected) const {
 double CsvRow::number(std::size_t column) const {
   const std::string_view cell = cells_[column];
   std::int64_t whole = 0;
-  constexpr std::size_t kMostDigits = 15;  // of which every number is a double, and at most kMost
+  constexpr std::size_t kMostDigits = 15;  // every number of that many digits is a double, and at most kMost
   const bool is_whole =
       !cell.empty() && cell.size() <= kMostDigits && std::all_of(cell.begin(), cell.end(), [&](char digit) {
         whole = 10 * whole + (digit - '0');

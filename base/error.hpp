@@ -13,7 +13,7 @@ enum class ErrorKind {
   runtime,  // the input is fine but the work failed (disk full, rank dead): exit code 1
 };
 
-// The one exception type for failures that a user can cause or must be told of. Our own bugs are asserts.
+// The one exception type for failures that a user can cause or must know of. Our own bugs are asserts.
 // what() is one line, already readable: "file:line: key: what was expected".
 class Error : public std::runtime_error {
  public:

@@ -14,7 +14,7 @@ namespace stretto {
 // A format: sign, `kExponent` bits of exponent with `kBias`, `kMantissa` bits of mantissa; a code is the low bits of a
 // byte. kLargest is the code of the largest number and kNan the code that a NaN becomes.
 // e4m3 and e5m2: OCP 8-bit floating point specification; e4m3 has no infinity, 0x7f and 0xff are NaN; e5m2 has the
-// infinities 0x7c and 0xfc, and NaNs behind them. e2m1: OCP microscaling specification, 0 0.5 1 1.5 2 3 4 6, neither
+// infinities 0x7c and 0xfc, and NaNs above them. e2m1: OCP microscaling specification, 0 0.5 1 1.5 2 3 4 6, neither
 // infinity nor NaN (a NaN becomes 6, as TransformerEngine's references cast it).
 struct E4m3 {
   static constexpr int kExponent = 4, kMantissa = 3, kBias = 7;

@@ -7,7 +7,7 @@
 
 namespace stretto {
 
-TEST_CASE("temporary names are told from all others", "[base]") {
+TEST_CASE("a temporary name is recognised, any other name is not", "[base]") {
   CHECK(name_under_temporary("a.json.0123456789abcdef.tmp") == "a.json");
   CHECK(name_under_temporary("a.0123456789abcdef.tmp.0123456789abcdef.tmp") == "a.0123456789abcdef.tmp");
   for (const char* name :

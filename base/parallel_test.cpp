@@ -18,7 +18,7 @@ TEST_CASE("parts of a parallel loop make up all of it") {
     }
 }
 
-TEST_CASE("each item of a parallel loop is taken once, and the failure of the first one is told") {
+TEST_CASE("each item of a parallel loop is taken once, and the failure of the first one is thrown") {
   for (const bool from_both_ends : {false, true})
     for (const std::int64_t count : {0, 1, 2, 7, 1000}) {
       std::vector<int> times(static_cast<std::size_t>(count), 0), inner(times);

@@ -182,7 +182,9 @@ TEST_CASE("of many keys an unknown one names the three nearest", "[toml]") {
   TomlTable root = parse_toml("activation_offload = 1\n", "f.toml");
   for (int i = 0; i < 20; ++i) root.has("key" + std::to_string(i));
   root.has("cpu_offloading_activations");
-  CHECK(message_of([&] { root.finish(); }).find("expected one of 21 keys (nearest: cpu_offloading_activations), got an unknown key") !=
+  CHECK(message_of([&] {
+          root.finish();
+        }).find("expected one of 21 keys (nearest: cpu_offloading_activations), got an unknown key") !=
         std::string::npos);
 }
 
@@ -245,7 +247,7 @@ TEST_CASE("errors of overrides name the override", "[toml]") {
         "--set s.hiden: expected a known key, got \"hiden\"; did you mean \"hidden\"?");
 }
 
-TEST_CASE("files that cannot be read are told apart", "[toml]") {
+TEST_CASE("each reason why a file cannot be read has its own error", "[toml]") {
   const stretto::testing::TempDir temporary;
   const std::string missing = temporary.file("missing.toml");
   CHECK(message_of([&] { read_toml(missing); }) ==

@@ -105,9 +105,9 @@ Calibration calibrate_host(int cores, Notebook& notebook, const std::function<vo
         samples, key.starts_with("move_") ? "collectives on links that are not paced" : "training steps on one rank");
   }
 
-  progress("compute beside compute");
+  progress("compute concurrent with compute");
   platform.slowdown =
-      notebook.part("compute beside compute", [&] { return probe_interference(machine_of(cores), cores); });
+      notebook.part("compute concurrent with compute", [&] { return probe_interference(machine_of(cores), cores); });
 
   for (int c = 0; c < sim::kDemandClasses; ++c) {
     const auto cls = static_cast<sim::DemandClass>(c);

@@ -128,23 +128,23 @@ Calibration calibrate_gpu(const Machine& machine, const GpuSizes& sizes,
   for (const auto& [key, samples] : by_key) platform.costs[key] = fit_corrected(samples, origin_of(key));
 
   end_of("communication and fits");
-  progress("compute beside compute");
+  progress("compute concurrent with compute");
   const auto alone_us = attempt("classes", std::array<double, sim::kDemandClasses>{},
                                 [&] { return probe_classes(machine, sizes.classes); });
   Pairs not_measured;
   for (auto& row : not_measured) row.fill({0, {"assumed", "not measured", 0}});
-  platform.slowdown =
-      attempt("compute beside compute", not_measured, [&] { return probe_streams(machine, sizes.classes, alone_us); });
-  end_of("compute beside compute");
-  progress("compute beside communication");
-  TransferCurves curves = attempt("compute beside communication", without_transfers("not measured"),
+  platform.slowdown = attempt("compute concurrent with compute", not_measured,
+                              [&] { return probe_streams(machine, sizes.classes, alone_us); });
+  end_of("compute concurrent with compute");
+  progress("compute concurrent with communication");
+  TransferCurves curves = attempt("compute concurrent with communication", without_transfers("not measured"),
                                   [&] { return probe_transfers(machine, sizes, alone_us, notebook); });
   gpu.beside_moving = std::move(curves.beside_moving);
   gpu.beside_waiting = std::move(curves.beside_waiting);
   gpu.moving_beside = std::move(curves.moving_beside);
   gpu.beside_copying = std::move(curves.beside_copying);
   gpu.copying_beside = std::move(curves.copying_beside);
-  end_of("compute beside communication");
+  end_of("compute concurrent with communication");
   result.notes.push_back("took: " + took);
   return result;
 }

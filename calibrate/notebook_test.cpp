@@ -66,7 +66,7 @@ TEST_CASE("what is not a notebook's is not used", "[calibrate]") {
 }
 
 // Ctrl-C takes effect before the next run of a probe, whichever it is.
-TEST_CASE("a probe ends when it is told to", "[calibrate]") {
+TEST_CASE("a probe ends when it is interrupted", "[calibrate]") {
   struct Enough {};
   for (const int last : {0, 1, 3}) {
     int calls = 0;

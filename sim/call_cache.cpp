@@ -214,7 +214,7 @@ std::vector<SoloRecording::Entry> CallCache::entries_of(std::uint32_t rank) cons
     arrivals[i] = came < woken ? SoloRecording::Arrival{woken, true} : SoloRecording::Arrival{came, false};
     reached[lane_of[i]] = rows[i].end + inputs_.costs.op_overhead;
   }
-  // [operation] the most by which the host may be late behind it
+  // [operation] the most by which the host may be late after the operation
   std::vector<Picoseconds> slack(count, Picoseconds{1} << 60);
   if (lanes_.has_host()) {
     Picoseconds least = Picoseconds{1} << 60;

@@ -20,7 +20,7 @@ struct SoloRecording {
     bool allows(Picoseconds reached) const { return sleeps ? reached < at : reached == at; }
   };
   // An operation at which the call can be entered and left: all operations before it have ended when it is ready, and
-  // all behind it wait for it or for each other. What follows is a solo call of its own.
+  // all operations after it wait for it or for each other. The rest of the call is a solo call of its own.
   struct Entry {
     std::uint32_t op = 0;           // of the call
     SoloShape rest;                 // the operations from `op` on
@@ -98,7 +98,7 @@ class CallCache {
   std::int64_t finished_before(Picoseconds until, std::uint32_t lane) const;
 
  private:
-  // The call of which a rank's operations are simulated one by one, or were.
+  // The call whose operations are simulated one by one on a rank, or were.
   struct Stepped {
     std::uint32_t first_op = 0, count = 0;
     std::uint16_t shape = 0;

@@ -49,7 +49,7 @@ Toy random_toy(std::mt19937& random, bool with_messages) {
   toy.schedule.lanes.push_back({"receive", LaneKind::communication, 0});
   toy.costs.cores_per_device = static_cast<int>(draw(3));
   for (Lane& lane : toy.schedule.lanes) lane.priority = -static_cast<int>(draw(2));
-  // Sometimes communication holds cores, of which there are then just enough.
+  // Sometimes communication holds cores; then there are just enough cores.
   const int channels = toy.costs.cores_per_device > 0 && draw(3) == 0 ? 1 + static_cast<int>(draw(2)) : 0;
   if (channels > 0) {
     toy.schedule.communicators.front().engine = CommEngine::sm;

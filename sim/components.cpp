@@ -41,7 +41,7 @@ void each_partner(const SimInputs& inputs, std::uint32_t program, OpId id, Meets
   for (const std::uint32_t member : partners.instances[instance].members) meets(member);
 }
 
-// Returns the time at which the first communication that components share behind their rounds begins to move bytes;
+// Returns the time at which the first communication that components share after their rounds begins to move bytes;
 // kHorizon where there is none. `only_faster` becomes true when no slow component takes part in it.
 Picoseconds first_shared(const SimInputs& inputs, const std::vector<Component>& components,
                          const std::vector<std::uint32_t>& component_of, const std::vector<bool>& is_slow,

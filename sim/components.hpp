@@ -56,7 +56,7 @@ struct Component {
 std::vector<Component> components_of(const SimInputs& inputs, std::vector<RankRows> parts);
 
 // Returns whether components with rounds shorter than `longest` come to rest before the others come to the first
-// communication that components share behind their rounds, and whether the others come last to it. Then a step with
+// communication that components share after their rounds, and whether the others come last to it. Then a step with
 // more rounds is as long as that of the others: a component at rest has nothing to do until that communication ends,
 // and comes to the same rest earlier.
 bool others_wait(const SimInputs& inputs, const std::vector<Component>& components, Picoseconds longest);

@@ -398,7 +398,7 @@ TEST_CASE("members that bring different operations to a meeting are an error", "
                                     Catch::Contains("first mb 0") && Catch::Contains("second mb 0"));
 }
 
-TEST_CASE("a straggler is simulated beside one rank for all others", "[sim]") {
+TEST_CASE("a straggler is simulated, and one rank that stands for all others", "[sim]") {
   Toy toy(16);
   const OpId work = toy.compute("work", 10 * us);
   toy.collective("sum", {us, 1000, {}, 1}, {after(work)});

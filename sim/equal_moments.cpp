@@ -59,8 +59,8 @@ EqualMoments::EqualMoments(const SimInputs& inputs, const std::vector<RankRows>&
 }
 
 std::optional<Picoseconds> EqualMoments::find(Picoseconds period) {
-  // Equal states stay equal while the lanes go on alike, so the last moment tells as much as all. The part that is
-  // returned ends earlier: its last waits are for operations behind it, which must be those of a longer step.
+  // Equal states stay equal while the lanes go on equally, so the last moment says as much as all. The part that is
+  // returned ends earlier: its last waits are for later operations, which must be those of a longer step.
   const Picoseconds last = until_ - 1 - period, begin = last - period / 4;
   if (begin < step_begin_ || !are_lanes_equal(last, period)) return std::nullopt;
   if (since(begin) < std::max(step_begin_, equal_from(last, period))) return std::nullopt;

@@ -48,7 +48,7 @@ class Exchanges {
     std::vector<Picoseconds> met;         // [operation of the group]: time at which both ends were posted
     std::vector<Picoseconds> done;        // [operation of the group]: time at which it would have ended alone
   };
-  // A message of which at least one end is posted.
+  // A message with at least one end posted.
   struct OpenMessage {
     std::uint32_t link = 0;
     std::array<std::uint32_t, 2> lane = {kNone, kNone};  // lanes of sender and receiver

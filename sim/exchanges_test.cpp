@@ -153,7 +153,7 @@ TEST_CASE("messages of a group begin by themselves and end together", "[sim]") {
   for (const OpId op : {r0, r1, s1}) CHECK(waited_of(result, op) == 0);
 }
 
-TEST_CASE("a receive that is served behind one whose sender comes late has waited for that", "[sim]") {
+TEST_CASE("a receive that follows one with a late sender waits for that one", "[sim]") {
   TwoStages two;
   const CollectiveCost cost{5 * us, 0, {20 * us, 0, DemandClass::memory}, 1};
   const OpId a = two.compute(0, "a", 100 * us);

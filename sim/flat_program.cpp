@@ -49,7 +49,7 @@ void check_costs(const Schedule& schedule, const OpCosts& costs, const Costs& al
     const int threads = schedule.placement.threads_per_rank;
     if (resides && !communicates && demand.cores > threads)
       throw input_error("simulation: " + operation.name + " needs " + std::to_string(demand.cores) +
-                        " cores, but beside channels there are as many as a rank has threads, " +
+                        " cores, but apart from channels a rank has as many cores as threads, " +
                         std::to_string(threads));
     if (communicates && collective.cores > resident_cores(schedule.communicators[communicator_of(operation.work)]))
       throw input_error("simulation: " + operation.name + " holds more cores than its communicator has channels");
@@ -57,7 +57,8 @@ void check_costs(const Schedule& schedule, const OpCosts& costs, const Costs& al
       throw input_error("simulation: " + operation.name + " moves data on cores that it holds, and asks for " +
                         std::to_string(demand.cores) + " more");
     if (communicates && collective.interference && (collective.cores > 0 || demand.cores > 0))
-      throw input_error("simulation: " + operation.name + " runs beside compute, and asks for its cores");
+      throw input_error("simulation: " + operation.name +
+                        " runs concurrently with compute, and asks for compute's cores");
     if (all.cores_per_device > 0 && demand.cores > all.cores_per_device)
       throw input_error("simulation: " + operation.name + " needs " + std::to_string(demand.cores) +
                         " cores, but a device has " + std::to_string(all.cores_per_device));

@@ -67,7 +67,7 @@ using FlatPrograms = std::vector<std::shared_ptr<const FlatProgram>>;
 FlatPrograms flatten_all(const Schedule& schedule, const std::vector<BoundProgram>& programs, const Costs& costs,
                          const Partners& partners);
 
-// The flat forms of a step's programs, all ranks of which have equal costs, and which may be given other costs. A value
+// The flat forms of a step's programs. All ranks of a program have equal costs; a caller may set other costs. A value
 // type.
 class TimedPrograms {
  public:

@@ -114,7 +114,8 @@ TEST_CASE("a host that waits for messages does not wait for those with a lane fo
   CHECK(simulate(toy.schedule, toy.costs).step == 70 * us);
 }
 
-TEST_CASE("messages beside compute run under a framework whose process waits for batches of messages", "[sim]") {
+TEST_CASE("messages concurrent with compute run under a framework whose process waits for batches of messages",
+          "[sim]") {
   // If the process waited for a receive that is posted early, it would wait forever: the peer issues its send later.
   Scenario scenario = pipeline();
   scenario.parallel.sequence_parallel = true;

@@ -167,7 +167,7 @@ class Lanes {
     lane.started += operations;
     lane.started_at = time;
   }
-  // Advances the lane by `operations`, the last of which ended at `end`. Returns true when they end a step of the lane.
+  // Advances the lane by `operations`; the last of them ended at `end`. Returns true when they end a step of the lane.
   bool leave(std::uint32_t number, std::uint32_t operations, Picoseconds end) {
     Cursor& lane = cursors_[number];
     for (std::uint32_t i = 0; has_host_ && i < operations; ++i)

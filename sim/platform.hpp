@@ -49,7 +49,7 @@ struct Gpu {
   std::array<Curve, kDemandClasses> beside_copying, copying_beside;
 };
 
-// The CPU of a GPU's node, over the x86 CPUs of which profiles of frameworks have their times: time of the same Python,
+// The CPU of a GPU's node, over the x86 CPUs that profiles of frameworks were timed on: time of the same Python,
 // and of the same C++, over theirs.
 struct Cpu {
   Quantity python = {1, {}}, cpp = {1, {}};

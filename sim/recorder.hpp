@@ -76,7 +76,7 @@ class StepRecorder {
     steady_ = true;
   }
 
-  // Valid once lane_done has returned true, or behind end_by_repeating().
+  // Valid once lane_done has returned true, or after end_by_repeating().
   bool steady() const { return steady_; }
   Timeline take_timeline() {
     return {last_ == 0 ? 0 : steps_[last_ - 1].end, steps_[last_].end, std::move(steps_[last_].rows)};
@@ -98,7 +98,7 @@ class StepRecorder {
     std::vector<TimelineRow> rows;
   };
   bool is_steady(int step) const {
-    // Two equal periods suffice, because a lane may fall behind more and more without holding up the others.
+    // Two equal periods suffice, because a lane may be later and later without holding up the others.
     if (step > 1 &&
         std::abs(static_cast<double>(period(step) - period(step - 1))) <= kSteady * static_cast<double>(period(step)))
       return true;

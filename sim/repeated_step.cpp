@@ -64,7 +64,7 @@ bool RepeatedStep::issues_like_then(std::uint32_t rank, Picoseconds shift) const
     const bool is_ready = lane.stage != LaneStage::blocked && lane.stage != LaneStage::playing;
     for (std::uint32_t i = lane.position; i < lane.length; ++i) {
       const FlatOp& op = lane.ops[i];
-      // Segments that have not begun will begin alike, as is checked for the operation that they wait for.
+      // Segments that have not begun will begin at equal times, as is checked for the operation that they wait for.
       if (op.segment >= begins.size()) break;
       if (begins[op.segment] == before[op.segment] + shift) continue;
       const TimelineRow& then = rows[op.op];

@@ -13,8 +13,8 @@ namespace stretto::sim {
 // the state at a moment t is what lanes are at and since when, and the work left of operations that are active. The
 // latter follows from the times of all operations that were active since the first of those began. So this part
 // compares rows of both steps and no other state, but with a host its clock: the host of each rank begins a step when
-// the rank has ended the one before, the first when all do. A host that is D later than in the step before is alike;
-// another is, where no operation that is still to come waited for it there or waits for it now.
+// the rank has ended the one before, the first when all do. A host that is D later than in the step before is equal;
+// another host is equal where no operation that is still to come waited for it there or waits for it now.
 //
 // It is asked a few times in a step, when one lane has come a certain part of its way. An optimisation, and no part of
 // the model: results are those of steps that are simulated to their ends.
@@ -34,7 +34,7 @@ class RepeatedStep {
   // Returns whether all that follows `now` repeats the step before; then the recorder has the latest step whole. All
   // events at or before `now` must have been handled.
   bool is_repeated(Picoseconds now);
-  // Returns, with a host, the operations of the step behind the latest one that end before the latest one does.
+  // Returns, with a host, the operations of the step after the latest one that end before the latest one does.
   std::int64_t operations_ahead() const { return ahead_; }
 
  private:

@@ -57,7 +57,7 @@ bool find_twins(const Schedule& schedule, const BoundProgram& program, std::int6
   return true;
 }
 
-// Returns when the host issued each operation (HostClock). The host begins with the step; its first operation tells
+// Returns when the host issued each operation (HostClock). The host begins with the step; its first operation says
 // when that was.
 IssueTimes issue_times(const FlatProgram& flat, std::span<const TimelineRow> rows) {
   std::vector<const FlatOp*> in_order(rows.size());

@@ -14,7 +14,7 @@ namespace stretto::sim {
 struct Round {
   Picoseconds begin = 0, period = 0;
   // false: of the slowest ranks alone. Others have shorter rounds and wait for them; a longer step takes a period
-  // longer, but its breakdown is not told.
+  // longer, but its breakdown is not known.
   bool is_of_all = true;
 };
 
@@ -53,7 +53,7 @@ class StepTwins {
 // so all that follows is as it was, later by the rounds of the slowest (sim/components.hpp).
 //
 // `timeline` has the rows of all of `inputs.programs`, in order, and `twins` are theirs. The caller guarantees that the
-// programs of the longer step begin and end like these and have further rounds like those behind micro-batch
+// programs of the longer step begin and end like these and have further rounds like those after micro-batch
 // `twins.from()` between: orders of pipelines do, when `twins.micro_batches()` is a multiple of their round.
 std::optional<Round> find_round(const SimInputs& inputs, const Timeline& timeline, const StepTwins& twins,
                                 std::string& why_not);

@@ -67,7 +67,7 @@ TEST_CASE("what a kernel costs ends with it, and classes differ", "[sim]") {
   CHECK(row_of(result, norm, 0).end - row_of(result, norm, 0).start == 30 * us);
 }
 
-TEST_CASE("one rank a GPU: its communication kernel runs beside its own compute", "[sim]") {
+TEST_CASE("one rank a GPU: its communication kernel is concurrent with its own compute", "[sim]") {
   Toy toy(2, 1);
   toy.costs.cores_per_device = 1;
   toy.costs.sleeps_for_cores = false;
@@ -78,7 +78,7 @@ TEST_CASE("one rank a GPU: its communication kernel runs beside its own compute"
   CHECK(to_us(row_of(result, gemm).end) == Approx(20 + 30 - 20 / 1.5).margin(1e-5));
 }
 
-TEST_CASE("channels of kernels that run beside compute hold nothing", "[sim]") {
+TEST_CASE("channels of kernels concurrent with compute hold no cores", "[sim]") {
   Toy toy = shared_gpu();
   toy.schedule.communicators.front() = {"dp", {Coord::dp}, CommEngine::sm, 16, 2};
   CollectiveCost cost = kernel(20 * us, 0, 0);
@@ -89,7 +89,7 @@ TEST_CASE("channels of kernels that run beside compute hold nothing", "[sim]") {
   SECTION("and none may be asked for") {
     cost.cores = 1;
     toy.collective("all_reduce", cost);
-    CHECK_THROWS_WITH(one_step(toy), Catch::Contains("runs beside compute"));
+    CHECK_THROWS_WITH(one_step(toy), Catch::Contains("runs concurrently with compute"));
   }
 }
 

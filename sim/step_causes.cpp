@@ -5,8 +5,8 @@
 namespace stretto::sim {
 namespace {
 
-// A computation or movement whose work is replayed may end so many picoseconds elsewhere: each change of its rate
-// rounds by half of one (sim/device.cpp).
+// A computation or movement whose work is replayed may end this many picoseconds earlier or later: each change of its
+// rate rounds by half of one (sim/device.cpp).
 constexpr Picoseconds kMostRounding = 64;
 
 }  // namespace

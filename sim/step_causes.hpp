@@ -10,12 +10,12 @@
 
 namespace stretto::sim {
 
-// The times of a row, each of which follows from other times and from costs. `meet` is the time at which a
+// The times of a row. Each follows from other times and from costs. `meet` is the time at which a
 // communication begins to move bytes, `moved` the one at which this rank has moved its own; a send has no `moved`.
 enum class RowTime : std::uint8_t { ready, start, meet, moved, end };
 constexpr std::uint32_t kRowTimes = 5;
 
-// A time of a step: row · kRowTimes + RowTime, and behind those of all rows the times at which the hosts begin their
+// A time of a step: row · kRowTimes + RowTime, and after the times of all rows, those at which the hosts begin their
 // segments (HostClock).
 using TimeId = std::uint32_t;
 
@@ -32,14 +32,14 @@ struct Explanation {
   struct Part {
     Cost cost = Cost::computes;
     std::uint32_t of = 0;                   // OpId; of the host's costs the row of an operation
-    DemandClass cls = DemandClass::memory;  // of the computation beside a communication
+    DemandClass cls = DemandClass::memory;  // of the computation concurrent with a communication
     double weight = 0;
   };
   std::vector<Time> times;
   std::vector<Part> parts;
 };
 
-// Says which times and costs each time of a simulated step follows from: rows tell which of several causes came last,
+// Says which times and costs each time of a simulated step follows from: rows show which of several causes came last,
 // and how long activities of a device were concurrent. A second look at the rows, so that an engine that runs a step
 // does nothing for it.
 class StepCauses {
@@ -131,7 +131,7 @@ class StepCauses {
   std::vector<std::vector<std::uint32_t>> groups_;  // rows of a collective's members, or of a send and its receive
   std::vector<std::uint32_t> group_;                // [row] → groups_, or kAlone
   std::vector<Picoseconds> moved_;                  // [row]
-  // [program] by their begin, with those of the steps before and behind that reach into this one
+  // [program] by their begin, with those of the steps before and after that reach into this one
   std::vector<std::vector<Activity>> computes_, kernels_;
   Picoseconds longest_kernel_ = 0;
   static constexpr std::uint32_t kAlone = ~std::uint32_t{0};

@@ -11,8 +11,8 @@
 namespace stretto::sim {
 namespace {
 
-// The replayed movement of a communication may end so many picoseconds elsewhere: each change of its rate rounds by
-// half of one (sim/device.cpp).
+// The replayed movement of a communication may end this many picoseconds earlier or later: each change of its rate
+// rounds by half of one (sim/device.cpp).
 constexpr Picoseconds kMostReplayed = 64;
 
 }  // namespace
@@ -132,7 +132,7 @@ void StepCauses::find_activities() {
   }
 }
 
-// Returns the end of the movement of a communication beside the device's computations.
+// Returns the end of the movement of a communication that is concurrent with the device's computations.
 Picoseconds StepCauses::moved_by(std::uint32_t number, Picoseconds from, const std::vector<Activity>& computes) const {
   const CollectiveCost& cost = inputs_.costs.collective[op_of(number)];
   double left = static_cast<double>(cost.movement.alone), at = static_cast<double>(from);
@@ -186,7 +186,7 @@ std::vector<StepCauses::Breakpoint> StepCauses::breakpoints_of(std::uint32_t num
   return found;
 }
 
-// Between breakpoints b the work is done at the rate 1 / stretch, so that Σ (b' − b) / stretch = work, of which the end
+// Between breakpoints b the work is done at the rate 1 / stretch, so that Σ (b' − b) / stretch = work. The end
 // is the last b'.
 void StepCauses::explain_work(std::uint32_t number, Explanation& result) const {
   const bool computes = flat_of(number).kind == FlatKind::compute;

@@ -39,7 +39,7 @@ class Walk {
   bool run(const std::vector<At>& from) {
     for (const At& at : from)
       if (!list(at)) return false;
-    // Behind the last of all that follows from a time, its weight is complete.
+    // After the last time that follows from a time, the weight of that time is complete.
     Explanation why;
     for (std::size_t i = order_.size(); i-- > 0;) {
       const At at = order_[i];
@@ -75,7 +75,7 @@ class Walk {
     return step[at.time];
   }
 
-  // Lists a time behind all that it follows from.
+  // Lists a time after all times that it follows from.
   bool list(const At& from) {
     Explanation why;
     std::vector<At> open = {from};

@@ -455,7 +455,7 @@ void check_failures() {
   };
   const calibrate::Calibration left = calibrate::calibrate_gpu(failing, tiny_gpu_sizes(), [](const std::string&) {});
   CHECK(has_line(left.notes, "copies: not measured, out of luck"));
-  CHECK(has_line(left.notes, "compute beside communication: not measured, out of luck"));
+  CHECK(has_line(left.notes, "compute concurrent with communication: not measured, out of luck"));
   CHECK_FALSE(left.platform.costs.contains("copy_engine"));
   CHECK(left.platform.costs.size() + 1 == given.costs.size());
   const TempDir folder;

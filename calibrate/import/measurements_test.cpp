@@ -58,7 +58,7 @@ TEST_CASE("nccl-tests: operation, ranks and hosts are those of the file, times o
   CHECK(found.notes.empty());
 }
 
-TEST_CASE("nccl-tests: runs one behind another, prefixes of launchers, unchecked values", "[import]") {
+TEST_CASE("nccl-tests: runs one after another, prefixes of launchers, unchecked values", "[import]") {
   const std::string mpi = "[1,0]<stdout>:", srun = " 0: ";
   const std::string text = "$ mpirun --tag-output ./build/all_gather_perf -b 1M -c 0\n" + ranks(1, 2, mpi) + mpi +
                            kHeader + mpi +
@@ -124,7 +124,7 @@ TEST_CASE("nccl-tests: other columns", "[import]") {
         "2 2026-01-02 03:04:05\n");
     check(found.collectives.at(0), CollectiveKind::all_reduce, 2, 1, 4096, 12.5);
   }
-  SECTION("ranks that communicate beside others") {
+  SECTION("ranks that communicate concurrently with others") {
     const Measurements found = read(
         "all_reduce_perf\n# Using devices\n# Rank 0 Group 0 Pid 1 on a device 0 [1] X\n# Rank 1 Group 1 Pid 1 on a "
         "device 1 [1] X\n# Rank 2 Group 0 Pid 1 on b device 0 [1] X\n# Rank 3 Group 1 Pid 1 on b device 1 [1] X\n" +
@@ -133,7 +133,7 @@ TEST_CASE("nccl-tests: other columns", "[import]") {
   }
 }
 
-TEST_CASE("nccl-tests: what a file does not say is said beside it, and contradictions are errors", "[import]") {
+TEST_CASE("nccl-tests: options give what a file does not say, and contradictions are errors", "[import]") {
   const std::string row = " 1048576 262144 float sum -1 100.00 10.49 18.35 0 99.00 10.59 18.53 0\n";
   check(read(row, parse_import("all_reduce@8/2=log")).collectives.at(0), CollectiveKind::all_reduce, 8, 2, 1048576,
         100);

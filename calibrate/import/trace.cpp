@@ -45,7 +45,7 @@ struct KernelCalls {
   std::vector<double> alone, beside;
 };
 
-// Times beside over times alone, of all kernels that have both.
+// Time concurrent with communication over time alone, of all kernels that have both.
 class Slowdown {
  public:
   void add(const KernelCalls& calls, double alone_us) {
@@ -106,7 +106,7 @@ class KernelTimes {
       throw input_error(
           said_.path +
           ": expected GEMMs with shapes (record_shapes=True), collectives with sizes, launches of the host, or "
-          "kernels both alone and beside communication, got none");
+          "kernels both alone and concurrent with communication, got none");
     return std::move(found_);
   }
 

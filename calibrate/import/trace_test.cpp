@@ -55,7 +55,7 @@ TEST_CASE("kernels of a trace are measurements of a platform, interference inclu
     const double at = 10000.0 * i;
     trace.gemm(at, 1000, 4096, 4096, 8192);
     trace.elementwise(at + 1100, 50);
-    trace.gemm(at + 2000, 1200, 4096, 4096, 8192);  // beside communication
+    trace.gemm(at + 2000, 1200, 4096, 4096, 8192);  // concurrent with communication
     trace.elementwise(at + 3300, 80);
     trace.all_gather(at + 2000, 1400, 1 << 28, 8);
     trace.all_gather(at + 6000, 1300 + 100 * i, 1 << 28, 8);  // later calls wait for peers

@@ -158,7 +158,7 @@ Quantity slowdown_of(DemandClass measured, DemandClass beside, const ClassOperat
     together.run(together_us);
   }
   // An operation that always outlasts its background was never wholly overlapped, so nothing was measured.
-  if (together_us.empty()) return {0, {"assumed", "nothing ran wholly beside the other in the probe", 0}};
+  if (together_us.empty()) return {0, {"assumed", "in the probe no operation ran concurrently from begin to end", 0}};
   return {std::max(0.0, median(together_us) / median(alone_us) - 1),
           {"measured", "two lanes joined by a start-start edge, overlapped window", spread_pct(together_us)}};
 }
@@ -170,7 +170,7 @@ Pairs probe_interference(const Machine& machine, int cores) {
   for (int a = 0; a < kDemandClasses; ++a)
     for (int b = 0; b < kDemandClasses; ++b) {
       if (cores < 2)
-        slowdown[a][b].source = {"assumed", "one core: nothing runs beside anything", 0};
+        slowdown[a][b].source = {"assumed", "one core: no two operations are concurrent", 0};
       else if (a != b)
         slowdown[a][b] =
             slowdown_of(static_cast<DemandClass>(a), static_cast<DemandClass>(b), kOnHost, kRoughly_us, machine);

@@ -193,7 +193,7 @@ void append(TransferCurves& curves, const TransferCurves& points) {
 void name_sources(std::array<sim::Curve, kDemandClasses>& curves, const std::string& origin) {
   for (sim::Curve& curve : curves)
     if (curve.at.empty())
-      curve = {{1}, {0}, {"assumed", "nothing ran wholly beside the other in the probe", 0}};
+      curve = {{1}, {0}, {"assumed", "in the probe no operation ran concurrently from begin to end", 0}};
     else
       curve.source = {"measured", origin, curve.source.spread_pct};
 }
@@ -210,7 +210,7 @@ TransferCurves probe_transfers(const Machine& machine, const GpuSizes& sizes,
                                const std::array<double, kDemandClasses>& alone_us, Notebook& notebook) {
   TransferCurves curves;
   for (const int ctas : sizes.ctas)
-    append(curves, notebook.part("compute beside kernels of " + std::to_string(ctas) + " blocks", [&] {
+    append(curves, notebook.part("compute concurrent with kernels of " + std::to_string(ctas) + " blocks", [&] {
       TransferCurves point;
       const double blocks = 2 * ctas;
       measure(machine, sizes, alone_us, {CommEngine::sm, 2, ctas, sizes.slice_elements}, {}, blocks,
@@ -220,15 +220,14 @@ TransferCurves probe_transfers(const Machine& machine, const GpuSizes& sizes,
       return point;
     }));
   for (const std::int64_t members : sizes.members)
-    append(curves, notebook.part("compute beside copies of " + std::to_string(members), [&] {
+    append(curves, notebook.part("compute concurrent with copies of " + std::to_string(members), [&] {
       TransferCurves point;
       measure(machine, sizes, alone_us, {CommEngine::copy_engine, members, 1, sizes.slice_elements}, {},
               static_cast<double>(members), {&point.beside_copying, &point.copying_beside});
       return point;
     }));
-  const std::string gathers =
-                        "two ranks that gather from each other beside compute of one of them, overlapped window, ",
-                    copies = "ranks in a ring that copy to the next beside compute of one of them, overlapped window";
+  const std::string gathers = "two ranks gather from each other while one of them computes, overlapped window, ",
+                    copies = "ranks in a ring copy to the next while one of them computes, overlapped window";
   name_sources(curves.beside_moving, gathers + "links not paced");
   name_sources(curves.beside_waiting, gathers + "kernels that wait for their link");
   name_sources(curves.moving_beside, gathers + "links not paced");

@@ -60,7 +60,7 @@ std::int64_t ranks_of_node(const Mesh& mesh, std::int64_t domain) {
 }
 
 // Returns the largest share of a pod's ranks that send out of the pod when every member sends to the one `distance`
-// places behind it.
+// places after it.
 double share_leaving(const std::vector<std::vector<std::int64_t>>& instances, std::int64_t distance, std::int64_t pod) {
   std::map<std::int64_t, std::int64_t> leaving;  // [pod]
   for (const std::vector<std::int64_t>& members : instances)

@@ -21,7 +21,7 @@ struct GroupSpan {
 };
 
 // Returns the span of a communicator's instances; of different ones, the one on the most nodes counts. `domain` and
-// `pod` are the ranks of a node and of a pod. In a collective every member sends to the one `on_node()` places behind
+// `pod` are the ranks of a node and of a pod. In a collective every member sends to the one `on_node()` places after
 // it, on the same rail of the next node: NCCL's rings on a rail-optimised fabric. A group along the
 // fastest axes that fits in a domain stays in one, whatever the number of ranks: nodes have the most ranks that cut no
 // such group, or equally many on each of as few nodes, as Slurm places blocks with --segment: 128 GPUs are 64 of two
@@ -29,7 +29,7 @@ struct GroupSpan {
 // ranks of nodes and pods, not on the ranks of the job.
 GroupSpan span_of(const Schedule& schedule, const Communicator& communicator, std::int64_t domain, std::int64_t pod);
 
-// Returns [distance], from 0 to size - 1, the share of ranks whose member so many places on is on another node.
+// Returns [distance], from 0 to size - 1, the share of ranks whose member `distance` places on is on another node.
 std::vector<double> shares_between_nodes(const Schedule& schedule, const Communicator& communicator,
                                          std::int64_t domain);
 

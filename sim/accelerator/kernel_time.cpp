@@ -23,7 +23,7 @@ bool falls_back(const Framework& framework, const Softmax& softmax) {
   return softmax.rows / softmax.cols % framework.softmax_heads != 0;
 }
 
-// The router without moe_router_fusion: so many kernels, each of which reads and writes the scores of all experts in
+// The router without moe_router_fusion: a number of kernels; each reads and writes the scores of all experts in
 // f32. A framework that says the bytes of a router has the fusion, forward: random numbers in place of logits and their
 // copy, outputs that are filled, and the kernel of scores and top-k; backward: an output that is filled, and its
 // kernel. Both assumed by their source (megatron/core/transformer/moe/router.py and moe_utils.py; fused_router of
@@ -173,7 +173,7 @@ class KernelClock {
 
   // DeepEP and HybridEP read a rank's rows where they are, and sort what came by a pass of its own: SortByExpert stands
   // for it, or its permutation where a rank has one expert (deepseek-ai/DeepEP, branch hybrid-ep: permute_launcher() of
-  // csrc/hybrid_ep/executor/executor.cu behind the exchange, unless moe_permute_fusion_into_hybridep, which no recipe
+  // csrc/hybrid_ep/executor/executor.cu after the exchange, unless moe_permute_fusion_into_hybridep, which no recipe
   // has). NCCL's EP copies what came from where it was staged (Megatron-LM d98e8a64,
   // core/transformer/transformer_config.py:993).
   double us(const Permute& permute) const { return permute.in_transport ? 0 : memory_bound_us(permute); }
@@ -218,7 +218,7 @@ class KernelClock {
   }
 
  private:
-  // Returns the time of a kernel that makes or moves codes of so many elements and moves so many bytes.
+  // Returns the time of a kernel that makes or moves the codes of `elements` numbers and moves `bytes`.
   double cast_us(double elements, double bytes) const {
     if (f_.hbm_share || a_.casts.elements.empty()) return memory_us(bytes) + kernel_gap();
     return bytes / (a_.casts.share_at(elements) * a_.hbm_GBps.value * 1e3) + kernel_gap();

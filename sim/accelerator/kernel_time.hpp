@@ -36,7 +36,7 @@ ProductType product_type_of(const Schedule& schedule, const Operation& product);
 // Returns the kind of the products in the schedule's lowest precision, which its peak is that of (docs/mfu.md).
 ProductType lowest_product_type(const Schedule& schedule);
 
-// Returns how many operations of PyTorch stand behind an operation: one, or more for a softmax that the framework
+// Returns how many operations of PyTorch make up an operation: one, or more for a softmax that the framework
 // leaves to it, for a router that is not fused, and for the heads of latent attention.
 int kernels_of(const Framework& framework, const Operation& operation);
 

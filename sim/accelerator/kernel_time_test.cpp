@@ -15,7 +15,7 @@ namespace {
 
 using testing::message_of;
 
-// A GPU of 100 TFLOP/s, 1 TB/s of which kernels reach all, 10 SMs, and no gaps between kernels.
+// A GPU of 100 TFLOP/s, 1 TB/s that kernels reach in full, 10 SMs, and no gaps between kernels.
 Accelerator plain() {
   Accelerator a;
   a.sms = 10;
@@ -323,7 +323,7 @@ TEST_CASE("casts take a share of the memory's rate that grows with their size; a
   te.norm_quantises = true;
   CHECK(c.us(a, te) == 0);
   CHECK(launches_of(c.operation) == 3);
-  quantise.records = false;  // its scale is known behind the norm only
+  quantise.records = false;  // its scale is known only after the norm
   c.operation.work = quantise;
   CHECK(c.us(a, te) == Approx(3 / 0.5));
 }

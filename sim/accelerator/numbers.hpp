@@ -23,12 +23,12 @@ struct AcceleratorNumber {
 std::vector<AcceleratorNumber> numbers_of(Accelerator& accelerator);
 
 // Sets every number that is not on the data sheet, and the attention kernels, to the values that are assumed for a GPU
-// of which nothing else is known: shares that the shipped platforms have in common, and a roofline. It needs
+// with no other known number: shares that the shipped platforms have in common, and a roofline. It needs
 // peak_TFLOPs, hbm_GBps and whether there is a table of GEMMs.
 void set_defaults(Accelerator& accelerator);
 
-// TFLOP/s and GB/s outside of which a number is a typing error: the upper limit is some forty times the arithmetic of a
-// GPU of 2026, and ten times its memory's rate. Kind: assumed.
+// Limits of TFLOP/s and GB/s; a number outside them is a typing error: the upper limit is some forty times the
+// arithmetic of a GPU of 2026, and ten times its memory's rate. Kind: assumed.
 constexpr Limits<double> kRate{.min = 1e-6, .max = 1e5};
 
 constexpr int kDefaultSms = 132;

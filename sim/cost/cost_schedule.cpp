@@ -55,8 +55,8 @@ std::vector<std::vector<double>> crossing_messages(const Schedule& schedule, con
   return crossing;
 }
 
-// Returns the time of a message of which so large a share crosses nodes, at the rate that an exchange of rows reaches
-// there.
+// Returns the time of a message when a given share of its bytes crosses nodes, at the rate that an exchange of rows
+// reaches there.
 GroupTime exchanged_message_time(const Accelerator& accelerator, double bytes, const GroupSpan& span, double crossing) {
   GroupSpan on_node = span;
   on_node.nodes = 1;
@@ -141,7 +141,7 @@ void require_types(const Schedule& schedule, const std::string& name, const Acce
       if (const ProductType type = product_type_of(schedule, operation); !accelerator.multiplies(type))
         throw input_error("platform " + name + ": expected " +
                           (is_low(type) ? "products in a precision that its gemm_table has"
-                                        : "[training] precision = \"bf16\", of which its tables are") +
+                                        : "[training] precision = \"bf16\", the precision of its tables") +
                           ", got " +
                           (is_low(type) ? name_of(type) : std::string(name_of(product_type(schedule, operation)))));
 }
