@@ -154,7 +154,7 @@ struct Sweep::State {
                      [](const Open& a, const Open& b) { return a.point.bound_ms > b.point.bound_ms; });
   }
 
-  // Returns nullopt behind the last point.
+  // Returns nullopt after the last point.
   std::optional<sweep::Point> next() {
     while (decided.empty() && open.empty() && place < space.space().points()) look_at_window();
     if (!decided.empty()) {

@@ -51,7 +51,7 @@ class Sweep {
   ~Sweep();
   Sweep(Sweep&&) noexcept;
   Sweep& operator=(Sweep&&) noexcept;
-  // Returns the next point as JSON; "" behind the last. A point whose bound is above the best-th step so far is
+  // Returns the next point as JSON; "" after the last. A point whose bound is above the best-th step so far is
   // "slower" and not simulated, unless `all`. Throws Error.
   std::string next();
 
@@ -69,7 +69,7 @@ std::string gates(const Request& request);
 std::string compare(const Request& request);
 
 struct TrainOptions {
-  // Called after every step with its row of `steps`. When it returns false, training stops cleanly: behind the loss on
+  // Called after every step with its row of `steps`. When it returns false, training stops cleanly: after the loss on
   // validation data and the checkpoint that are due, and with a checkpoint where the scenario has a checkpoint_dir.
   std::function<bool(const std::string& step)> on_step = {};
   // Called with each line that the command prints about checkpoints and weights, warnings included.
@@ -79,7 +79,8 @@ struct TrainOptions {
 };
 
 // Trains on this machine's processor, with all ranks in this process, or resumes (`stretto train`). The callbacks must
-// not throw; they may call the library. Returns the command's JSON, with null for what it measures beside the training
+// not throw; they may call the library. Returns the command's JSON, with null for values that the command alone
+// measures
 // (`mfu`, `hfu`). Throws Error.
 std::string train(const Request& request, const TrainOptions& options = {});
 

@@ -59,7 +59,7 @@ void export_huggingface(ExportOptions& options) {
   const bool is_folder = !options.output.name().ends_with(".safetensors");
   if (is_folder) Files::set_folder(options.output, {config, tensors});
   const auto files = [&]() -> exec::HuggingFaceFiles {
-    watch_interrupts();  // from here on an interruption leaves nothing behind
+    watch_interrupts();  // from here on an interruption leaves no partial file
     if (!is_folder) return {options.output.path(), "", require_not_interrupted};
     return {options.output.path(tensors), options.output.path(config), require_not_interrupted};
   };
@@ -122,7 +122,7 @@ void export_chakra(ExportOptions& options) {
       step ? ChakraTraces(schedule, StepTimes{step->result.folding, step->result.timeline}) : ChakraTraces(schedule);
   const std::int64_t ranks = schedule.mesh.ranks();
   std::string trace = traces.of(0);
-  // From here on an interruption leaves nothing behind.
+  // From here on an interruption leaves no partial file.
   watch_interrupts();
   NewFolder folder(options.output.path());
   require_space(options.output.path(), ranks, trace.size());

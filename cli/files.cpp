@@ -66,7 +66,7 @@ const Holder* find(const std::vector<Holder>& holders, const std::optional<Ident
   return nullptr;
 }
 
-// Throws Error(input) unless the file can be opened for writing. Leaves nothing behind.
+// Throws Error(input) unless the file can be opened for writing. Leaves no file.
 void require_writable(const std::string& path) try {
   struct stat info {};
   const bool is_there = ::stat(path.c_str(), &info) == 0;

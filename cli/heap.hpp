@@ -2,7 +2,7 @@
 
 namespace stretto::cli {
 
-// Tells the allocator, once and before threads start, to keep freed memory, and the system to back the first 256 MiB of
+// Asks the allocator, once and before threads start, to keep freed memory, and the system to back the first 256 MiB of
 // the heap with pages of 2 MiB where it may (/sys/kernel/mm/transparent_hugepage/enabled not "never"). Changes only
 // speed: a schedule's large arrays come and go while it is planned, verified and simulated, and taking each of their
 // pages of 4 KiB from the system cost as much as the work.

@@ -205,7 +205,7 @@ void plan_command(PlanOptions& options) {
 void add_plan(CLI::App& app) {
   auto options = std::make_shared<PlanOptions>();
   options->platform = "h100-sxm";
-  CLI::App* command = app.add_subcommand("plan", "the best layout of a model on so many GPUs");
+  CLI::App* command = app.add_subcommand("plan", "the best layout of a model on a number of GPUs");
   command->add_option("MODEL", options->model, "a model (`stretto list models`), or a config.json")->required();
   command->add_option("--gpus", options->gpus, "number of GPUs")->required()->check(CLI::Range(1, 1 << 24));
   command

@@ -175,7 +175,7 @@ void add_sample(CLI::App& app) {
           "tokenizer.json");
   add_json_option(*command, options->files, options->json);
   command->add_option("--prompt", options->prompt, "the text to continue; a line end unless given");
-  command->add_option("--tokens", options->tokens, "write at most so many tokens; 100 unless given")
+  command->add_option("--tokens", options->tokens, "write at most this number of tokens; 100 unless given")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
   command
       ->add_option(
@@ -184,7 +184,7 @@ void add_sample(CLI::App& app) {
       ->check(CLI::Range(0.0, 100.0));
   command
       ->add_option("--top-k,--top_k", options->drawing.top_k,
-                   "draw among so many of the likeliest tokens; 0, the default: all")
+                   "draw among this number of the likeliest tokens; 0, the default: all")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31));
   command->add_option("--seed", options->drawing.seed, "one seed, one text; 1234 unless given");
   options->files.add_input(

@@ -284,7 +284,8 @@ void add_train(CLI::App& app) {
   add_mode_option(*command, *options);
   command
       ->add_option("--log-interval,--log_interval", options->log_interval,
-                   "a line for every so many steps, with the loss of the last and the mean time of all; 1 unless given")
+                   "a line for each group of this number of steps, with the loss of the last and the mean time of all; "
+                   "1 unless given")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31));
   options->files.add_output(
       *command, "--log", options->log,

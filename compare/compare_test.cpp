@@ -184,7 +184,7 @@ TEST_CASE("a step is profiled: where its time goes, turn by turn", "[compare]") 
   CHECK(profile().profile.step_ms.empty());
 }
 
-TEST_CASE("the speed of the cores is corrected where readings tell it from that at calibration", "[compare]") {
+TEST_CASE("the speed of the cores is corrected where readings differ from those at calibration", "[compare]") {
   CHECK(speed_against({90, 100, 110, 120}, 100) == 1);
   CHECK(speed_against({40, 50, 50, 60}, 100) == 0.5);
   CHECK(speed_against({200}, 100) == 2);

@@ -55,7 +55,7 @@ struct Codes {
   constexpr bool is_stacked() const {
     return scaling == Scaling::block_128x128 || (rule().block > 0 && along == ScaledAlong::columns);
   }
-  // Stored rows of scales behind the rows of a block.
+  // Stored rows of scales that follow the rows of a block.
   constexpr std::int64_t scale_rows() const {
     return !is_stacked() ? 0 : scaling == Scaling::block_128x128 ? 1 : rule().scale_bytes * per_byte();
   }

@@ -13,7 +13,7 @@ namespace stretto::exec {
 // Throws Error(input) when a pattern matches none.
 std::vector<std::string> files_of_data(const std::string& path);
 
-// Training tokens in one or several files, one behind the other; docs/data.md specifies the formats. Move-only. Reading
+// Training tokens in one or several files, one after the other; docs/data.md specifies the formats. Move-only. Reading
 // is thread-safe.
 class TokenSource {
  public:
@@ -42,7 +42,7 @@ class TokenSource {
   // equal distances, which is all of a file up to 4 MiB; weights too, if there are any. Throws as read() does.
   std::string identity() const;
 
-  // Returns how many windows of `window` tokens there are, none of which crosses files.
+  // Returns how many windows of `window` tokens there are; no window crosses files.
   std::int64_t windows(std::int64_t window) const;
   // Returns the first token of window `number` of the endless sequence of Sampling, for windows of `window` tokens.
   // Throws Error(input) when a path holds no window.

@@ -8,7 +8,7 @@
 namespace stretto::exec {
 
 // Documents in the samples of a batch. A document ends with the token `end`, which belongs to it; the next one begins
-// behind it, and each sample begins one. No token is -1, which stands for no such token. `tokens` are the inputs of
+// after it, and each sample begins one. No token is -1, which stands for no such token. `tokens` are the inputs of
 // samples, one after the other.
 
 // Writes for each token the position in its sample at which its document begins. `seq` divides the number of tokens.

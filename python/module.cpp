@@ -42,7 +42,7 @@ PYBIND11_MODULE(_stretto, module) {
   });
   module.def("train", [=](std::string scenario, std::vector<std::string> set, std::string platform, py::object on_step,
                           py::object on_message) {
-    // An exception of a callback, or of a signal's handler, stops training cleanly, and is raised behind that.
+    // An exception of a callback, or of a signal's handler, stops training cleanly, and is raised after that.
     std::exception_ptr raised;
     const auto guarded = [&](auto act) {
       py::gil_scoped_acquire held;

@@ -7,7 +7,7 @@ namespace stretto::sweep {
 // Closed forms that no step of a scenario falls below, from the costs of its family. They need no schedule.
 
 // Returns a time in milliseconds. A stage has m micro-batches of all its chunks, each chunk as long as its layers take
-// in a row, except that what is between its last layer and the next chunk may be hidden behind another micro-batch.
+// in a row, except that what is between its last layer and the next chunk may be hidden by another micro-batch.
 // Before a stage begins, a micro-batch goes forward through the stages before it; after it ends, the gradient goes back
 // through them, unless weight gradients are passes of their own (1F1B: Narayanan et al., arXiv 2104.04473, 2.2). A step
 // whose ranks wait for the norm of all gradients is no shorter than all of that; other steps may begin before the one

@@ -9,7 +9,7 @@
 namespace stretto::sweep {
 namespace {
 
-// The settings of which a family's costs are independent.
+// The settings that a family's costs do not depend on.
 bool is_of_pipeline(const std::string& setting) {
   for (const char* key :
        {"parallel.pipeline_model_parallel_size=", "parallel.virtual_pipeline_model_parallel_size=",

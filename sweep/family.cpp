@@ -72,7 +72,7 @@ struct Simulated {
 Simulated built(const Scenario& scenario, const sim::Platform& platform) {
   Simulated s{build_schedule(scenario, free_memory_bytes()), {}, {}};
   s.costs = sim::cost_schedule(s.schedule, platform, scenario.cluster, 1, scenario.framework, scenario.training);
-  s.costs.host = {};  // a process that is behind at one time may be ahead at another
+  s.costs.host = {};  // a process that is late at one time may be early at another
   return s;
 }
 Simulated simulated(const Scenario& scenario, const sim::Platform& platform) {
@@ -197,7 +197,7 @@ const std::vector<std::uint32_t>& busiest_lane(const Simulated& s, const BoundPr
                            [&](const auto& a, const auto& b) { return compute(a) < compute(b); });
 }
 
-// The times that a stage of the small pipeline tells: its layer, and what it does before, between and behind its
+// The times that a stage of the small pipeline shows: its layer, and what it does before, between and after its
 // layers.
 struct StageTimes {
   LayerTimes layer;
@@ -243,7 +243,7 @@ std::int64_t micro_batches_of_memory(const Scenario& scenario) {
 
 TimeFamily time_family(const Scenario& scenario, const sim::Platform& platform) {
   Scenario lighter = scenario;
-  // A bound may leave out the recomputation of layers of which only some repeat their forward pass.
+  // A bound may leave out the recomputation of layers when only some of them repeat their forward pass.
   if (recomputes_unevenly(scenario.training.recompute) &&
       scenario.training.recompute.method == Recompute::Method::block)
     lighter.training.recompute = {};

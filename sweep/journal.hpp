@@ -8,7 +8,7 @@ namespace stretto::sweep {
 
 // The file of a sweep: one line of JSON for each point, appended and flushed as soon as the point is known, so an
 // interrupted or killed sweep loses at most the points that it was working on. Files of several shards of one sweep may
-// be written one behind the other. Not thread-safe.
+// be written one after the other. Not thread-safe.
 class Journal {
  public:
   // Without a path it keeps nothing. With `resumes`, reads the points that the file has; a file that does not exist has

@@ -52,7 +52,7 @@ std::vector<std::string> words_of(const std::string& key, const Scenario& scenar
 }
 
 // Returns scenarios with the smallest and the largest size of each axis, in every combination, without recomputation
-// where that is an axis: layouts of which one has whatever a mode needs.
+// where that is an axis: for each mode one of these layouts has what the mode needs.
 std::vector<Scenario> corners_of(const std::vector<Axis>& axes, const Scenario& scenario) {
   std::vector<Scenario> corners = {scenario};
   const auto each = [&](const std::vector<std::string>& values, const auto& set) {

@@ -27,7 +27,7 @@ std::string value_of(const Point& point, const std::string& key) {
 // Returns a cell that is empty where the number is unknown.
 std::string known(double number) { return number == 0 ? "" : fmt::format("{}", number); }
 
-// Returns the axes of which the points have several values.
+// Returns the axes that have several values among the points.
 std::vector<std::string> keys_of(const Space& space) {
   std::vector<std::string> keys;
   for (const Axis& axis : space.axes)

@@ -38,7 +38,7 @@ enum class KernelClass : std::uint8_t {
   combine,
   dispatch_part,  // kernels that prepare dispatch and combine, and wait for peers
   broadcast,
-  other,  // compute of which the name says nothing
+  other,  // compute whose name says nothing
 };
 const char* name_of(KernelClass cls);  // "gemm", …
 

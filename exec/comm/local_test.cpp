@@ -166,7 +166,7 @@ TEST_CASE("bf16 sums are rounded once", "[comm]") {
   CHECK(to_float(buffers[1][0]) == 258);
 }
 
-TEST_CASE("bf16 sums round a ring are rounded at each member, from behind the owner on", "[comm]") {
+TEST_CASE("bf16 sums round a ring are rounded at each member, from the one after the owner on", "[comm]") {
   // Slice 0: (1 + 1) + 256 = 258. Slice 1: (1 + 256) + 1, whose first sum is a tie that goes to 256. Slice 2: likewise.
   Buffers<Bf16> buffers(3, std::vector<Bf16>(3, to_bf16(1.f)));
   std::fill(buffers[0].begin(), buffers[0].end(), to_bf16(256.f));

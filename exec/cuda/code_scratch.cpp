@@ -49,7 +49,7 @@ std::string problem_of_codes(const Schedule& schedule, double compute_capability
     const bool is_there = block == 0 ? has >= 8.9 : block == 128 ? has >= 9 && has < 10 : has >= 10;
     if (!is_there)
       return fmt::format(
-          "[training] {}: expected a recipe of which cuBLASLt has the products on a GPU of compute "
+          "[training] {}: expected a recipe whose products cuBLASLt has on a GPU of compute "
           "capability {:.1f}, got {}",
           block == 16 ? "fp4_format" : "fp8_recipe", has,
           block == 0 ? "one with a scale for each tensor" : fmt::format("one with scales of {} codes", block));

@@ -74,7 +74,7 @@ class NcclMemory {
     return messages(near(peers.to), std::ssize(peers.to), ctas, kPage_bytes) +
            messages(near(peers.from), std::ssize(peers.from), ctas, receives());
   }
-  // Returns the bytes in one direction, to or from `peers` ranks, of which `near` are on this machine. `near_bytes`: of
+  // Returns the bytes in one direction, to or from `peers` ranks; `near` of them are on this machine. `near_bytes`: of
   // a channel to one of those.
   static std::int64_t messages(std::int64_t near, std::int64_t peers, int ctas, std::int64_t near_bytes) {
     return near * std::min(ctas, kMessageChannels) * near_bytes + (near < peers ? kNetMessages_bytes : 0);

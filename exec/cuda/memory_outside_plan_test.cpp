@@ -80,7 +80,7 @@ TEST_CASE("NCCL's memory for messages: of each neighbour on the machine, shared 
   CHECK(cuda::nccl_bytes(schedule, 0, h100(1, false)) == 2 * 64 * kMiB + others * ctas * 20 * kMiB);
 }
 
-TEST_CASE("parts of memory beside the plan have a kind and a source, and say nothing of what is not there", "[cuda]") {
+TEST_CASE("parts of memory outside the plan have a kind and a source, and absent parts are not listed", "[cuda]") {
   const Scenario scenario = layout_scenario(Layout{2, 1}, "plain", false, "bf16", 1, 4);
   const Schedule schedule = build_schedule(scenario);
   const std::vector<OutsidePlan> apart = cuda::memory_outside_plan(schedule, 0, h100(), true, true);

@@ -17,8 +17,8 @@ namespace stretto::cuda {
 //   collectives  one for each communicator of the schedule, whose collectives are on one lane
 //   messages     of a communicator, one for each colour of a sender; two ranks that send to each other differ in
 //   colour,
-//                so a rank's receives never queue behind its sends, as with Megatron-LM's groups of even and odd
-//                stages. Two colours; three in a ring of an odd number.
+//                so a rank's receives never wait in the queue for its sends, as with Megatron-LM's groups of even and
+//                odd stages. Two colours; three in a ring of an odd number.
 //   joined       messages that are issued in groups are all on one, because only a group on one communicator is one
 //                kernel, whose messages do not wait for each other
 struct NcclGroup {
@@ -29,7 +29,7 @@ struct NcclGroup {
   auto operator<=>(const NcclGroup&) const = default;
 };
 
-// Returns the groups of which a rank is a member, without groups of one. It reads only the schedule: nothing is bound.
+// Returns the groups that have a rank as a member, without groups of one. It reads only the schedule: nothing is bound.
 std::set<NcclGroup> nccl_groups_of(const Schedule& schedule, std::int64_t rank);
 
 // The ranks to which a rank's messages on a group go, and from which they come.
@@ -47,7 +47,7 @@ int ctas_of_others(const Schedule& schedule, const std::set<NcclGroup>& groups, 
 int ctas_of(const Schedule& schedule, const NcclGroup& group, int of_others);
 
 struct NcclGroups {
-  std::set<NcclGroup> all;       // groups of two members and more, of which this rank is a member, used or not
+  std::set<NcclGroup> all;       // groups of two members and more that this rank belongs to, used or not
   std::vector<NcclGroup> of_op;  // [op] of the program; meaningless for computation; groups of one are not in `all`
 };
 

@@ -74,7 +74,7 @@ TEST_CASE("no two lanes are on one communicator of NCCL, and messages between tw
         }
 }
 
-TEST_CASE("neighbours in a ring have different colours, of which an odd ring needs three", "[cuda]") {
+TEST_CASE("neighbours in a ring have different colours; an odd ring needs three colours", "[cuda]") {
   const auto colours = [](std::int64_t stages) {
     Scenario scenario = layout_scenario(Layout{1, 1, false, stages}, "overlap_p2p_comm", false, "fp32");
     scenario.model.num_layers = stages;

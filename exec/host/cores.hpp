@@ -32,8 +32,8 @@ class CorePool {
   // Pins the calling thread, which is about to work, to a core that it holds.
   void pin_to(int core) const { pin(pthread_self(), core); }
   // Lets the calling thread, which works on no core, run on any core. Call it before the thread sleeps for something
-  // other than a core: a pinned thread would wake behind the operation that runs on its old core, although another core
-  // may be idle.
+  // other than a core: a pinned thread would wake only after the operation that runs on its old core, although another
+  // core may be idle.
   void roam() const;
   // Wakes all waiters and refuses all later calls, permanently.
   void shut_down();

@@ -112,7 +112,7 @@ class Residence {
 struct HostExecutor::State {
   const Schedule& schedule;
   HostOptions options;
-  // The lane threads change no vector from here to `links`, only the objects behind the pointers.
+  // The lane threads change no vector from here to `links`, only the objects that the pointers point to.
   std::vector<BoundProgram> programs;
   std::vector<std::unique_ptr<Rank>> ranks;
   std::vector<std::unique_ptr<CorePool>> devices;

@@ -24,8 +24,8 @@ struct Core {
 // Returns the cores that have `allowed` processors, with only these processors; sorted by node, then by number.
 std::vector<Core> read_cores(const std::string& root, std::span<const int> allowed);
 // Returns the node of the GPU that CUDA gives this number on a machine, modulo their count; -1: not known. It uses the
-// driver's list in the order of the bus, which is CUDA's order where all GPUs are alike, and CUDA_VISIBLE_DEVICES, if
-// it has numbers.
+// driver's list in the order of the bus, which is CUDA's order where all GPUs are of one model, and
+// CUDA_VISIBLE_DEVICES, if it has numbers.
 std::int64_t node_of_gpu(const std::string& root, std::int64_t number, const std::string& visible_devices);
 
 // Returns [process of a machine]: processors of its own, whole cores, at least `least`. `nodes`: the node that each

@@ -96,7 +96,7 @@ TEST_CASE("one address is listened at") {
   const Socket loopback = listen_on("127.0.0.1", 0), named = listen_on("localhost", 0);
   CHECK(address_of(loopback) == "127.0.0.1");
   CHECK(is_loopback(address_of(named)));
-  // The address is not this machine's (RFC 5737), but behind a gateway other machines may reach this one by it.
+  // The address is not this machine's (RFC 5737), but through a gateway other machines may reach this one by it.
   const Socket elsewhere = listen_on("192.0.2.1", 0);
   CHECK(address_of(elsewhere) == "::");
 }

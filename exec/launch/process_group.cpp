@@ -145,7 +145,7 @@ void ProcessGroup::show_life() {
     try {
       send_if_room(to.socket, bytes_of_value(Header{}));
     } catch (const Error&) {
-      // The broken connection tells the listener.
+      // The broken connection informs the listener.
     }
     {
       std::lock_guard lock(mutex_);
@@ -206,7 +206,7 @@ void ProcessGroup::assemble(const Say& say) {
   }
 }
 
-// Tells the processes that have connected why the group cannot be formed, before there is a listener.
+// Informs the processes that have connected why the group cannot be formed, before there is a listener.
 void ProcessGroup::give_up(const std::string& reason) {
   for (std::size_t peer = 0; peer < peers_.size(); ++peer)
     if (peers_[peer].socket) tell(peer, Kind::failure, bytes_of_reason(reason));
@@ -279,7 +279,7 @@ void ProcessGroup::tell(std::size_t peer, Kind kind, std::span<const std::byte> 
   try {
     send(peer, kind, bytes);
   } catch (const Error&) {
-    // The broken connection tells the listener.
+    // The broken connection informs the listener.
   }
 }
 

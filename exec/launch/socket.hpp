@@ -35,7 +35,7 @@ class Socket {
 // Returns whether a name or number means this machine: "localhost", 127.x.x.x, ::1.
 bool is_loopback(const std::string& host);
 // Listens at the first address of `host` that is this machine's and not its loopback, unless `host` is the loopback;
-// where there is none, as behind a gateway, at all addresses of this machine. Port 0: any free port.
+// where there is none, as with a gateway between, at all addresses of this machine. Port 0: any free port.
 Socket listen_on(const std::string& host, int port);
 int port_of(const Socket& socket);
 std::string address_of(const Socket& socket);       // address of this end

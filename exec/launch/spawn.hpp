@@ -7,8 +7,8 @@ namespace stretto::launch {
 // Runs this program `ranks` times at once on this machine, with these arguments and the environment that
 // world_from_environment reads; returns when all have ended. The children share a secret token. SIGINT and SIGTERM are
 // passed on to them. When one has failed the others have 5 s to end by themselves, which they do because their group
-// tells them; then they are killed, as all are when one has been stopped (SIGSTOP) for `stopped_s`. They also end when
-// this process does.
+// informs them; then they are killed, as all are when one has been stopped (SIGSTOP) for `stopped_s`. They also end
+// when this process does.
 //
 // Throws Error when not all have succeeded: of kind input when one of them reported an input error (exit code 2). The
 // message says which were killed; else what a rank first reported about itself, or about another; else which ended

@@ -33,7 +33,7 @@ class SerialExecutor {
   host::RankMemory& memory(std::int64_t rank) { return *ranks_[static_cast<std::size_t>(rank)].memory; }
   std::int64_t ranks() const { return static_cast<std::int64_t>(ranks_.size()); }
 
-  // Calls `observer` behind every computation of every rank, before another operation changes memory: for tests that
+  // Calls `observer` after every computation of every rank, before another operation changes memory: for tests that
   // compare operands.
   using Observer = std::function<void(const BoundProgram&, const BoundOp&, std::span<const host::Operand>)>;
   void observe(Observer observer) { observer_ = std::move(observer); }
@@ -44,7 +44,7 @@ class SerialExecutor {
 
  private:
   enum class When : std::uint8_t { at_start, at_finish };
-  // A message of which at least one end has started. The n-th send is received by the n-th receive.
+  // A message with at least one end started. The n-th send is received by the n-th receive.
   struct MessageKey {
     std::uint32_t communicator = 0;
     std::int64_t from = 0, to = 0;

@@ -31,7 +31,7 @@ std::string cause(int error) { return std::generic_category().message(error); }
 // The contents of a file's name.
 struct Listed {
   std::int64_t step = 0;
-  std::int64_t shards = 0;  // number of shards, of which this is one; 0: a checkpoint's file or manifest
+  std::int64_t shards = 0;  // number of shards of the set that this one belongs to; 0: a checkpoint's file or manifest
   bool is_temporary = false;
   fs::path path;
 };
@@ -121,8 +121,8 @@ void make_directory(const std::string& dir, std::error_code& error) {
   sync_directory(parent.empty() ? "." : parent);
 }
 
-// Opens a checkpoint to resume from, of which this process, one of several, checks its share. Returns "" or the damage.
-// Throws Error for files that the system cannot read.
+// Opens a checkpoint to resume from. This process, one of several, checks its share of the file. Returns "" or the
+// damage. Throws Error for files that the system cannot read.
 std::string open_to_resume(const Listed& listed, std::size_t process, std::size_t processes,
                            std::optional<TensorFile>& opened) try {
   const std::string path = listed.path.string();

@@ -170,7 +170,7 @@ TEST_CASE("find_latest falls back past damaged files and says so", "[checkpoint]
   CHECK_THAT(message_of([&] { find_latest(dir.str()); }), Contains("step-00000002") && Contains("directory"));
   fs::remove(newest);
   overwrite(newest, "");
-  // Where no checkpoint is complete, or the system cannot tell, no run starts anew.
+  // Where no checkpoint is complete, or the system cannot find out, no run starts anew.
   overwrite(dir.path() / "step-00000001.safetensors", "");
   CHECK_THAT(message_of([&] { find_latest(dir.str()); }),
              Contains("step-00000002") && Contains("all 2 checkpoints are damaged") && Contains("begin anew"));

@@ -15,7 +15,7 @@ namespace stretto::exec {
 class StatePortion {
  public:
   enum class Of : std::uint8_t {
-    // elements of which any rank of this process keeps a copy
+    // elements that any rank of this process holds a copy of
     held,
     // Elements that a rank of this process updates, and saves: where several ranks of the schedule update the same
     // elements, whose values are then equal, they take turns from array to array. The saved portions of all ranks are

@@ -15,7 +15,7 @@ namespace stretto::exec {
 
 constexpr std::string_view kTensorFileSuffix = ".safetensors";
 
-// A safetensors file of which tensors, or parts of them, are read one by one. It may have shards: then it is a manifest
+// A safetensors file. Tensors, or parts of them, are read from it one by one. It may have shards: then it is a manifest
 // (docs/checkpoint.md) without tensors of its own, which lists them, and the tensors are read from the files of shards
 // in its folder. A shard is opened only when something of it is wanted. Move-only; safe to read from several threads.
 class TensorFile {
@@ -33,7 +33,7 @@ class TensorFile {
   const StoredTensor* find(std::string_view name) const;  // nullptr when absent
   bool has_checksum() const { return !parsed_.checksum().empty(); }
 
-  // The files of which it consists: itself, and its shards.
+  // The files that it consists of: itself, and its shards.
   std::size_t files() const { return 1 + shards_.size(); }
   std::string file_name(std::size_t file) const;
   // Reads all of one file. Throws Error(input) when it is missing, malformed or corrupt, or a shard of something else;

@@ -7,7 +7,7 @@ namespace stretto::exec {
 // How the next token is chosen.
 struct Drawing {
   double temperature = 1;  // logits are divided by it; 0: always the most likely token
-  std::int64_t top_k = 0;  // only so many of the most likely tokens can be drawn; 0: all
+  std::int64_t top_k = 0;  // only this number of the most likely tokens can be drawn; 0: all
   std::uint64_t seed = 1234;
 };
 

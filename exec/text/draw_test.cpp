@@ -7,7 +7,7 @@
 
 using stretto::exec::draw_token;
 
-TEST_CASE("Tokens are drawn as often as their probabilities say, and alike for one seed") {
+TEST_CASE("Tokens are drawn as often as their probabilities say, and one seed draws equal tokens each time") {
   const std::vector<double> logits = {std::log(0.1), std::log(0.6), std::log(0.3), -INFINITY};
   const auto shares = [&](double temperature, std::int64_t top_k) {
     std::array<double, 4> share{};

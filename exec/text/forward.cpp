@@ -54,7 +54,7 @@ std::vector<double> Forward::logits_after(std::span<const std::int32_t> tokens) 
     assert(!is_communication(work));
     const auto operands = operands_.of(op);
     if (std::holds_alternative<Embedding>(work)) {
-      // No token depends on those behind it, so the rest may be any.
+      // No token depends on later tokens, so the rest may be any.
       auto* ids = static_cast<std::int32_t*>(operands.front().data);
       std::fill_n(ids, length_, 0);
       std::copy(tokens.begin(), tokens.end(), ids);

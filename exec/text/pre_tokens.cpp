@@ -42,7 +42,7 @@ class Matcher {
     for (; most > 0 && place < text_.size() && fits(at(place)); --most) place += length_at(place);
     return place;
   }
-  // Returns the place behind a space.
+  // Returns the place after a space.
   std::size_t after_space(std::size_t place) const {
     return place < text_.size() && text_[place] == ' ' ? place + 1 : place;
   }
@@ -76,7 +76,7 @@ class Matcher {
     if (end == first) return begin;
     return cut_ == PreTokens::gpt2 ? end : run(end, is_line_end);
   }
-  // Only white space is left. With line ends in it, the piece ends behind the last one; otherwise it leaves the last
+  // Only white space is left. With line ends in it, the piece ends after the last one; otherwise it leaves the last
   // space to a word that follows.
   std::size_t spaces(std::size_t begin) const {
     const std::size_t end = run(begin, is_space);

@@ -6,7 +6,7 @@
 namespace stretto::exec {
 
 // The cut of a text into pieces that byte-pair encoding then cuts into tokens: the regular expression of a tokenizer's
-// file, of which three are known.
+// file. Three of these expressions are known.
 enum class PreTokens {
   gpt2,    // GPT-2's, also that of ByteLevel with use_regex
   llama3,  // Llama 3's: up to three digits a piece

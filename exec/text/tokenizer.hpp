@@ -23,7 +23,7 @@ class Tokenizer {
   // Reads its text; `name` stands for the file.
   static Tokenizer parse(std::string_view text, const std::string& name);
 
-  // Returns the tokens of a text, behind those that the file puts before every text. The names of special tokens in the
+  // Returns the tokens of a text, after those that the file puts before every text. The names of special tokens in the
   // text are these tokens. Throws Error(input) for text that is not UTF-8 unless a byte is a token, and for characters
   // that the file wants normalised first.
   std::vector<std::int32_t> encode(std::string_view text) const;

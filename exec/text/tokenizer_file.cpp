@@ -231,7 +231,7 @@ class Tokenizer::Maker {
       has_bytes = true;
       made_.adds_space_ = at(part, "add_prefix_space") != json(false);
       if (made_.adds_space_ && !found)
-        throw file_.failure("pre_tokenizer.add_prefix_space", "expected false behind a Split, got true");
+        throw file_.failure("pre_tokenizer.add_prefix_space", "expected false after a Split, got true");
     }
     if (!has_bytes || !cut)
       throw file_.failure("pre_tokenizer", "expected ByteLevel, with its regular expression or a Split before it");
@@ -253,7 +253,7 @@ class Tokenizer::Maker {
           is_after = true;
           continue;
         }
-        if (is_after) throw file_.failure("post_processor.single", "expected no token behind the text to be continued");
+        if (is_after) throw file_.failure("post_processor.single", "expected no token after the text to be continued");
         const auto found = by_name_.find(file_.text(token, "post_processor.single"));
         if (found == by_name_.end())
           throw file_.failure("post_processor.single", "expected a token, got " + TokenizerFile::shown(token));

@@ -7,9 +7,9 @@
 
 namespace stretto::cuda {
 
-// Where the tokens of `batch` sequences lie, of which a rank holds parts. Tokens of a sequence are counted in the order
-// of their positions. A matrix has a block of rows for each held part and sequence (SequenceParts). Passed to kernels
-// by value.
+// Where the tokens of `batch` sequences lie. A rank holds parts of the sequences. Tokens of a sequence are counted in
+// the order of their positions. A matrix has a block of rows for each held part and sequence (SequenceParts). Passed to
+// kernels by value.
 struct TokenOrder {
   std::int64_t batch = 1, tokens = 0;  // tokens: those held of one sequence
   std::int64_t chunk = 0, chunks = 1;  // runs of consecutive positions, of equal length

@@ -4,7 +4,7 @@
 namespace stretto::cuda {
 
 // Returns the sum of `value` over the threads of the block before this one, and in `total` that over all. For a
-// one-dimensional block of whole warps, of which all threads must call it.
+// one-dimensional block of whole warps. All threads of the block must call it.
 __device__ inline int sum_before(int value, int& total) {
   __shared__ int of_warp[kWarp];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;

@@ -10,7 +10,7 @@ namespace stretto::cuda {
 // the factor of a product that sums along the axis of the scales. An outer index counts the rows of a matrix whose
 // codes are along rows, otherwise its columns; an inner one counts blocks.
 //   mx, nv         a byte for each, in tiles of 128 outer × 4 inner indices, 512 bytes each, those along the inner axis
-//                  one behind the other; within a tile at (outer % 32) · 16 + outer / 32 · 4 + inner; zeros beyond the
+//                  one after the other; within a tile at (outer % 32) · 16 + outer / 32 · 4 + inner; zeros beyond the
 //                  matrix
 //   block_128      f32[inner][outer], outer rounded up to a multiple of 4
 //   block_128x128  f32[outer / 128][inner], inner rounded up to a multiple of 4
@@ -39,7 +39,7 @@ void arrange_scales(const exec::Codes& codes, void* to, const Stream& stream);
 // Writes the codes of `codes` without scales to `to`, in rows of `ld` bytes.
 void copy_codes(const exec::Codes& codes, void* to, std::int64_t ld, const Stream& stream);
 constexpr std::int64_t kFactor_bytes = 16;  // alignment of a tensor's factor
-// Writes the tensors' factors to `to` and to kFactor_bytes behind it.
+// Writes the tensors' factors to `to` and to kFactor_bytes after it.
 void align_factors(const float* inverse_a, const float* inverse_b, float* to, const Stream& stream);
 // c[rows,cols] += bias[1,cols]; both f32.
 void add_bias(const exec::Operand& bias, const exec::Operand& c, const Stream& stream);

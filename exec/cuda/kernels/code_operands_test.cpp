@@ -55,7 +55,7 @@ TEST_CASE("scales of one byte lie in tiles of 128 by 4", "[cuda]") {
   CHECK(arranged(columns.codes) == of_rows);
 }
 
-TEST_CASE("scales of blocks of 128 lie beside those of the next row, and of squares beside those of the next block",
+TEST_CASE("scales of blocks of 128 lie next to those of the next row, those of squares next to those of the next block",
           "[cuda]") {
   const auto floats = [](const std::vector<std::uint8_t>& bytes) {
     std::vector<std::uint32_t> bits(bytes.size() / 4);

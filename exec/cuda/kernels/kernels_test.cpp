@@ -70,7 +70,7 @@ void compare_norm() {
   for (const Pass pass : values_of<Pass>())
     for (const auto& [rows, cols] : {std::pair{5, 7}, std::pair{1, 1}, std::pair{13, 64}, std::pair{150, 520}})
       check(Norm{pass, rows, cols}, 2e-5);
-  // The last widths of which a lane has 3, 4, 5 and 7 packs, in f32 and in bf16, and those behind them.
+  // The last widths at which a lane has 3, 4, 5 and 7 packs, in f32 and in bf16, and the widths after them.
   for (const std::int64_t cols : {384, 392, 640, 648, 768, 776, 896, 904, 1024, 1032, 1288, 1600, 1792, 1800})
     check(Norm{Pass::backward, 19, cols}, 2e-5);
   for (const std::int64_t cols : {1032, 2048, 2056}) check(Norm{Pass::forward, 5, cols}, 2e-5);

@@ -63,7 +63,7 @@ struct Rows {
   __device__ T* row(std::int64_t i) const { return data + i * ld; }
 };
 
-// Blocks of `block` threads for a matrix of which each thread takes one column at a time of several rows: columns along
+// Blocks of `block` threads for a matrix; each thread takes one column at a time of several rows: columns along
 // x, rows along y, in steps of the grid. Kernels check the column themselves, and step to the rows beyond the grid.
 struct Tiling {
   dim3 grid, block;

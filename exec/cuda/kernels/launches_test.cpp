@@ -279,7 +279,7 @@ TEST_CASE("shares of collectives on the device are those of the host", "[cuda]")
 
 namespace {
 
-// Offsets of three members with two experts each, some of which get nothing; each gives at most 8 rows.
+// Offsets of three members with two experts each; some experts get nothing; each member gives at most 8 rows.
 const std::vector<std::int32_t> kOffsets = {0, 3, 3, 5, 5, 8, 8,  //
                                             0, 0, 0, 0, 0, 0, 7,  //
                                             0, 1, 2, 3, 4, 5, 6};

@@ -5,7 +5,7 @@
 
 namespace stretto::cuda {
 
-// Rows of an operand, each of which is `heads` rows of `cols` elements side by side.
+// Rows of an operand. Each row is `heads` rows of `cols` elements side by side.
 template <class T>
 struct HeadRows {
   Rows<T> rows;

@@ -48,7 +48,7 @@ __device__ inline float largest_of(const Chunk& x) {
   return largest;
 }
 
-// The rows of x that are cast: `rows` of them, and zeros up to a whole block. Codes that came, with their scales behind
+// The rows of x that are cast: `rows` of them, and zeros up to a whole block. Codes that came, with their scales after
 // them, stand for numbers.
 template <class T>
 struct CastSource {
@@ -64,7 +64,7 @@ struct CastSource {
   }
 };
 
-// kChunk numbers of a row or of a column, of which there are as many.
+// kChunk numbers of a row or of a column.
 template <class T>
 __device__ Chunk chunk_of_row(const CastSource<T>& x, std::int64_t row, std::int64_t col) {
   Chunk chunk;
@@ -176,7 +176,7 @@ __device__ CodeChunk cast_column(const Chunk& x, float factor, const RandomWords
   return codes;
 }
 
-// Sizes and scales that the kernels share; passed to them by value. amax: of the tensor or of each group, and behind
+// Sizes and scales that the kernels share; passed to them by value. amax: of the tensor or of each group, and after
 // them those of the transforms.
 struct BlockCast {
   Scaling scaling;
@@ -238,7 +238,8 @@ __global__ void cast_rows_kernel(BlockCast work, Rows<const T> matrix, exec::Cod
   }
 }
 
-// The copy along columns, as it is or transposed. A thread has a block of a column; its neighbours have those beside.
+// The copy along columns, as it is or transposed. A thread has a block of a column; its neighbours have the adjacent
+// columns.
 template <class F, class T>
 __global__ void cast_columns_kernel(BlockCast work, Rows<const T> matrix, exec::Codes to, bool transposes) {
   const CastSource<T> x = work.take_group(matrix, nullptr, &to, transposes);
@@ -266,7 +267,7 @@ __global__ void cast_columns_kernel(BlockCast work, Rows<const T> matrix, exec::
       }
       for (int n = 0; n < kChunk; ++n) {
         std::uint32_t byte = codes.at[n];
-        if (to.per_byte() == 2) byte |= __shfl_xor_sync(0xffffffffu, byte, 1) << 4;  // the column beside
+        if (to.per_byte() == 2) byte |= __shfl_xor_sync(0xffffffffu, byte, 1) << 4;  // the adjacent column
         if (has_row && col % to.per_byte() == 0) to.row(row + n)[col / to.per_byte()] = static_cast<std::uint8_t>(byte);
       }
     }

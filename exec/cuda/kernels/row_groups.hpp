@@ -8,9 +8,9 @@
 
 namespace stretto::cuda {
 
-// Groups of rows that become codes by themselves, for kernels of which the z of a grid is the group.
+// Groups of rows that become codes by themselves, for kernels whose grid has the group as its z.
 
-// Where a group's rows are, in the matrix and in its codes, of which it has more.
+// Where a group's rows are, in the matrix and in its codes. There are more rows of codes than of the matrix.
 struct GroupPlace {
   std::int64_t at, rows, first, padded;
 };

@@ -10,7 +10,7 @@
 namespace stretto::cuda {
 namespace {
 
-// Starts the product of the last rows, of which there are less than kProductRows.
+// Starts the product of the last rows, fewer than kProductRows.
 void start_last_rows(const Gemm& work, std::span<const exec::Operand> operands, const Stream& stream,
                      const StartProduct& start) {
   const std::int64_t rows = work.m % kProductRows, first = work.m - rows;
@@ -28,7 +28,7 @@ void start_last_rows(const Gemm& work, std::span<const exec::Operand> operands, 
   all[0].data = place;
   all[0].rows = kProductRows;
   all[0].ld = GroupedRows::rounded(a.cols, kCodeRow_bytes);
-  // Whole rows with their scales. The rows behind them hold anything, and nobody reads what becomes of them.
+  // Whole rows with their scales. The rows after them hold any values; their results are not read.
   const exec::Operand last = exec::rows_of(a, first, rows);
   copy_codes({static_cast<std::uint8_t*>(last.data), a.ld, a.dtype, Scaling::tensor, ScaledAlong::rows, rows, a.cols},
              place, all[0].ld, stream);

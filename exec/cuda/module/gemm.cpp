@@ -32,7 +32,7 @@ using cuda::check;
 
 constexpr int kCandidates = 16, kRounds = 2, kRepeats = 5;  // algorithms tried, rounds, and runs in a round
 // An algorithm whose single run takes kHopeless times as long as the best is not run again. Below kLeast_ms, events are
-// not precise enough to tell.
+// not precise enough to compare them.
 constexpr float kHopeless = 1.5f, kLeast_ms = 0.05f;
 constexpr std::size_t kMostUntuned = 4096;  // algorithms of run_untuned() that are kept
 constexpr std::uint32_t kAlignment = 16;    // alignment that cuBLAS's fast kernels require

@@ -27,8 +27,8 @@ std::int64_t ranks_of_machine(launch::ProcessGroup& processes) {
   return std::count(all.begin(), all.end(), mine);
 }
 
-// Returns GpuDevice::memory_bytes of a device of CUDA's. NVML numbers devices differently, so the bus tells which it
-// is.
+// Returns GpuDevice::memory_bytes of a device of CUDA's. NVML numbers devices differently, so a device's place on the bus says
+// which it is.
 std::int64_t total_of_card(int number) try {
   // nvml.h, "nvmlMemory_t": bytes in total, free, in use.
   struct Memory {
@@ -113,7 +113,7 @@ void require_free(const GpuDevice& device, const Schedule& schedule, const Memor
   const bool is_one = programs.size() == 1;
   const auto GiB = [](auto bytes) { return static_cast<double>(bytes) / (1 << 30); };
   throw runtime_failure(fmt::format(
-      "out of memory: {} {:.1f} GiB{} of {}'s {:.1f} GiB, of which {:.1f} are free; the largest buffers of a rank: "
+      "out of memory: {} {:.1f} GiB{} of {}'s {:.1f} GiB, {:.1f} GiB of them free; the largest buffers of a rank: "
       "{}{}",
       is_one ? fmt::format("rank {} needs", programs.front().rank) : fmt::format("{} ranks need", programs.size()),
       GiB(needed), what, device.name, GiB(total), GiB(free),

@@ -387,7 +387,7 @@ class Nccl final : public Communication {
   struct Slice {
     std::size_t begin_bytes = 0, elements = 0;
   };
-  // A group of messages, of which empty ones are left out. NCCL runs it as one kernel.
+  // A group of messages without the empty ones. NCCL runs it as one kernel.
   template <class Given, class Got>
   static ncclResult_t exchange_slices(const void* in, void* out, Dtype dtype, const NcclCommunicator& group,
                                       cudaStream_t stream, const Given& given, const Got& got) {

@@ -229,7 +229,7 @@ Scenario registering() {
 
 }  // namespace
 
-TEST_CASE("nccl_ub: the arena is NCCL's and registered where its members have it alike, and freed behind that",
+TEST_CASE("nccl_ub: the arena is NCCL's and registered where its members have equal arenas, and freed after that",
           "[cuda][processes]") {
   fake_nccl::registered();
   Cases cases;
@@ -287,7 +287,7 @@ TEST_CASE("nccl_ub with an older NCCL: registered without windows, or an error t
                     [](const std::string& note) { return note.starts_with("cluster.nccl_ub is off"); }));
 }
 
-TEST_CASE("a registration that NCCL refuses says on which rank, and of which communicator", "[cuda][processes]") {
+TEST_CASE("a registration that NCCL refuses says on which rank, and for what communicator", "[cuda][processes]") {
   Scenario scenario = registering();
   fake_nccl::refuse_registration(1);
   const std::vector<std::string> errors = train_apart(scenario).errors;

@@ -36,7 +36,7 @@ TEST_CASE("plans outlast the process, for the library and device that they were 
   CHECK(again.size() == 2);
   CHECK(again.note().empty());
   CHECK(PlanFile(folder, "library 2").size() == 0);
-  // The file is written under another name first, of which nothing must be left.
+  // The file is written under another name first; no file of that name must be left.
   CHECK(std::distance(std::filesystem::directory_iterator(folder), {}) == 1);
 }
 

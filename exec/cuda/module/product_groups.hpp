@@ -6,7 +6,7 @@
 
 namespace stretto::cuda {
 
-// Products of experts with any numbers of rows: a product by cuBLASLt for each group that has rows, one behind the
+// Products of experts with any numbers of rows: a product by cuBLASLt for each group that has rows, one after the
 // other, as TransformerEngine makes them; of codes with scales of its own. `offsets`: the host's copy of the operand,
 // null when all groups are equal. Throws Error(runtime), before anything starts, for offsets that descend or leave the
 // rows.

@@ -13,7 +13,7 @@ namespace stretto::host {
 namespace {
 
 // The largest magnitudes of rows [first, first + rows) of x, and of what Hadamard transforms make of them and of zeros
-// behind them.
+// after them.
 struct Amaxes {
   Magnitude plain, transformed;
 

@@ -25,7 +25,7 @@ constexpr std::int64_t kRows = 6, kCols = 2 * kPacket;
 using Panels = std::vector<float, Eigen::aligned_allocator<float>>;
 
 // The numbers of op(A) or op(B) in the order in which tiles read them: for every `width` rows of op(A) or columns of
-// op(B), [k][width], with zeros behind the last.
+// op(B), [k][width], with zeros after the last.
 void pack(const Codes& codes, bool k_is_stored_column, std::int64_t width, Panels& panels) {
   const std::int64_t count = k_is_stored_column ? codes.rows : codes.cols;
   const std::int64_t k = k_is_stored_column ? codes.cols : codes.rows;

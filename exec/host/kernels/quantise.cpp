@@ -333,7 +333,7 @@ void quantise_groups(const Quantise& work, std::span<const Operand> operands) {
   const exec::RowGroups groups(by_name.offsets, work.grouped());
   groups.for_each(group_rows_of(work.scaling), [&](std::int64_t g, std::int64_t at, std::int64_t rows,
                                                    std::int64_t first, std::int64_t padded) {
-    // A group without rows has a scale too. The numbers of the second copy are behind those of all groups.
+    // A group without rows has a scale too. The numbers of the second copy follow those of all groups.
     const auto of = [&](const Operand& numbers) { return exec::element_of(numbers, g); };
     std::array<float, 2> amax{}, inverse{};
     const auto pair = [&](std::array<float, 2>& two, AccessMode mode) {
