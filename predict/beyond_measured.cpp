@@ -18,13 +18,13 @@ namespace {
 constexpr double kMaterial = 0.1, kMaterialOfStep = kResolved;
 
 // Returns [operation] its time alone in a step, over all ranks.
-std::vector<double> times_of(const ExtrapolatedStep& told, const sim::Costs& costs) {
-  const Schedule& schedule = *told.schedule;
+std::vector<double> times_of(const ExtrapolatedStep& extrapolated, const sim::Costs& costs) {
+  const Schedule& schedule = *extrapolated.schedule;
   std::vector<double> times(schedule.operations.size());
-  auto row = told.result.timeline.rows.begin();
-  for (const BoundProgram& program : told.programs()) {
+  auto row = extrapolated.result.timeline.rows.begin();
+  for (const BoundProgram& program : extrapolated.programs()) {
     std::vector<std::int64_t> calls(times.size());
-    for (const BoundOp& op : program.ops) calls[op.op] += told.rounds.count(*row++);
+    for (const BoundOp& op : program.ops) calls[op.op] += extrapolated.rounds.count(*row++);
     for (OpId op = 0; op < times.size(); ++op)
       times[op] += double(program.ranks) * double(calls[op]) *
                    double(is_communication(schedule.operations[op].work) ? costs.collective[op].movement.alone
@@ -162,12 +162,12 @@ std::string beyond_cards(const sim::Accelerator& accelerator) {
 
 }  // namespace
 
-std::vector<std::string> beyond_measured(const ExtrapolatedStep& told, const sim::Costs& costs,
+std::vector<std::string> beyond_measured(const ExtrapolatedStep& extrapolated, const sim::Costs& costs,
                                          const sim::Platform& platform, const Framework& framework) {
-  const Schedule& schedule = *told.schedule;
+  const Schedule& schedule = *extrapolated.schedule;
   const sim::Accelerator& accelerator = *platform.accelerator;
-  const std::vector<double> times = times_of(told, costs);
-  const double step = double(told.step()) * double(schedule.mesh.ranks());
+  const std::vector<double> times = times_of(extrapolated, costs);
+  const double step = double(extrapolated.step()) * double(schedule.mesh.ranks());
   std::vector<std::string> notes = {
       beyond_gemms(schedule, times, accelerator.gemms, platform.name),
       beyond_groups(schedule, times, step, accelerator),

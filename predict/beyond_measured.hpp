@@ -25,8 +25,8 @@ namespace stretto::predict {
 // A line needs a possible effect of 2.5 % or more on the step, about the least error of predictions: GEMMs and
 // attention from a tenth of the time of all GEMMs and of all kernels, because beyond the grid 95 of 100 points are
 // predicted within a quarter (docs/platform.md); groups of a domain, whose error is not known, from 2.5 % of the step.
-// `costs` are those of the told step's schedule.
-std::vector<std::string> beyond_measured(const ExtrapolatedStep& told, const sim::Costs& costs,
+// `costs` are those of the simulated step's schedule.
+std::vector<std::string> beyond_measured(const ExtrapolatedStep& extrapolated, const sim::Costs& costs,
                                          const sim::Platform& platform, const Framework& framework);
 
 // Returns a line where operations take far longer than any to which a calibrated machine's cost functions were fitted;

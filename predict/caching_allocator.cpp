@@ -20,7 +20,7 @@ std::int64_t rounded(std::int64_t bytes, std::int64_t to) { return (bytes + to -
 }  // namespace
 
 std::size_t CachingAllocator::FreeBlocks::at(std::int64_t bytes) const {
-  // There are mostly fewer than ten sizes, of which all are compared at once; branches would be guessed wrongly.
+  // There are mostly fewer than ten sizes; all are compared at once; branches would be guessed wrongly.
   constexpr std::size_t kFew = 32;
   if (sizes_.size() > kFew)
     return static_cast<std::size_t>(std::lower_bound(sizes_.begin(), sizes_.end(), bytes) - sizes_.begin());

@@ -36,7 +36,7 @@ class CachingAllocator {
    public:
     void insert(std::int64_t bytes, std::int64_t begin, Handle handle);
     void erase(std::int64_t bytes, std::int64_t begin, Handle handle);  // it must be there
-    // Erases and returns the first of the smallest blocks of at least so many bytes.
+    // Erases and returns the first of the smallest blocks of at least `bytes`.
     std::optional<Handle> take(std::int64_t bytes);
     // Erases the blocks for which erases(handle) returns true.
     template <class Erases>

@@ -48,7 +48,7 @@ std::int64_t round_of(const Scenario& scenario) {
                                                          : parallel.pipeline_model_parallel_size;
 }
 
-std::vector<std::int64_t> telling_micro_batches(const Scenario& scenario, bool has_straggler) {
+std::vector<std::int64_t> micro_batches_to_simulate(const Scenario& scenario, bool has_straggler) {
   const std::int64_t all = scenario.num_microbatches();
   // Chunks in a V have orders that are no repetition of rounds for every number of micro-batches.
   if (lies_in_v(scenario.parallel.pipeline_schedule)) return {all};
@@ -64,7 +64,7 @@ std::vector<std::int64_t> telling_micro_batches(const Scenario& scenario, bool h
 }
 
 std::string why_only_whole(const Scenario& scenario) {
-  if (telling_micro_batches(scenario).size() > 1) return "";
+  if (micro_batches_to_simulate(scenario).size() > 1) return "";
   const std::int64_t all = scenario.num_microbatches();
   if (lies_in_v(scenario.parallel.pipeline_schedule)) return "chunks of its stages lie in a V";
   if (deferred_head_gradients(scenario) == all) return "it puts off the head's weight gradients of all micro-batches";
@@ -81,14 +81,15 @@ std::optional<ExtrapolatedStep> extrapolated_by(const Scenario& scenario, const 
   const std::int64_t more = scenario.num_microbatches() - micro_batches;
   options.round_micro_batches = more > 0 ? round_of(scenario) : 0;
   options.round_from = deferred_head_gradients(scenario);
-  ExtrapolatedStep told{&schedule, micro_batches, simulate(options), {}};
-  if (more == 0) return told;
-  if (!told.result.round) {
-    if (why_not) *why_not = told.result.no_round;
+  ExtrapolatedStep extrapolated{&schedule, micro_batches, simulate(options), {}};
+  if (more == 0) return extrapolated;
+  if (!extrapolated.result.round) {
+    if (why_not) *why_not = extrapolated.result.no_round;
     return std::nullopt;
   }
-  told.rounds = {told.result.round->begin, told.result.round->period, more / options.round_micro_batches};
-  return told;
+  extrapolated.rounds = {extrapolated.result.round->begin, extrapolated.result.round->period,
+                         more / options.round_micro_batches};
+  return extrapolated;
 }
 
 }  // namespace
@@ -105,11 +106,11 @@ std::optional<ExtrapolatedStep> extrapolated_step(const Scenario& scenario, cons
                                                   const BoundStep& step, const sim::RepeatedSimulation& simulation,
                                                   std::int64_t micro_batches, const sim::Costs& costs,
                                                   sim::SimOptions options, std::string* why_not) {
-  std::optional<ExtrapolatedStep> told =
+  std::optional<ExtrapolatedStep> extrapolated =
       extrapolated_by(scenario, schedule, micro_batches, std::move(options), why_not,
                       [&](const sim::SimOptions& with) { return simulation.simulate(costs, with); });
-  if (told && told->result.programs.empty()) told->bound = &step;
-  return told;
+  if (extrapolated && extrapolated->result.programs.empty()) extrapolated->bound = &step;
+  return extrapolated;
 }
 
 }  // namespace stretto::predict

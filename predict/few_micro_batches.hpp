@@ -16,23 +16,23 @@
 
 namespace stretto::predict {
 
-// A pipeline repeats itself once it is full, so a step with few micro-batches tells the time of one with many.
+// A pipeline repeats itself once it is full, so the time of a step with many micro-batches follows from one with few.
 
 // Returns the step with another number of micro-batches, all else equal. A step with fewer keeps operands for as many
 // weight gradients of the head as the scenario's puts off.
 Scenario with_micro_batches(Scenario scenario, std::int64_t count);
 // Returns the micro-batches after which a pipeline may repeat itself: those of one group with virtual stages, else one.
 std::int64_t round_of(const Scenario& scenario);
-// Returns numbers of micro-batches, ascending, whose steps may tell the time of the scenario's; the last is the
+// Returns numbers of micro-batches, ascending, from whose steps the scenario's time may follow; the last is the
 // scenario's own. All leave the remainder of a round that the scenario's number leaves. Each of these steps fills the
 // pipeline and uses every buffer again, so the first one's plan has the buffers of all, which may be placed otherwise:
 // peaks differ by less than 1 %. Ranks of a straggler settle later than others, so where there is one a number that
 // leaves too little time for that is left out.
-std::vector<std::int64_t> telling_micro_batches(const Scenario& scenario, bool has_straggler = false);
-// Returns why only the whole step tells the time, where telling_micro_batches() has no other; else "".
+std::vector<std::int64_t> micro_batches_to_simulate(const Scenario& scenario, bool has_straggler = false);
+// Returns why only the whole step gives the time, where micro_batches_to_simulate() has no other; else "".
 std::string why_only_whole(const Scenario& scenario);
 
-// A simulated step that tells the scenario's, and the rounds that it left out.
+// A simulated step that the scenario's follows from, and the rounds that it left out.
 struct ExtrapolatedStep {
   const Schedule* schedule = nullptr;  // of the simulated step, borrowed
   std::int64_t micro_batches = 0;      // of the simulated step
@@ -41,7 +41,7 @@ struct ExtrapolatedStep {
   const BoundStep* bound = nullptr;    // borrowed; nullptr: that of `result`
   const std::vector<BoundProgram>& programs() const { return bound != nullptr ? bound->programs : result.programs; }
   Picoseconds step() const { return result.step + rounds.longer(); }
-  // Returns the breakdown of the scenario's step, which must not have been told by a round of some ranks alone.
+  // Returns the breakdown of the scenario's step, which must not be extrapolated by a round of some ranks alone.
   Breakdown mean() const {
     assert(rounds.times == 0 || result.round->is_of_all);
     return mean_breakdown(*schedule, programs(), result.timeline, rounds);
@@ -53,9 +53,9 @@ struct ExtrapolatedStep {
   }
 };
 
-// Returns the scenario's step as told by `schedule`, the scenario's with `micro_batches`, and its bound step. Times are
-// exact: the simulated step proves that it repeats itself (sim/rounds.hpp), or is the whole. nullopt where it does not,
-// with the reason in `why_not`. Borrows the schedule.
+// Returns the scenario's step extrapolated from `schedule`, the scenario's with `micro_batches`, and its bound step.
+// Times are exact: the simulated step proves that it repeats itself (sim/rounds.hpp), or is the whole. nullopt where it
+// does not, with the reason in `why_not`. Borrows the schedule.
 std::optional<ExtrapolatedStep> extrapolated_step(const Scenario& scenario, const Schedule& schedule, BoundStep step,
                                                   std::int64_t micro_batches, const sim::Costs& costs,
                                                   sim::SimOptions options = {}, std::string* why_not = nullptr);

@@ -182,15 +182,15 @@ class Search {
       const Scenario fewer = with_micro_batches(changed, sample.fewer), more = with_micro_batches(changed, sample.more);
       if (!can_build(fewer)) return result_.complete = false;
       ++result_.tried;
-      // On published GPUs a few micro-batches tell the memory, as they do for `simulate` and `sweep`: one number.
-      const std::optional<DeviceMemory> told =
+      // On published GPUs a few micro-batches give the memory, as they do for `simulate` and `sweep`: one number.
+      const std::optional<DeviceMemory> extrapolated =
           platform_.accelerator ? std::optional(QuickStep(changed).memory(platform_)) : std::nullopt;
-      if ((told ? *told : memory(fewer)).fit() != Fit::fits) return true;
+      if ((extrapolated ? *extrapolated : memory(fewer)).fit() != Fit::fits) return true;
       if (!can_build(fewer) || !can_build(more)) return result_.complete = false;
       const Prediction at_more = predict_step(more, platform_, options_).prediction,
                        at_fewer =
                            sample.fewer == sample.more ? at_more : predict_step(fewer, platform_, options_).prediction;
-      const DeviceMemory whole = told ? *told : at_all(sample, at_fewer.memory, at_more.memory);
+      const DeviceMemory whole = extrapolated ? *extrapolated : at_all(sample, at_fewer.memory, at_more.memory);
       if (whole.fit() != Fit::fits) return true;
       sufficient_.push_back(changes);
       result_.fitting.push_back({overrides->changes, overrides->set, sample.at_all(at_fewer.step_ms, at_more.step_ms),

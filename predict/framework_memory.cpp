@@ -208,7 +208,7 @@ class Role {
   struct Treatment {
     enum class Kind : std::uint8_t { unknown, left_out, root_unit, loss, plain } kind = Kind::unknown;
     std::int64_t bytes = 0;
-    bool keeps_more = false;  // a further tensor is kept beside it
+    bool keeps_more = false;  // a further tensor is saved with it
     std::int64_t kept_bytes = 0;
     std::size_t kept_part = 0;
   };

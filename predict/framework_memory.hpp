@@ -21,7 +21,7 @@ std::vector<TensorRole> roles_of_storages(const Schedule& schedule);
 
 // Simulates how the framework allocates and frees the tensors of a rank over two steps in host issue order: those of
 // the schedule with the types of the profile, as long as an operation reads them, and the further tensors that its
-// kernels keep. Returns what is allocated at the peak, by parts of which none is below 0, and what the allocator holds
+// kernels keep. Returns what is allocated at the peak, by parts (none is below 0), and what the allocator holds
 // above that; the role's name is empty. `program` is the rank's, and borrowed. `limit_bytes`: the most that the
 // allocator may hold. `plan` belongs to the rank's role; `memory.is_known` must be true. The rank gets `most_rows`
 // times the rows of experts that it gets when all experts have equally many. `weights_are_codes`: weights that are

@@ -28,7 +28,7 @@ Fusions choose_fusions(const Scenario& scenario, const std::set<std::string>& gi
 Fusions open_fusions(const Scenario& scenario, const std::string& given, const std::vector<std::string>& set,
                      const sim::Platform& platform);
 
-// Convert the choice to one number, for processes that must choose alike; and back.
+// Convert the choice to one number, for processes that must make equal choices; and back.
 std::uint32_t bits_of(const Fusions& fusions);
 Fusions fusions_of(std::uint32_t bits, std::string note);
 

@@ -96,7 +96,7 @@ TEST_CASE("fusions whose gates are closed are not spoken of") {
   CHECK_THAT(fusions.note, !Catch::Contains("gelu_fusion") && Catch::Contains("residual_fusion on"));
 }
 
-TEST_CASE("keys that a file, its profile or an override gives are told from those that have defaults") {
+TEST_CASE("keys that a file, its profile or an override gives are distinguished from those that have defaults") {
   const TempDir dir;
   const std::string file = dir.write("s.toml", "profile = \"stretto\"\n[training]\nlr = 1e-3\n");
   const std::set<std::string> keys = given_keys(file, {"training.seed=3"}, "training");

@@ -15,7 +15,7 @@ namespace stretto::predict {
 // Returns the scenario with overrides, on the named platform (""; the scenario's own). Throws as read_scenario() and
 // data_file().
 Scenario read_scenario_input(const std::string& scenario, std::vector<std::string> set, const std::string& platform);
-// Reads one scenario input with many overrides and platforms, each of which is looked up once. Thread-safe.
+// Reads one scenario input with many overrides and platforms. Looks each of them up once. Thread-safe.
 class ScenarioInput {
  public:
   explicit ScenarioInput(const std::string& scenario);

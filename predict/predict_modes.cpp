@@ -20,12 +20,13 @@
 namespace stretto::predict {
 namespace {
 
-ModeStep mode_step(const QuickStep& step, const ExtrapolatedStep& told, const sim::Platform& platform) {
-  const Breakdown b = told.mean();
+ModeStep mode_step(const QuickStep& step, const ExtrapolatedStep& extrapolated, const sim::Platform& platform) {
+  const Breakdown b = extrapolated.mean();
   const DeviceMemory memory = step.memory(platform);
-  return {to_ms(told.step()), to_ms(b),
-          traffic_of(*told.schedule, told.programs(), told.result.timeline, b, told.rounds),
-          platform.accelerator ? memory.predicted_bytes() : memory.taken_bytes(), memory.fits()};
+  return {
+      to_ms(extrapolated.step()), to_ms(b),
+      traffic_of(*extrapolated.schedule, extrapolated.programs(), extrapolated.result.timeline, b, extrapolated.rounds),
+      platform.accelerator ? memory.predicted_bytes() : memory.taken_bytes(), memory.fits()};
 }
 
 // Returns why a mode gives the plain schedule here: the note of its knob.
@@ -69,15 +70,15 @@ std::vector<PredictedMode> predict_modes(const Scenario& scenario, const sim::Pl
     const bool is_scenario = of_mode.overlap == scenario.overlap;
     std::optional<QuickStep> built;
     const QuickStep& step = is_scenario && own != nullptr ? *own : built.emplace(of_mode);
-    const ExtrapolatedStep told = step.tell(platform, scenario.framework, options);
+    const ExtrapolatedStep extrapolated = step.extrapolate(platform, scenario.framework, options);
     PredictedMode& mode = modes[i];
     mode.mode = name;
-    mode.step_ms = to_ms(told.step());
+    mode.step_ms = to_ms(extrapolated.step());
     Advice& advice = mode.advice;
     advice.mode = name;
     advice.ranks = scenario.parallel.ranks();
     advice.on_gpu = platform.accelerator || platform.gpu;
-    advice.step = mode_step(step, told, platform);
+    advice.step = mode_step(step, extrapolated, platform);
     advice.plain = modes.front().advice.step;
     mode.breakdown = advice.step.breakdown;
     for (const Communicator& communicator : step.schedule().communicators)

@@ -180,23 +180,23 @@ namespace {
 
 // Fills in all that is said about a step.
 Prediction prediction_of(const Scenario& scenario, const sim::Platform& platform, const sim::SimOptions& options,
-                         const ExtrapolatedStep& told, const sim::Costs& costs) {
-  const Schedule& schedule = *told.schedule;
-  const Breakdown b = told.mean();
+                         const ExtrapolatedStep& extrapolated, const sim::Costs& costs) {
+  const Schedule& schedule = *extrapolated.schedule;
+  const Breakdown b = extrapolated.mean();
   Prediction p;
   p.ranks = schedule.mesh.ranks();
   p.devices = p.ranks / schedule.placement.ranks_per_device;
   p.parallel = scenario.parallel;
   p.micro_batches = scenario.num_microbatches();
-  p.simulated_micro_batches = told.micro_batches;
+  p.simulated_micro_batches = extrapolated.micro_batches;
   p.scenario = scenario.name;
   p.platform = platform.name;
   if (platform.accelerator || platform.gpu) p.device = "GPU";
   p.schedule = schedule.name;
   p.engine = options.network == sim::NetworkKind::simgrid ? "simgrid" : "fluid";
   p.parameters = double(parameter_count(scenario.model));
-  p.step_ms = to_ms(told.step());
-  p.steady = told.result.steady;
+  p.step_ms = to_ms(extrapolated.step());
+  p.steady = extrapolated.result.steady;
   p.has_host = !platform.accelerator || scenario.framework.host.is_modelled();
   p.peak = peak_of(platform, scenario.cluster, schedule, p.devices);
   p.throughput = throughput_of(scenario, p.step_ms, p.devices, p.peak);
@@ -218,7 +218,7 @@ Prediction prediction_of(const Scenario& scenario, const sim::Platform& platform
     p.notes.push_back("links, channels and cores of [cluster] do not act: platform " + platform.name +
                       " has links of its own");
   if (platform.accelerator)
-    for (std::string& note : beyond_measured(told, costs, platform, scenario.framework))
+    for (std::string& note : beyond_measured(extrapolated, costs, platform, scenario.framework))
       p.notes.push_back(std::move(note));
   else if (std::string note = beyond_calibrated(schedule, platform); !note.empty())
     p.notes.push_back(std::move(note));
@@ -230,8 +230,8 @@ Prediction prediction_of(const Scenario& scenario, const sim::Platform& platform
                   "--backbone-GBps does not act: it lies between nodes, and no communication leaves one of {} GPUs",
                   platform.accelerator->domain)
             : "--backbone-GBps does not act: no communication has a link");
-  p.operations = told.result.operations;
-  p.simulate_s = told.result.simulate_s;
+  p.operations = extrapolated.result.operations;
+  p.simulate_s = extrapolated.result.simulate_s;
   return p;
 }
 
@@ -247,20 +247,21 @@ PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platfo
   VerifiedSchedule verified = plan_and_verify(std::move(step.schedule));
   step.schedule = std::move(verified.schedule);
   step.plan = std::move(verified.plan);
-  ExtrapolatedStep told{&step.schedule,
-                        scenario.num_microbatches(),
-                        sim::simulate(step.schedule, std::move(verified), costs, options),
-                        {}};
+  ExtrapolatedStep extrapolated{&step.schedule,
+                                scenario.num_microbatches(),
+                                sim::simulate(step.schedule, std::move(verified), costs, options),
+                                {}};
   const double whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  step.prediction = prediction_of(scenario, platform, options, told, costs);
-  // The memory is the one that predict_times() tells: plans of more micro-batches differ by fractions of a percent, in
+  step.prediction = prediction_of(scenario, platform, options, extrapolated, costs);
+  // The memory is the one that predict_times() gives: plans of more micro-batches differ by fractions of a percent, in
   // which buffers share addresses.
   step.prediction.memory =
-      platform.accelerator && telling_micro_batches(scenario).front() < scenario.num_microbatches()
+      platform.accelerator && micro_batches_to_simulate(scenario).front() < scenario.num_microbatches()
           ? QuickStep(scenario).memory(platform)
-          : memory_of(step.schedule, step.plan, platform, scenario.training, scenario.framework, told.result.programs);
+          : memory_of(step.schedule, step.plan, platform, scenario.training, scenario.framework,
+                      extrapolated.result.programs);
   step.prediction.whole_s = whole_s;
-  step.result = std::move(told.result);
+  step.result = std::move(extrapolated.result);
   return step;
 }
 
@@ -270,16 +271,17 @@ Prediction predict_times(const QuickStep& step, const sim::Platform& platform, c
   if (!platform.accelerator) return predict_step(scenario, platform, options).prediction;
   const auto begin = std::chrono::steady_clock::now();
   std::string why;
-  sim::Costs costs;  // of the schedule that tells the step
+  sim::Costs costs;  // of the schedule that is simulated
   const auto costs_of = [&](const Schedule& schedule) {
     return costs = sim::cost_schedule(schedule, platform, scenario.cluster, 1, scenario.framework, scenario.training);
   };
   // The memory follows from the schedule alone, so both are computed at the same time.
-  std::optional<ExtrapolatedStep> told;
+  std::optional<ExtrapolatedStep> extrapolated;
   DeviceMemory memory;
-  concurrently([&] { told.emplace(step.tell(costs_of, options, &why)); }, [&] { memory = step.memory(platform); });
+  concurrently([&] { extrapolated.emplace(step.extrapolate(costs_of, options, &why)); },
+               [&] { memory = step.memory(platform); });
   const double whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  Prediction p = prediction_of(scenario, platform, options, *told, costs);
+  Prediction p = prediction_of(scenario, platform, options, *extrapolated, costs);
   p.memory = std::move(memory);
   p.why_simulated = std::move(why);
   p.whole_s = whole_s;

@@ -35,7 +35,7 @@ Engine engine_of(const std::string& name, double backbone_GBps, const sim::Platf
 PredictedStep predict_step(const Scenario& scenario, const sim::Platform& platform,
                            const sim::SimOptions& options = {});
 
-// Predicts the same step for callers that need no timeline; on a published GPU from as few micro-batches as tell it
+// Predicts the same step for callers that need no timeline; on a published GPU from as few micro-batches as suffice
 // (predict/quick_step.hpp). Times are those of predict_step(), memory is that of few micro-batches. Throws as
 // predict_step() does.
 Prediction predict_times(const QuickStep& step, const sim::Platform& platform, const sim::SimOptions& options = {});

@@ -105,7 +105,7 @@ precision = "bf16"
           "256 to 65536), by up to 2 times: their times are extrapolated");
     CHECK(noted("h100-sxm", {"training.micro_batch_size=4", "training.global_batch_size=4"}, "") == "");
   }
-  SECTION("groups of a domain of which fewer GPUs were measured") {
+  SECTION("groups of a domain with fewer measured GPUs") {
     const std::vector<std::string> of_8 = {"parallel.tensor_model_parallel_size=8"};
     CHECK(noted("gb200-nvl72", of_8, "collectives of up to 8 GPUs of a domain") != "");
     CHECK(noted("b200-sxm", of_8, "") == "");

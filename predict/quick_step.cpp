@@ -28,7 +28,9 @@ const QuickStep::Built& QuickStep::built(std::int64_t micro_batches) const {
   return *at;
 }
 
-const VerifiedSchedule& QuickStep::first() const { return built(telling_micro_batches(scenario_).front()).verified; }
+const VerifiedSchedule& QuickStep::first() const {
+  return built(micro_batches_to_simulate(scenario_).front()).verified;
+}
 
 sim::Costs QuickStep::costs_of(const Schedule& schedule, const sim::Platform& platform, const Framework& framework,
                                const Training& training) const {
@@ -43,23 +45,24 @@ sim::Costs QuickStep::costs(const sim::Platform& platform, const Framework& fram
   return costs_of(schedule(), platform, framework);
 }
 
-ExtrapolatedStep QuickStep::tell(const sim::Platform& platform, const Framework& framework,
-                                 const sim::SimOptions& options, std::string* why_more,
-                                 const Stragglers& stragglers) const {
+ExtrapolatedStep QuickStep::extrapolate(const sim::Platform& platform, const Framework& framework,
+                                        const sim::SimOptions& options, std::string* why_more,
+                                        const Stragglers& stragglers) const {
   const auto costs_apart = [&](const Schedule& schedule) {
     sim::Costs costs = costs_of(schedule, platform, framework);
     set_apart(costs, schedule, stragglers);
     return costs;
   };
-  return tell_by(telling_micro_batches(scenario_, stragglers.any()), costs_apart, options, why_more);
+  return extrapolate_by(micro_batches_to_simulate(scenario_, stragglers.any()), costs_apart, options, why_more);
 }
 
-ExtrapolatedStep QuickStep::tell(const CostsOf& costs_of, const sim::SimOptions& options, std::string* why_more) const {
-  return tell_by(telling_micro_batches(scenario_), costs_of, options, why_more);
+ExtrapolatedStep QuickStep::extrapolate(const CostsOf& costs_of, const sim::SimOptions& options,
+                                        std::string* why_more) const {
+  return extrapolate_by(micro_batches_to_simulate(scenario_), costs_of, options, why_more);
 }
 
-ExtrapolatedStep QuickStep::tell_by(std::vector<std::int64_t> counts, const CostsOf& costs_of,
-                                    const sim::SimOptions& options, std::string* why_more) const {
+ExtrapolatedStep QuickStep::extrapolate_by(std::vector<std::int64_t> counts, const CostsOf& costs_of,
+                                           const sim::SimOptions& options, std::string* why_more) const {
   const auto extrapolated_by = [&](std::int64_t count, std::string* why_not) {
     const auto& [few, simulation] = built(count);
     return extrapolated_step(scenario_, few.schedule, few, simulation, count, costs_of(few.schedule), options, why_not);
@@ -72,7 +75,8 @@ ExtrapolatedStep QuickStep::tell_by(std::vector<std::int64_t> counts, const Cost
   }
   for (std::size_t i = 0; i + 1 < counts.size(); ++i) {
     std::string why_not;
-    if (std::optional<ExtrapolatedStep> told = extrapolated_by(counts[i], &why_not)) return *std::move(told);
+    if (std::optional<ExtrapolatedStep> extrapolated = extrapolated_by(counts[i], &why_not))
+      return *std::move(extrapolated);
     if (why_more) *why_more += fmt::format("{}{} micro-batches: {}", i == 0 ? "" : "; ", counts[i], why_not);
   }
   return extrapolated_by(counts.back(), nullptr).value();
@@ -83,13 +87,14 @@ double QuickStep::step_s(const sim::Platform& platform, const Framework& framewo
   const auto known_costs = [&](const Schedule& of) {
     return costs != nullptr && &of == &schedule() ? *costs : costs_of(of, platform, framework);
   };
-  return to_ms(tell(known_costs, options).step()) * 1e-3;
+  return to_ms(extrapolate(known_costs, options).step()) * 1e-3;
 }
 
 double QuickStep::step_s(const sim::Platform& platform, const Framework& framework, const ExpertLoads& loads) const {
   Training training = scenario_.training;
   training.expert_loads = loads;
-  return to_ms(tell([&](const Schedule& of) { return costs_of(of, platform, framework, training); }).step()) * 1e-3;
+  return to_ms(extrapolate([&](const Schedule& of) { return costs_of(of, platform, framework, training); }).step()) *
+         1e-3;
 }
 
 DeviceMemory QuickStep::memory(const sim::Platform& platform) const {

@@ -20,9 +20,9 @@
 
 namespace stretto::predict {
 
-// A step of which the times are wanted, for many sets of constants: they are told by schedules with few micro-batches
-// (predict/few_micro_batches.hpp), and equal those of the whole step to the picosecond. Every schedule is verified
-// before it is simulated, once. Where few do not tell the times, the whole schedule is built. Owns a copy of the
+// Predicts the times of a step for many sets of constants: it extrapolates them from schedules with few micro-batches
+// (predict/few_micro_batches.hpp); they equal those of the whole step to the picosecond. Every schedule is verified
+// before it is simulated, once. Where few do not suffice, the whole schedule is built. Owns a copy of the
 // scenario. Thread-safe.
 class QuickStep {
  public:
@@ -35,15 +35,16 @@ class QuickStep {
   // platform file lacks.
   sim::Costs costs(const sim::Platform& platform, const Framework& framework) const;
 
-  // Returns the step, and in `why_more` for each number of micro-batches that did not tell it why.
-  // `stragglers`: places that are slower than others; then the step is told, but no breakdown where it is told by few
-  // micro-batches.
-  ExtrapolatedStep tell(const sim::Platform& platform, const Framework& framework, const sim::SimOptions& options = {},
-                        std::string* why_more = nullptr, const Stragglers& stragglers = {}) const;
+  // Returns the step, and in `why_more` for each number of micro-batches that did not suffice the reason.
+  // `stragglers`: places that are slower than others; then there is no breakdown where the step is extrapolated from
+  // few micro-batches.
+  ExtrapolatedStep extrapolate(const sim::Platform& platform, const Framework& framework,
+                               const sim::SimOptions& options = {}, std::string* why_more = nullptr,
+                               const Stragglers& stragglers = {}) const;
   // Does the same with the costs that `costs_of` makes of a schedule.
   using CostsOf = std::function<sim::Costs(const Schedule& schedule)>;
-  ExtrapolatedStep tell(const CostsOf& costs_of, const sim::SimOptions& options = {},
-                        std::string* why_more = nullptr) const;
+  ExtrapolatedStep extrapolate(const CostsOf& costs_of, const sim::SimOptions& options = {},
+                               std::string* why_more = nullptr) const;
   // Return the duration of a step in seconds: with the costs of schedule(), which are costs(platform, framework), where
   // they are known; with other loads of experts, which change costs alone.
   double step_s(const sim::Platform& platform, const Framework& framework, const sim::SimOptions& options = {},
@@ -60,8 +61,8 @@ class QuickStep {
     const sim::RepeatedSimulation simulation;
   };
   const Built& built(std::int64_t micro_batches) const;
-  ExtrapolatedStep tell_by(std::vector<std::int64_t> counts, const CostsOf& costs_of, const sim::SimOptions& options,
-                           std::string* why_more) const;
+  ExtrapolatedStep extrapolate_by(std::vector<std::int64_t> counts, const CostsOf& costs_of,
+                                  const sim::SimOptions& options, std::string* why_more) const;
   const VerifiedSchedule& first() const;  // its plan counts for all
   sim::Costs costs_of(const Schedule& schedule, const sim::Platform& platform, const Framework& framework) const;
   sim::Costs costs_of(const Schedule& schedule, const sim::Platform& platform, const Framework& framework,

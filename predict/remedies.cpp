@@ -137,7 +137,7 @@ std::vector<Remedy> remedies_of(const Scenario& scenario, const sim::Platform& p
       if (error.kind() != ErrorKind::input) throw;
       continue;
     }
-    const std::int64_t few = telling_micro_batches(*changed.scenario).front();
+    const std::int64_t few = micro_batches_to_simulate(*changed.scenario).front();
     operations += step_size_of(with_micro_batches(*changed.scenario, few)).operations * double(1 + remedies.size());
     if (operations > kMostBuilt) changed.scenario.reset();
   }

@@ -101,7 +101,7 @@ double straggling_step_ms(const Stragglers& stragglers, const QuickStep& step, c
                           const sim::SimOptions& options) {
   if (options.network == sim::NetworkKind::simgrid && stragglers.link != 1 && !stragglers.links.empty())
     throw input_error("[run] slow_links: expected --engine fluid, got simgrid, whose links are those of its fabric");
-  return to_ms(step.tell(platform, step.scenario().framework, options, nullptr, stragglers).step());
+  return to_ms(step.extrapolate(platform, step.scenario().framework, options, nullptr, stragglers).step());
 }
 
 void add_checkpoints(const RunKeys& keys, Run& run) {
@@ -249,7 +249,7 @@ Run predict_run(const RunKeys& keys, const QuickStep& step, const Prediction& p,
                   "checkpoints the run makes no progress",
                   duration_text(*run.mtbf_s), duration_text(run.checkpoint_interval_s.value_or(0)))
             : fmt::format(
-                  "[run] checkpoint_interval_s: expected more work between two checkpoints, of which each stops "
+                  "[run] checkpoint_interval_s: expected more work between two checkpoints; each checkpoint stops "
                   "the steps for {}, got {}",
                   duration_text(keys.checkpoint_stall_s.value_or(run.checkpoint_write_s.value_or(0))),
                   duration_text(run.checkpoint_interval_s.value_or(0))));

@@ -182,7 +182,7 @@ TEST_CASE("keys of [run] that lack another, or name a place that is not there, a
   CHECK_FALSE(data_sheet_watts("a host"));
 }
 
-TEST_CASE("few micro-batches tell a step with stragglers to the picosecond") {
+TEST_CASE("few micro-batches extrapolate a step with stragglers to the picosecond") {
   std::mt19937_64 random(11);
   const auto one_of = [&](std::initializer_list<const char*> texts) { return texts.begin()[random() % texts.size()]; };
   int extrapolated_by_few = 0;
@@ -213,13 +213,14 @@ TEST_CASE("few micro-batches tell a step with stragglers to the picosecond") {
       slow.links = {static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(scenario.parallel.ranks()))};
       slow.link = 1.5;
     }
-    const ExtrapolatedStep told = QuickStep(scenario).tell(platform, scenario.framework, {}, nullptr, slow);
+    const ExtrapolatedStep extrapolated =
+        QuickStep(scenario).extrapolate(platform, scenario.framework, {}, nullptr, slow);
     const VerifiedSchedule whole = plan_and_verify(build_schedule(scenario, free_memory_bytes()));
     sim::Costs costs =
         sim::cost_schedule(whole.schedule, platform, scenario.cluster, 1, scenario.framework, scenario.training);
     set_apart(costs, whole.schedule, slow);
-    CHECK(told.step() == sim::simulate(whole.schedule, whole, costs).step);
-    extrapolated_by_few += told.micro_batches < scenario.num_microbatches();
+    CHECK(extrapolated.step() == sim::simulate(whole.schedule, whole, costs).step);
+    extrapolated_by_few += extrapolated.micro_batches < scenario.num_microbatches();
   }
   CHECK(extrapolated_by_few > 12);
 }

@@ -96,29 +96,29 @@ std::vector<Sensitivity> numbers_of(const Scenario& scenario, const sim::Platfor
   return numbers;
 }
 
-// Returns [number] the derivatives by the gradient of one simulated step; empty where its rows do not tell it, with the
-// reason in `why_not`.
+// Returns [number] the derivatives by the gradient of one simulated step; empty where they do not follow from its rows,
+// with the reason in `why_not`.
 std::vector<double> by_gradient(const Scenario& scenario, const sim::Platform& platform, std::string& why_not) {
   const QuickStep quick(scenario);
-  const ExtrapolatedStep told = quick.tell(platform, scenario.framework);
-  if (!told.result.steady) {
+  const ExtrapolatedStep extrapolated = quick.extrapolate(platform, scenario.framework);
+  if (!extrapolated.result.steady) {
     why_not = "its steps have no steady period";
     return {};
   }
-  const Schedule& schedule = *told.schedule;
+  const Schedule& schedule = *extrapolated.schedule;
   Machine machine{platform, scenario.framework};
   const auto costs_now = [&] {
     return sim::cost_schedule(schedule, machine.platform, scenario.cluster, 1, machine.framework, scenario.training);
   };
   const sim::Costs costs = costs_now();
-  const IssueOrder& issued = told.bound != nullptr ? told.bound->issued : told.result.issued;
+  const IssueOrder& issued = extrapolated.bound != nullptr ? extrapolated.bound->issued : extrapolated.result.issued;
   const auto flat_with = [&](const sim::Costs& of) {
-    return sim::flatten_all(schedule, told.programs(), of, issued.partners);
+    return sim::flatten_all(schedule, extrapolated.programs(), of, issued.partners);
   };
   const auto flat = flat_with(costs);
-  const sim::SimInputs inputs{schedule, costs, told.programs(), flat, issued.partners};
-  const std::optional<sim::StepGradient> gradient =
-      sim::gradient_of(inputs, told.result.timeline, told.result.round, told.rounds.times, &why_not);
+  const sim::SimInputs inputs{schedule, costs, extrapolated.programs(), flat, issued.partners};
+  const std::optional<sim::StepGradient> gradient = sim::gradient_of(
+      inputs, extrapolated.result.timeline, extrapolated.result.round, extrapolated.rounds.times, &why_not);
   if (!gradient) return {};
   std::vector<double> derivatives;
   for (const Constant& constant : constants_of(*machine.platform.accelerator, machine.framework)) {
@@ -131,7 +131,7 @@ std::vector<double> by_gradient(const Scenario& scenario, const sim::Platform& p
     constant.quantity->value = value;
     double longer = gradient->change(less, more);
     if (less.host != more.host) longer += gradient->change(inputs, flat_with(less), flat_with(more));
-    derivatives.push_back(longer / static_cast<double>(told.step()) / (2 * kSmallShare));
+    derivatives.push_back(longer / static_cast<double>(extrapolated.step()) / (2 * kSmallShare));
   }
   return derivatives;
 }

@@ -159,7 +159,7 @@ int check_links(const Scenario& scenario, const sim::Platform& platform) {
 
 }  // namespace
 
-TEST_CASE("a faster link shortens every shipped step that waits for it, by --limits and in a platform file alike") {
+TEST_CASE("a faster link shortens every shipped step that waits for it, by --limits as in a platform file") {
   int exposed = 0;
   std::vector<std::string> paths;
   for (const std::string& name : data_names("models")) paths.push_back(data_file("models", name));

@@ -35,7 +35,7 @@ bool fits_by(Point& point, double bytes, double device_bytes, double unsure, con
 void simulate(Point& point, const Scenario& scenario, const sim::Platform& platform) {
   std::int64_t devices = 0;
   PeakRate peak;
-  for (const std::int64_t count : predict::telling_micro_batches(scenario)) {
+  for (const std::int64_t count : predict::micro_batches_to_simulate(scenario)) {
     const Scenario few = predict::with_micro_batches(scenario, count);
     Schedule built = build_schedule(few, free_memory_bytes());
     const sim::Costs costs = sim::cost_schedule(built, platform, few.cluster, 1, few.framework, few.training);

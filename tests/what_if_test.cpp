@@ -189,7 +189,7 @@ void check_replica(const WhatIf& of, const Prediction& p, Found& found) {
   for (const auto& [communicator, link] : before)
     if (const auto found_after = after.find(communicator); found_after != after.end())
       stay = stay && link == found_after->second;
-  // A node with fewer members of a group than the others holds them up: 1025 replicas of which a node has two.
+  // A node with fewer members of a group than the others holds them up: 1025 replicas, two of them on a node.
   const predict::QuickStep small(of.scenario), large(more);
   // Neighbours in the order of ranks stay in their domain.
   const bool is_of_neighbours = small.schedule().mesh.axes().back().coord == Coord::tp;
@@ -270,7 +270,7 @@ void check(std::uint64_t seed, Found& found, bool in_codes) {
   }
   CHECK(sum == Approx(1).epsilon(1e-6));
   CHECK(p.breakdown.compute <= p.step_ms * (1 + 1e-9));
-  constexpr std::uint64_t kTwice = 8;  // one in so many is simulated twice
+  constexpr std::uint64_t kTwice = 8;  // one in kTwice is simulated twice
   if (seed % kTwice == 0) CHECK(are_equal(predict::predict_step(of.scenario, of.platform).result, step.result));
   if (!p.steady) {
     ++found.unsteady;
@@ -310,12 +310,12 @@ void check_rows(const sim::SimResult& result, const sim::SimResult& to_the_end) 
   CHECK(are_equal);
 }
 
-// Compares what steps of few micro-batches tell with the whole step. Returns how many told it.
+// Compares times extrapolated from few micro-batches with the whole step. Returns how many could be extrapolated.
 int check_few(std::uint64_t seed) {
   WhatIf of;
   Schedule whole;
   sim::SimResult result;
-  int told = 0;
+  int extrapolated = 0;
   try {
     of = what_if(seed);
     // Eight times as many, and the last group of virtual stages as large as it was: a smaller one would be refused.
@@ -335,13 +335,13 @@ int check_few(std::uint64_t seed) {
     check_rows(result, as_a_whole);
     if (!costs_of(whole).host.issue.empty()) CHECK(result.operations == as_a_whole.operations);
     if (!result.steady) return 0;
-    for (const std::int64_t count : predict::telling_micro_batches(of.scenario)) {
+    for (const std::int64_t count : predict::micro_batches_to_simulate(of.scenario)) {
       if (count == of.scenario.num_microbatches()) break;
       const Schedule few = build_schedule(predict::with_micro_batches(of.scenario, count));
       const std::optional<predict::ExtrapolatedStep> step =
           predict::extrapolated_step(of.scenario, few, bind_step(few), count, costs_of(few));
       if (!step) continue;
-      ++told;
+      ++extrapolated;
       INFO("seed " << seed << ", " << count << " of " << of.scenario.num_microbatches() << " micro-batches\n"
                    << of.text);
       CHECK(step->step() == result.step);
@@ -357,29 +357,29 @@ int check_few(std::uint64_t seed) {
     CAPTURE(seed, of.text, error.what());
     CHECK(error.kind() == ErrorKind::input);
   }
-  return told;
+  return extrapolated;
 }
 
 }  // namespace
 
-TEST_CASE("few micro-batches tell the whole step to the picosecond", "[serial]") {
-  int told = 0;
-  for (std::uint64_t seed = 1; seed <= std::uint64_t(share_of(60)); ++seed) told += check_few(seed);
-  CHECK(told > 0);
+TEST_CASE("few micro-batches extrapolate the whole step to the picosecond", "[serial]") {
+  int extrapolated = 0;
+  for (std::uint64_t seed = 1; seed <= std::uint64_t(share_of(60)); ++seed) extrapolated += check_few(seed);
+  CHECK(extrapolated > 0);
 }
 
 // A host that is ahead by more in a longer step issues earlier what ends the step.
-TEST_CASE("few micro-batches do not tell a step whose end waits for a host that is ahead", "[serial]") {
+TEST_CASE("few micro-batches do not extrapolate a step whose end waits for a host that is ahead", "[serial]") {
   for (const std::uint64_t seed : {33'186, 35'747, 36'041}) check_few(seed);
 }
 
-TEST_CASE("few micro-batches tell many whole steps", "[.][soak]") {
+TEST_CASE("few micro-batches extrapolate many whole steps", "[.][soak]") {
   const std::uint64_t first = from_environment("STRETTO_WHAT_IF_SEED", 30'000);
   const std::uint64_t count = from_environment("STRETTO_WHAT_IFS", 1000);
-  int told = 0;
-  for (std::uint64_t seed = first; seed < first + count; ++seed) told += check_few(seed);
-  WARN(told << " times told, of " << count << " what-ifs");
-  CHECK(told * 4 >= static_cast<int>(count));
+  int extrapolated = 0;
+  for (std::uint64_t seed = first; seed < first + count; ++seed) extrapolated += check_few(seed);
+  WARN(extrapolated << " times extrapolated, of " << count << " what-ifs");
+  CHECK(extrapolated * 4 >= static_cast<int>(count));
 }
 
 TEST_CASE("random what-ifs: the same twice, parts add up, better is not slower", "[serial]") {

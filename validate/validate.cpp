@@ -110,11 +110,11 @@ void predict_published(ValidatedStep& step, const sim::Platform& shipped, bool w
           costs == shipped_costs ? step.predicted(Fitted::shipped) : quick.step_s(platform, framework, {}, &costs);
       continue;
     }
-    const predict::ExtrapolatedStep told = quick.tell(platform, framework);
-    const Breakdown b = told.mean();
-    const double step_ms = to_ms(told.step());
+    const predict::ExtrapolatedStep extrapolated = quick.extrapolate(platform, framework);
+    const Breakdown b = extrapolated.mean();
+    const double step_ms = to_ms(extrapolated.step());
     predicted_s = step_ms * 1e-3;
-    step.active_s = 1e-3 * to_ms(told.active());
+    step.active_s = 1e-3 * to_ms(extrapolated.active());
     step.hidden_s = std::max(0.0, step.active_s - 1e-3 * to_ms(b.exposed_total));
     step.limits = {{"compute", to_ms(b.compute) / step_ms}, {"waiting", to_ms(b.bubble) / step_ms}};
     for (std::size_t c = 0; c < b.exposed.size(); ++c)
@@ -147,7 +147,7 @@ std::string own_mode_off(ValidatedStep& step) {
 
 // Returns the memory that a row's prediction takes, estimated in whole bytes.
 double bytes_of(const Scenario& scenario) {
-  const std::int64_t few = predict::telling_micro_batches(scenario).front();
+  const std::int64_t few = predict::micro_batches_to_simulate(scenario).front();
   return std::ceil(step_size_of(predict::with_micro_batches(scenario, few)).bytes);
 }
 
@@ -232,7 +232,7 @@ const char* name_of(Fitted fitted) { return name_in({"nothing", "sourced", "ship
 
 Validation validate(std::vector<PublishedStep> published, const ValidationOptions& options,
                     const ValidationProgress& progress) {
-  const auto tell = [&](const std::string& line) {
+  const auto say = [&](const std::string& line) {
     if (progress) progress(line);
   };
   Validation validation{options, {}, {}};
@@ -253,17 +253,17 @@ Validation validate(std::vector<PublishedStep> published, const ValidationOption
   }
   const auto of_all = std::count_if(steps.begin(), steps.end(),
                                     [](const ValidatedStep& step) { return step.published.skipped.empty(); });
-  std::mutex telling;
+  std::mutex saying;
   std::int64_t done = 0;
-  tell(fmt::format("predicting {} steps", of_all));
+  say(fmt::format("predicting {} steps", of_all));
   const auto predict = [&](ValidatedStep& step) {
     try {
       predict_published(step, platforms.at(step), options.intervals);
     } catch (const Error& error) {
       step.published.skipped = error.what();
     }
-    const std::lock_guard lock(telling);
-    tell(fmt::format("{} of {} steps predicted", ++done, of_all));
+    const std::lock_guard lock(saying);
+    say(fmt::format("{} of {} steps predicted", ++done, of_all));
   };
   // The first thread predicts the largest steps, one after the other.
   std::vector<std::pair<double, ValidatedStep*>> by_size;
@@ -292,7 +292,7 @@ Validation validate(std::vector<PublishedStep> published, const ValidationOption
     validation.groups[found->second].steps.push_back(s);
   }
   for (ValidatedGroup& group : validation.groups) {
-    if (options.leave_out) tell("fitting constants without each model in turn: " + group.name);
+    if (options.leave_out) say("fitting constants without each model in turn: " + group.name);
     if (options.leave_out) group.left_out = leave_out(steps, group.steps, platforms.at(steps[group.steps.front()]));
     const auto wider = group_of.find(group.in_16_bits);
     const bool is_low = wider != group_of.end() && group.in_16_bits != group.name;
