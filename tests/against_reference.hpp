@@ -11,7 +11,7 @@
 
 namespace stretto::testing::experts {
 
-// Routers with larger weights, so that no two scores are nearly alike and loads are not.
+// Routers with larger weights, so that no two scores are nearly equal and loads differ.
 inline void change(exec::FullTensor& tensor) {
   const double much = tensor.name.find("router") != std::string::npos ? 2 : 0.2;
   for (std::size_t i = 0; i < tensor.values.size(); ++i)

@@ -52,7 +52,7 @@ struct Ring {
 
 }  // namespace
 
-TEST_CASE("ring attention: exposed is what a message takes longer than the step beside it", "[closed]") {
+TEST_CASE("ring attention: exposed is what a message takes longer than the concurrent step", "[closed]") {
   for (const std::int64_t n : {2, 3, 4, 8})
     for (const std::int64_t exchange : {1, 2})
       for (const Time message : {0, 400, 1000, 1700, 4000}) {
@@ -76,7 +76,7 @@ TEST_CASE("ring attention: exposed is what a message takes longer than the step 
 // n ranks exchange tokens for heads. A, D: attention to all keys of one rank's queries; M: its message; S: a sum.
 //   forward    A + (n − 1)·max(A, M)
 //   backward   max(n·D + (n − 2)·S,  M + (n − 1)·D + (n − 2)·S,  (n − 1)·M + D), and dq packed with dkv
-TEST_CASE("Ulysses by queries: a message hides behind attention to the next rank's tokens", "[closed]") {
+TEST_CASE("Ulysses by queries: attention to the next rank's tokens hides a message", "[closed]") {
   for (const std::int64_t n : {2, 3, 4, 5})
     for (const Time message : {0, 300, 1000, 1900, 2550, 4000}) {
       INFO(n << " ranks, messages of " << message);

@@ -145,14 +145,14 @@ TEST_CASE("align_grad_reduce: all stages reduce a chunk at the same moment", "[c
         INFO(stages << " stages in groups of " << group << ", stage " << stage);
         // Unit k ends on stage s after k + stages - s of them.
         CHECK(starts.size() == kChunks);
-        CHECK(starts.contains(units + stages - 1 - stage));  // chunk 0: behind the backward pass
+        CHECK(starts.contains(units + stages - 1 - stage));  // chunk 0: after the backward pass
         for (std::int64_t chunk = 1; chunk < kChunks; ++chunk)
           CHECK(starts.contains(units - 1 - chunk * group + stages));
       }
     }
 }
 
-TEST_CASE("align_grad_reduce without virtual stages: only the first stage reduces beside its backward pass",
+TEST_CASE("align_grad_reduce without virtual stages: only the first stage reduces during its backward pass",
           "[closed]") {
   constexpr std::int64_t kStages = 3;
   Scenario scenario = layout_scenario({2, 1, false, kStages, 1, ""}, "overlap_grad_reduce", false, "fp32", 1, 4);

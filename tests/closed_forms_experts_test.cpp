@@ -1,5 +1,5 @@
 // Pairs of passes on an ideal machine (overlap_moe_expert_parallel_comm). For each layer a: computation around the
-// experts, d: dispatch, m: experts, c: combine, of the forward pass f and of the backward pass b, of which c is the
+// experts, d: dispatch, m: experts, c: combine, of the forward pass f and of the backward pass b, where c is the
 // first and a the last. With n micro-batches and L layers of experts, without pipeline:
 //
 //   plain   n · L · (a_f + d_f + m_f + c_f + c_b + m_b + d_b + a_b)
@@ -11,12 +11,12 @@
 //   max(δ + a_f, c_b) + max(max(d_f, m_b + w) + m_f, max(d_f, m_b) + d_b) + max(c_f, a_b)
 //
 // where δ = max(a_b + v, c_f) − max(a_b, c_f) is the time by which the forward pass begins later than the rows of the
-// backward pass leave; and with ep_overlap_early_attn_memory_release, whose rows leave behind combine, ε = max(v, c_f)
+// backward pass leave; and with ep_overlap_early_attn_memory_release, whose rows leave after combine, ε = max(v, c_f)
 // − c_f:
 //
 //   max(ε + a_f, c_b) + max(max(m_b + w, max(d_f, m_b) + d_b) + a_b, d_f) + m_f + c_f
 //
-// The last layer's v has no rows of a next layer beside it, and with early release it is beside combine.
+// The last layer's v is concurrent with no rows of a next layer; with early release it is concurrent with combine.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <functional>
@@ -130,7 +130,7 @@ TEST_CASE("of one micro-batch, weight gradients of experts hide the way back", "
   }
 }
 
-TEST_CASE("a shared expert beside exchanges of rows", "[closed]") {
+TEST_CASE("a shared expert concurrent with exchanges of rows", "[closed]") {
   for (std::uint64_t number = 0; number < 40; ++number) {
     const Drawn c(number);
     INFO("case " << number << ", " << c.n << " micro-batches, " << c.layers << " layers");
@@ -157,7 +157,7 @@ TEST_CASE("a shared expert beside exchanges of rows", "[closed]") {
 
 // ep_flash_overlap, where each rank's rows are a shard, with padding or in slots: shard i of n computes when its rows
 // have come, and goes back when the shards before it have; messages of a direction go one after the other.
-TEST_CASE("experts in shards: rows of a rank hide behind those of others", "[closed]") {
+TEST_CASE("experts in shards: computing on others' rows hides a rank's rows", "[closed]") {
   for (std::uint64_t number = 0; number < 60; ++number) {
     const Drawn c(number);
     const bool pads = number % 2 == 0;

@@ -90,7 +90,7 @@ TEST_CASE("ring all-gather: exposed is what a message takes longer than a piece,
     }
 }
 
-TEST_CASE("on several compute lanes, exposed is what none of them computes beside", "[closed]") {
+TEST_CASE("on several compute lanes, exposed is the time in which none of them computes", "[closed]") {
   for (const std::int64_t lanes : {1, 2, 3})
     for (const std::int64_t tp : {2, 3, 8})
       for (const Time message : {0, 400, 1000, 1700}) {
@@ -143,7 +143,7 @@ TpGemm flash_gemm(std::int64_t slices, TpAccumulate accumulate = TpAccumulate::r
 
 }  // namespace
 
-TEST_CASE("Flash-AG: a message hides behind the GEMMs of the slices that are here", "[closed]") {
+TEST_CASE("Flash-AG: the GEMMs of the slices that are here hide a message", "[closed]") {
   for (const char* slot : {"fc1_fprop", "fc2_dgrad"})
     for (const std::int64_t tp : {2, 3, 4, 8})
       for (const std::int64_t m : {1, 2, 3})

@@ -41,7 +41,7 @@ Trained train_on(const Scenario& scenario, const exec::TokenSource& tokens) {
 
 std::byte token_at(std::uint64_t seed, std::uint64_t index) { return std::byte(4 + random_bits(seed, 9, index) % 27); }
 
-// Documents of `length` tokens, so many to a window, and a token that only ends the window.
+// Documents of `length` tokens, as many as fit a window, and a token that only ends the window.
 exec::TokenSource packed(std::int64_t documents, std::int64_t of_window, std::int64_t length) {
   std::vector<std::byte> bytes;
   for (std::int64_t d = 0; d < documents; ++d) {

@@ -101,8 +101,8 @@ std::string by_page(const std::string& what, const api::Request& request, const 
   });
 }
 
-// Returns a scenario that ships, on a platform that ships or does not exist, with up to three keys, of which some are
-// wrong.
+// Returns a scenario that ships, on a platform that ships or does not exist, with up to three keys; some of the keys
+// are wrong.
 Asked drawn(Draw& draw) {
   Asked asked;
   asked.request.scenario = draw.one_of({"gpt2-124m", "llama3-8b", "llama3-8b", "llama3-8b", "llama3-8b",

@@ -133,7 +133,7 @@ class Examples(unittest.TestCase):
         self.assertIn("verified: no race", run(STRETTO, "show", SCENARIO, "--set", f"overlap.{MODE}=true"))
 
     def test_predicted_effect(self):
-        """The exchange of weights is longer than the kernels beside it, so that it hides them in each layer and
+        """The exchange of weights is longer than the kernels concurrent with it, so that it hides them in each layer and
         micro-batch. What both slow each other by makes the exchange longer, and is not saved."""
         result, trace = TREE / "build/modes.json", TREE / "build/plain.trace.json"
         run(STRETTO, "simulate", SCENARIO, "--modes", "--json", result, "--trace", trace)
@@ -144,7 +144,7 @@ class Examples(unittest.TestCase):
         self.assertEqual(len(beside), len(exchanges))
         self.assertGreater(len(beside), 2)
         self.assertGreater(min(exchanges), max(beside))
-        print(f"saves {saved_us:.1f} µs of the {sum(beside):.1f} µs beside the exchanges")
+        print(f"saves {saved_us:.1f} µs of the {sum(beside):.1f} µs concurrent with the exchanges")
         overlapped = TREE / "build/mode.trace.json"
         run(STRETTO, "simulate", SCENARIO, "--set", f"overlap.{MODE}=true", "--trace", overlapped)
         slower = [*durations(overlapped, "experts.weights.dispatch.fprop"), *durations(overlapped, "experts.weights.combine.dgrad")]

@@ -15,7 +15,7 @@
 
 namespace stretto::testing::experts {
 
-// Reverse mode: every number knows of which at most two numbers it is made, and its slope by each.
+// Reverse mode: every number knows the at most two numbers that it was made from, and its slope by each.
 struct Tape {
   struct Node {
     std::int32_t a = -1, b = -1;

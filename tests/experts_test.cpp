@@ -1,5 +1,5 @@
 // Models with experts: against a reference that shares no code with them, in every layout and mode, and with what
-// stands beside them.
+// composes with them.
 #include "model/experts.hpp"
 
 #include <catch2/catch.hpp>
@@ -64,7 +64,7 @@ const Variant kVariants[] = {
     {"GELU", [](Transformer& m) { m.swiglu = false; }},
 };
 
-// Six experts, of which a token meets two, in sizes that 2 and 3 divide.
+// Six experts, two of them for a token, in sizes that 2 and 3 divide.
 Scenario in_layout(const Layout& layout, const std::string& mode, int kind, const std::string& precision = "fp64") {
   Scenario scenario = layout_scenario(layout, mode, true, precision);
   Transformer& model = scenario.model;
@@ -203,7 +203,8 @@ TEST_CASE("experts that are computed again, with their exchanges of rows, equal 
   }
 }
 
-TEST_CASE("experts that ranks share, and whole experts beside cut layers, equal the single rank", "[serial][experts]") {
+TEST_CASE("experts that ranks share, and whole experts next to cut layers, equal the single rank",
+          "[serial][experts]") {
   struct Case {
     Layout layout;
     std::int64_t ep = 1;

@@ -89,7 +89,7 @@ TEST_CASE("fp32 accumulation on threads, in as much memory as planned") {
   }
 }
 
-TEST_CASE("fp32 accumulation: f_b = max(r_b, f_(b-1)) + c_b, r_b behind the sum of bucket b - 1", "[closed]") {
+TEST_CASE("fp32 accumulation: f_b = max(r_b, f_(b-1)) + c_b, r_b after the sum of bucket b - 1", "[closed]") {
   for (const Time transfer : {100, 5'000, 40'000}) {
     INFO("transfers of " << transfer);
     Scenario scenario = tiny_scenario(4, "overlap_grad_reduce", "fp32", 8);

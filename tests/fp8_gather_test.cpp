@@ -176,7 +176,7 @@ TEST_CASE("fp8_param_gather: 33 bytes for 32 elements on the wire, of linear lay
   }
 }
 
-TEST_CASE("fp8_param_gather: experts of which a rank has the only copy are not gathered", "[experts]") {
+TEST_CASE("fp8_param_gather: experts that only one rank has are not gathered", "[experts]") {
   for (const std::int64_t ep : {1, 2}) {
     Scenario scenario = small_mixture({.dp = 2}, ep, Mixture::softmax, "plain", "bf16");
     scenario.overlap.fp8_param_gather = true;

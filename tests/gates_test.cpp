@@ -46,7 +46,7 @@ const Keys kFlex =
     kExperts + Keys{"parallel.moe_token_dispatcher_type=flex", "parallel.moe_flex_dispatcher_backend=hybridep"};
 const Keys kShardedUnits = {"parallel.data_parallel_sharding_strategy=optim_grads_params"};
 
-// Sizes of which every recipe has whole blocks.
+// Sizes that are whole blocks in every recipe.
 const Keys kBlocks = {"model.hidden_size=128", "model.seq_length=128", "training.precision=bf16"};
 const Keys kAware = {"training.precision=bf16", "training.use_precision_aware_optimizer=true"};
 const Keys kFp8 = kBlocks + Keys{"training.fp8_format=e4m3"};

@@ -24,7 +24,7 @@ std::vector<Layout> layouts_that_gather() {
 
 }  // namespace
 
-TEST_CASE("gathers beside the update: the numerics of one rank", "[serial]") {
+TEST_CASE("gathers concurrent with the update: the numerics of one rank", "[serial]") {
   for (const Layout& layout : layouts_that_gather())
     for (const bool align : {false, true})
       for (const bool threaded : {false, true}) {
@@ -43,7 +43,7 @@ TEST_CASE("gathers beside the update: the numerics of one rank", "[serial]") {
       }
 }
 
-TEST_CASE("gathers beside the update compute what other gathers do", "[serial]") {
+TEST_CASE("gathers concurrent with the update compute what other gathers do", "[serial]") {
   for (const Layout& layout : layouts_that_gather())
     for (const bool llama : {false, true}) {
       INFO(layout.text() << (llama ? ", llama" : ""));
@@ -53,7 +53,7 @@ TEST_CASE("gathers beside the update compute what other gathers do", "[serial]")
     }
 }
 
-TEST_CASE("gathers beside the update: the first chunk's is hidden behind the updates of the others", "[closed]") {
+TEST_CASE("gathers concurrent with the update: the updates of the others hide the first chunk's", "[closed]") {
   for (const Time transfer : {100, 4'000, 200'000}) {
     INFO("gathers of " << transfer);
     Scenario scenario = scenario_of({2, 1, false, 2, 3}, true, "fp32");
@@ -95,7 +95,7 @@ TEST_CASE("gathers beside the update: the first chunk's is hidden behind the upd
   }
 }
 
-TEST_CASE("the reader of scenarios says what gathers beside the update need") {
+TEST_CASE("the reader of scenarios says what gathers concurrent with the update need") {
   const auto message_of = [](const std::string& parallel, const std::string& overlap) {
     try {
       parse_scenario("[model]\npreset = \"gpt2-124m\"\n[parallel]\ndata_parallel_size = 2\n" + parallel +

@@ -182,7 +182,7 @@ Ideal ideal_of(Sharding sharding, const char* mode, Time scatter, Time across, s
 
 }  // namespace
 
-TEST_CASE("across instances: g_b = max(f_b, g_(b-1)) + a_b, beside the next reduce-scatter", "[closed]") {
+TEST_CASE("across instances: g_b = max(f_b, g_(b-1)) + a_b, concurrent with the next reduce-scatter", "[closed]") {
   for (const Time scatter : {100, 4'000, 30'000})
     for (const Time across : {100, 4'000, 30'000}) {
       INFO("reduce-scatters of " << scatter << ", all-reduces of " << across);

@@ -143,7 +143,7 @@ inline double shaped(const std::string& name, std::int64_t col, double value, co
   }
   if (name == "scale" && std::holds_alternative<Quantise>(work)) return 1.5 + value;
   if (const auto* quantise = std::get_if<Quantise>(&work); quantise != nullptr && quantise->of_codes && name == "x") {
-    // Any code but NaN, and scales near 1 behind them.
+    // Any code but NaN, and scales near 1 after them.
     const double byte = std::floor((value + 1) * 127);
     return col >= quantise->cols ? std::floor(127 + value * 9) : byte == 127 ? 126 : byte;
   }
@@ -183,7 +183,7 @@ inline std::vector<std::int64_t> drawn(std::int64_t count, std::int64_t end, std
 }
 
 // Integers by which other operands are read: experts of tokens, in ascending order; rows of copies, some without one
-// where there may be such; offsets of groups, of which some are empty, that leave a part of the room.
+// where there may be such; offsets of groups, some of them empty, that leave a part of the room.
 inline void set_integers(Buffer& buffer, const Work& work) {
   const exec::Operand& o = buffer.operand;
   const auto set_offsets = [&](std::int64_t first, std::int64_t groups, std::int64_t rows) {

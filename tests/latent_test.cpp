@@ -1,5 +1,5 @@
 // Multi-latent attention: against a reference that shares no code with it, in every layout and mode, and with what
-// stands beside it.
+// composes with it.
 #include <catch2/catch.hpp>
 
 #include "model/training_flops.hpp"
@@ -20,7 +20,7 @@ LatentAttention latent(std::int64_t q_lora_rank) {
           .v_head_dim = 5};
 }
 
-// Two layers, of which a mixture has experts in the second.
+// Two layers; a mixture has experts in the second.
 Transformer tiny(std::int64_t q_lora_rank, bool is_mixture) {
   Transformer model = in_llama_style({2, 8, 3, 10, 5, 9, 11, 11});
   model.rotary_base = 100;

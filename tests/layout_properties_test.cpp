@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kSteps = 2;
 
-// One head of two elements: the norm sees the difference of two numbers, some of which are nearly equal.
+// One head of two elements: the norm sees the difference of two numbers; some pairs are nearly equal.
 Scenario magnifies_rounding() {
   return parse_scenario(R"([model]
 num_layers = 4

@@ -33,7 +33,7 @@ inline void set_recipe(Scenario& scenario, LowRecipe recipe, bool hybrid = true)
   low.fp8_recipe = static_cast<LowPrecision::Fp8Recipe>(recipe);
 }
 
-// A model of which four tensor-parallel ranks have whole blocks of every scale.
+// A model whose blocks of every scale are whole on four tensor-parallel ranks.
 inline Scenario low_precision_scenario(LowRecipe recipe, const Layout& layout, std::int64_t global_batch = 1,
                                        bool llama = false) {
   Scenario scenario = tiny_scenario(1, "plain", "bf16", global_batch, 1);
@@ -147,7 +147,7 @@ inline void send_codes(Scenario& scenario, bool rows, bool gradients) {
   scenario.parallel.moe_flex_dispatcher_backend = FlexBackend::ncclep;
 }
 
-// Trains with the serial executor; `observe` is called behind every computation with the number of the step.
+// Trains with the serial executor; `observe` is called after every computation with the number of the step.
 template <class Observe>
 void train_observed(const Scenario& scenario, const Schedule& schedule, int steps, Observe observe) {
   const MemoryPlan plan = plan_memory(schedule);

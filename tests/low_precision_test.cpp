@@ -265,7 +265,7 @@ TEST_CASE("products of experts have the bits of plain ones, each expert with sca
     }
 }
 
-// A row has the same codes before it is sent as behind: forward passes and gradients of inputs keep their bits. Weight
+// A row has the same codes before and after it is sent: forward passes and gradients of inputs keep their bits. Weight
 // gradients whose factor came as codes are of numbers that were rounded twice, which changes only those that are far
 // below the largest of their block.
 TEST_CASE("rows of experts that are sent as codes change at most two weight gradients", "[serial][experts]") {

@@ -1,4 +1,4 @@
-// Tests of training in low precision: losses beside those of bf16, and going on from a checkpoint.
+// Tests of training in low precision: losses compared with those of bf16, and going on from a checkpoint.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdio>

@@ -18,7 +18,7 @@ constexpr int kDrawn = 2;
 constexpr int kDrawn = 12;
 #endif
 
-TEST_CASE("the parts of every mode add up to its step, also behind one hardware queue", "[modes]") {
+TEST_CASE("the parts of every mode add up to its step, also with one hardware queue", "[modes]") {
   // No constant has an interval, so each mode is simulated once.
   sim::Platform platform = sim::read_platform(data_file("platforms", "h100-sxm"));
   Framework framework;

@@ -371,7 +371,7 @@ std::string shrink_collective(Mutant& m, Random& random) {
     if (random.coin()) operation.accesses[0].view.cols = operation.accesses[0].view.ld = collective->elements;
     return operation.name + " to " + std::to_string(collective->elements) + " elements";
   }
-  // Whole and shards shrink alike, and the shards are still slices of the whole.
+  // Whole and shards shrink by one factor, and the shards are still slices of the whole.
   collective->elements -= members * static_cast<std::int64_t>(1 + random.below(9));
   const std::int64_t shard = collective->elements / members;
   const bool gathers = collective->kind == CollectiveKind::all_gather;

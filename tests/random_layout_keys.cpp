@@ -39,7 +39,7 @@ std::vector<std::string> keys_not_drawn() {
       "model.preset", "model.hf_config",
       // Acts only where ranks are processes.
       "cluster.bind_cores_to_rank",
-      // The course of the learning rate, of which a drawn layout trains two steps.
+      // The course of the learning rate; a drawn layout trains two steps of it.
       "training.lr_decay_style", "training.lr_wsd_decay_iters", "training.lr_wsd_decay_style",
       // Files, and the timeout for a hang.
       "training.data", "training.data_weights", "training.validation_data", "training.eval_interval",

@@ -123,8 +123,8 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("types of layers, both overlapped", is_mixed && queries && p.has_cp_ring() && o.cp_comm_overlap);
     see("types of layers, sequence parallel",
         is_mixed && o.tp_comm_overlap && p.sequence_parallel && p.tensor_model_parallel_size > 1);
-    see("types of layers, all-reduces beside", is_mixed && o.async_tensor_model_parallel_allreduce &&
-                                                   !p.sequence_parallel && p.tensor_model_parallel_size > 1);
+    see("types of layers, all-reduces overlapped", is_mixed && o.async_tensor_model_parallel_allreduce &&
+                                                       !p.sequence_parallel && p.tensor_model_parallel_size > 1);
     see("types of layers, recomputed", is_mixed && recomputed == Recompute::Granularity::full);
     see("types of layers, attention recomputed",
         is_mixed && queries && recomputed == Recompute::Granularity::selective);
@@ -170,7 +170,7 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("summed in fp32", sums_in_fp32 && p.replicas() > 2 && o.overlap_grad_reduce);
     see("gathered in fp8", o.fp8_param_gather && p.replicas() > 1 && !in_units);
     see("gathered in fp8 ahead", o.fp8_param_gather && p.replicas() > 1 && o.overlap_param_gather && pipeline);
-    see("gathered beside the update",
+    see("gathered with the update",
         o.overlap_param_gather_with_optimizer_step && p.replicas() > 1 && !o.fp8_param_gather);
     see("ranks in another order", p.order != Parallel{}.order && pipeline && p.ranks() > p.model_ranks());
     see("first stage", p.num_layers_in_first_pipeline_stage > 0);
@@ -232,7 +232,7 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("zero-bubble in a V with experts of several ranks",
         has_experts && (is_v || is_dual) && p.expert_model_parallel_size > 1);
     see("zero-bubble with latent attention", scenario.model.latent.any() && is_zero_bubble(p.pipeline_schedule));
-    see("a shared expert beside", o.moe_shared_expert_overlap && shared);
+    see("a shared expert overlapped", o.moe_shared_expert_overlap && shared);
     see("weight gradients of experts last", o.overlap_dispatch_backward_with_experts_wgrad);
     const bool in_shards = cuts_exchanges(scenario);
     see("experts in shards of one rank", in_shards && o.ep_flash_shards >= p.expert_model_parallel_size);

@@ -25,7 +25,7 @@ Scenario on_single_rank(Scenario scenario, const std::string& precision) {
 
 namespace {
 
-// Returns all that tells one model and its batch from another.
+// Returns all that distinguishes one model and its batch from another.
 std::string text_of(const Scenario& scenario) {
   std::string text = std::to_string(scenario.training.global_batch_size) + " " +
                      std::to_string(scenario.training.micro_batch_size) + (scenario.training.frozen_base ? "f" : "");

@@ -9,7 +9,7 @@ namespace stretto::testing {
 // How a model routes and what its attention is.
 enum class Mixture { softmax, sigmoid, latent };
 
-// Eight experts, which 1, 2 and 4 ranks may share, of which a token meets two or three.
+// Eight experts, which 1, 2 and 4 ranks may share; two or three of them for a token.
 inline Scenario small_mixture(const Layout& layout, std::int64_t ep, Mixture mixture, const std::string& mode = "plain",
                               const std::string& precision = "fp32", std::int64_t global_batch = 4) {
   Scenario scenario = layout_scenario(layout, mode, true, precision, 1, global_batch);

@@ -25,7 +25,7 @@ Scenario gpt3(std::int64_t dp) {
       "gpt3.toml");
 }
 
-// 61 layers on 16 stages, of which each rank has four experts of 256.
+// 61 layers on 16 stages; each rank has four experts of 256.
 Scenario deepseek_v3() {
   return parse_scenario(
       "name = \"deepseek-v3\"\nplatform = \"h100-sxm\"\nprofile = \"megatron-bridge-moe\"\n"
@@ -79,7 +79,8 @@ TEST_CASE("GPT-3 175B is built, verified and simulated in a fraction of a second
 #endif
 }
 
-TEST_CASE("DeepSeek-V3 is built, verified and simulated in a second on 2,048 ranks, with a straggler in a few", "[speed]") {
+TEST_CASE("DeepSeek-V3 is built, verified and simulated in a second on 2,048 ranks, with a straggler in a few",
+          "[speed]") {
   const Cost alike = cost_of(deepseek_v3()), with_straggler = cost_of(deepseek_v3(), 5);
   CAPTURE(alike.cpu_s, with_straggler.cpu_s);
   CHECK(alike.operations > 700'000);

@@ -26,7 +26,7 @@ class Diagnose(ProgramTest):
         events = json.loads((self.folder / "both.json").read_text())["traceEvents"]
         titles = [event["args"]["name"] for event in events if event["name"] == "process_name"]
         self.assertTrue(any(title.startswith("predicted") for title in titles) and any(title.startswith("measured") for title in titles))
-        # The written file is a trace again, of which the measured part is explained.
+        # The written file is a trace, too; its measured part is explained.
         again = self.json("diagnose", "both.json", self.tiny, "--platform", PLATFORM)
         self.assertAlmostEqual(again["measured_ms"], value["measured_ms"], places=3)
 

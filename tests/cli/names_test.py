@@ -1,4 +1,4 @@
-"""Questions in names: a model on so many GPUs without a scenario file, and the lists of names that there are."""
+"""Questions in names: a model on a number of GPUs without a scenario file, and the lists of names that there are."""
 from program import ProgramTest, main
 
 

@@ -4,7 +4,7 @@ A case is a dictionary:
   run     arguments of the program; {P} is a platform file that works, tiny.toml a scenario that does
   code    exit code
   says    a text that the line has; None where nothing is wrong and nothing may be said
-  files   name → bytes (or text) in the folder beside tiny.toml and text.txt; None: a folder; ("link", target): a link
+  files   name → bytes (or text) in the folder of tiny.toml and text.txt; None: a folder; ("link", target): a link
   env     variables set (None: unset); streams: of "in", "out", "err" those that are closed, "full" (/dev/full) or "pipe"
           (whose reader is gone)
   limit_KiB  of memory (ulimit -v)

@@ -184,7 +184,7 @@ class Sweep(ProgramTest):
         self.ok("plan", "llama3-8b", "--gpus", "2", "--global-batch", "2", "--seq-length", "1", "--set", "model.num_layers=4", "--over", "pp=1")
 
     def test_the_memory_is_one_with_and_without_a_trace(self):
-        # The whole step has 32 micro-batches a rank, of which few tell it.
+        # The whole step has 32 micro-batches a rank; it is extrapolated from few of them.
         layout = ("--set", "parallel.pipeline_model_parallel_size=2", "--set", "training.global_batch_size=512")
         whole = self.json("simulate", self.small, *layout, "--trace", "trace.json")
         few = self.json("simulate", self.small, *layout)
@@ -196,7 +196,7 @@ class Sweep(ProgramTest):
         one = ("sweep", self.small, "--over", "tp=1,2", "--over", "pp=1", "--over", "mbs=1", "--over", "recompute=none", "--all", "--best", "2")
         free = self.json(*one)
         fastest, other = sorted((point for point in free["points"] if point["status"] == "predicted"), key=lambda point: point["step_ms"])
-        # A card of which the layout with more memory leaves hardly anything.
+        # A card whose memory the layout with more memory nearly fills.
         most = max(fastest["memory_bytes"], other["memory_bytes"])
         self.write("card.toml", re.sub(r"memory_bytes = \d+", f"memory_bytes = {most + 1000}", platform))
         value = self.json(*one, "--platform", "card.toml")

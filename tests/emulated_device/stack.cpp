@@ -78,7 +78,7 @@ Place Stack::begin(void (*function)()) {
 LEFT_FOR_GOOD void go(Place& from, const Place& to) {
   left = &from;
   void* fake_stack = nullptr;
-#if defined(__SANITIZE_ADDRESS__)  // the sanitizer must be told which stack is in use
+#if defined(__SANITIZE_ADDRESS__)  // the sanitizer must know which stack is in use
   __sanitizer_start_switch_fiber(&fake_stack, to.stack, to.bytes);
 #endif
   stretto_switch_stack(&from.at, to.at);

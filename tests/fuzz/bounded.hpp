@@ -30,7 +30,7 @@ class Bounded {
   Bounded& operator=(const Bounded&) = delete;
 
  private:
-  // The sanitizers and -O1 make a reader so many times slower.
+  // The sanitizers and -O1 make a reader this many times slower.
   static constexpr double kSlowdown = 8;
 
   Bounded(std::size_t at_once, std::size_t all, double most_s) : most_s_(most_s), begin_s_(processor_s()) {
