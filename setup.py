@@ -1,5 +1,5 @@
 """Builds Stretto with CMake, as scripts/package does, for the Python that runs this, and puts the program, its libraries and
-its files beside the module:
+its files next to the module:
 
     stretto/__init__.py ...   the module
     stretto/_stretto*.so      its part in C++

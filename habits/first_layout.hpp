@@ -18,7 +18,7 @@ struct FirstLayout {
 
 // Returns the layout with fewest ranks of a model whose state takes at most half of a GPU's memory: experts among the
 // GPUs of a node first, tensor parallelism within a node next, then stages. With FSDP (a profile that shards) no rank
-// is of a model. `keys` are those of [model], one a line; `set` are overrides, of which sizes of groups count.
+// is of a model. `keys` are those of [model], one a line; `set` are overrides, only sizes of groups count.
 // Throws Error(input) with the nearest numbers of GPUs where the groups of `set` do not divide `gpus`.
 FirstLayout first_layout(const std::string& keys, const std::string& platform, std::int64_t gpus,
                          const std::string& profile, const std::vector<std::string>& set);

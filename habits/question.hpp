@@ -9,7 +9,7 @@
 
 namespace stretto::habits {
 
-// A question in names: a model on so many GPUs. "" and 0 are what the table of habits decides.
+// A question in names: a model on a number of GPUs. "" and 0 are what the table of habits decides.
 struct Question {
   std::string model;  // as people write it
   std::int64_t gpus = 0;
@@ -31,7 +31,7 @@ struct Reading {
 // The question as a scenario.
 struct Answer {
   std::string name, platform, profile;
-  std::string model;  // the model's own name, "deepseek-v3"; `name` has the GPUs too
+  std::string model;                        // the model's own name, "deepseek-v3"; `name` has the GPUs too
   std::map<std::string, std::string> keys;  // ["section.key"] value in TOML
   std::vector<Assumed> assumed;             // all of the keys that the question does not say
   std::string start;  // "recipe deepseek_v3_pretrain_1024gpu_h100_bf16 of Megatron-Bridge, which is for 1024 GPUs"

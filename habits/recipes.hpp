@@ -21,7 +21,7 @@ struct Recipe {
   std::vector<std::string> notes;           // settings that are not modelled
 
   std::int64_t number(const std::string& key, std::int64_t otherwise) const;
-  // Layouts of the recipe are for multiples of so many GPUs: tp · cp · pp, and with experts etp · ep · pp.
+  // Layouts of the recipe are for multiples of this number of GPUs: tp · cp · pp, and with experts etp · ep · pp.
   std::int64_t least_gpus() const;
 };
 
@@ -32,7 +32,7 @@ std::string recipe_gpu(const std::string& platform);
 std::string recipe_precision(std::string precision);
 
 // Returns the recipe of a model, GPU (recipe_gpu()), precision ("bf16", "fp8_cs") and task ("pretrain", "sft", "lora")
-// that Bridge takes for so many GPUs, or nothing where it has none. With `must_divide` the recipe's layout divides the
+// that Bridge takes for `gpus` GPUs, or nothing where it has none. With `must_divide` the recipe's layout divides the
 // GPUs, if there is such a recipe; its own number of GPUs may be another.
 std::optional<Recipe> recipe_of(const ModelName& model, const std::string& gpu, const std::string& precision,
                                 const std::string& task, std::int64_t gpus, bool must_divide);

@@ -190,7 +190,7 @@ def room_beside_gemm(size):
                 torch.cuda.synchronize()
                 return begin.elapsed_time(end) * 1e3
 
-            name = f"{'before' if before else 'behind'} GEMM, {called} priority"
+            name = f"{'before' if before else 'after'} GEMM, {called} priority"
             events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
             found[name] = share([timed(lambda: both(*events), *events) for _ in range(12)][2:])
             # Events of a graph have times when they are recorded as external ones.

@@ -15,7 +15,7 @@ from array import array
 from gpu_check.clocks import Clocks
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-GRACE_S = 5  # time for a program to write its results, once it is told to stop
+GRACE_S = 5  # time for a program to write its results, once it is asked to stop
 
 
 @dataclasses.dataclass
@@ -221,7 +221,7 @@ class Check:
 
     def run(self, *command, limit_s=600, env=None):
         """Runs a program until it ends or until its limit or the step's limit is reached. At the limit the program is
-        told to stop, and after a grace period it is killed with all processes that it started."""
+        asked to stop, and after a grace period it is killed with all processes that it started."""
         left_s = min(limit_s, self.left_s())
         if left_s <= 0:
             return Done(124, "", "no time was left", 0, True)

@@ -98,9 +98,9 @@ def speed_of_experts(check):
     wide = ["model.hidden_size=2048", "model.num_attention_heads=32", "model.num_moe_experts=32", "model.moe_router_topk=4",
             "model.moe_ffn_hidden_size=768", "model.seq_length=2048", "training.global_batch_size=4"]
     figures = {}
-    # An untrained router of so many experts prefers some: with less room it is told that rows do not fit.
+    # An untrained router of this number of experts prefers some: with less room the run ends because rows do not fit.
     roomy = [*PADDED[:1], "parallel.moe_expert_capacity_factor=8"]
-    for name, settings in (("rows as data says", []), ("padded", roomy)):  # of which eight times as many are computed
+    for name, settings in (("rows as data says", []), ("padded", roomy)):  # with padding, eight times as many rows are computed
         scenario, settings = mixture(check, 'training.precision="bf16"', *([] if check.tiny else wide), *settings)
         result, why = run(check, scenario, settings, limit_s=60)
         if not result:

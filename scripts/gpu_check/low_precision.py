@@ -25,7 +25,7 @@ def refused(why):
 
 
 def losses_of_recipes(check):
-    """In fp32 beside the codes, so that only sums of equal codes in another order differ."""
+    """In fp32 outside the codes, so that only sums of equal codes in another order differ."""
     agreed = []
     for model, more in (("dense", []), ("experts", [*MIXTURE, *(["model.moe_ffn_hidden_size=32"] if check.tiny else [])])):
         for recipe, settings in RECIPES.items():

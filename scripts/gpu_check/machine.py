@@ -131,7 +131,7 @@ def machine(check):
             if lib:
                 see(f"lib{name}", os.path.realpath(lib))
     else:
-        see("libstretto_cuda.so", None, f"not beside {check.stretto}")
+        see("libstretto_cuda.so", None, f"not next to {check.stretto}")
     try:
         see("gpu_tests", check.program("gpu_tests"))
     except NoProgram as error:

@@ -120,7 +120,7 @@ def train_modes(check, scenario, settings, names):
     with concurrent.futures.ThreadPoolExecutor(1 if check.tiny else 4) as pool:
         try:
             return list(pool.map(lambda mode: train(check, scenario, settings, "--mode", mode, limit_s=30, env=env), names))
-        except BaseException:  # told to stop: the threads wait for these processes
+        except BaseException:  # asked to stop: the threads wait for these processes
             for process in list(check.running):
                 kill_group(process)
             raise
