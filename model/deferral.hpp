@@ -13,7 +13,7 @@ inline std::int64_t deferred_head_gradients(const Scenario& scenario) {
   if (!overlap.defer_embedding_wgrad_compute || scenario.parallel.pipeline_model_parallel_size == 1 ||
       scenario.training.frozen_base || is_zero_bubble(scenario.parallel.pipeline_schedule))
     return 0;
-  // A step of which a part is built (predict/few_micro_batches.hpp) says by a negative limit how many it puts off.
+  // A step that is built in part (predict/few_micro_batches.hpp) says by a negative limit how many it puts off.
   if (overlap.wgrad_deferral_limit < 0) return -overlap.wgrad_deferral_limit;
   const std::int64_t all = scenario.num_microbatches();
   return overlap.wgrad_deferral_limit > 0 ? std::min(overlap.wgrad_deferral_limit, all) : all;

@@ -15,8 +15,8 @@ struct ExpertLoads {
   };
   Kind kind = Kind::equal;
   // Loads x of `natural` have the density x^−exponent from 1 token to 0.8 of all tokens (power_law of
-  // ai-dynamo/aiconfigurator@095f58a5, which fits 1.01 to served models). Training balances loads: 0.25 is fitted to one
-  // pair of steps of Qwen3-30B-A3B on 16 H100, 30.29 s with natural and 24.71 s with forced routing
+  // ai-dynamo/aiconfigurator@095f58a5, which fits 1.01 to served models). Training balances loads: 0.25 is fitted to
+  // one pair of steps of Qwen3-30B-A3B on 16 H100, 30.29 s with natural and 24.71 s with forced routing
   // (NVIDIA-NeMo/Megatron-Bridge@067f987d).
   double exponent = 0.25;
   std::string file = {};                           // CSV with the columns expert, tokens and, if present, layer
@@ -24,7 +24,7 @@ struct ExpertLoads {
 };
 const char* name_of(ExpertLoads::Kind kind);  // "equal", …
 
-// Returns the rows of the rank that gets most of them over the mean of `ranks`, of which each has experts / ranks in
+// Returns the rows of the rank that gets most of them over the mean of `ranks`. Each rank has experts / ranks in
 // order: in expectation, and over the measured layers on average. `tokens` are those of all ranks, and each goes to
 // `topk` of the experts. With random loads it is the mean of a fixed number of draws, equal in every run.
 double most_over_mean(const ExpertLoads& loads, std::int64_t experts, std::int64_t topk, double tokens,

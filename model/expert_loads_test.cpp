@@ -22,7 +22,7 @@ TEST_CASE("the largest load of a rank follows from the distribution of tokens", 
   CHECK(most(Kind::forced, 128, 8, 65536, 16) > 1);
   CHECK(most(Kind::forced, 128, 8, 65536, 16) < 1.02);
   CHECK(most(Kind::forced, 4, 4, 100, 2) == 1);
-  // Draws of the same routing: each token goes to two of eight experts, of which each of four ranks has two.
+  // Draws of the same routing: each token goes to two of eight experts; each of four ranks has two experts.
   double drawn = 0;
   constexpr int kDraws = 2000, kTokens = 64;
   for (std::uint64_t draw = 0; draw < kDraws; ++draw) {

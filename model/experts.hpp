@@ -6,9 +6,9 @@
 
 namespace stretto {
 
-// The loss that keeps the experts' loads alike while training (--moe-router-load-balancing-type): of each micro-batch of
-// a replica; of each sequence, which does not depend on the layout; of the micro-batches of all replicas, whose loads
-// are means over the step's micro-batches so far (Qiu et al., arXiv 2501.11873).
+// The loss that keeps the experts' loads equal while training (--moe-router-load-balancing-type): of each micro-batch
+// of a replica; of each sequence, which does not depend on the layout; of the micro-batches of all replicas, whose
+// loads are means over the step's micro-batches so far (Qiu et al., arXiv 2501.11873).
 enum class LoadBalancing : std::uint8_t { none, aux_loss, seq_aux_loss, global_aux_loss };
 const char* name_of(LoadBalancing balancing);  // "none", "aux_loss", "seq_aux_loss", "global_aux_loss"
 
@@ -19,7 +19,7 @@ struct Experts {
   std::int64_t num_moe_experts = 0;                // 0: every MLP is dense
   std::int64_t moe_router_topk = 2;                // experts that a token goes through
   std::int64_t moe_ffn_hidden_size = 0;            // width of an expert; 0: ffn_hidden_size
-  std::vector<std::int64_t> moe_layer_freq = {1};  // every so many layers from the first on, or 0 or 1 for each layer
+  std::vector<std::int64_t> moe_layer_freq = {1};  // each N-th layer, from the first layer on, or 0 or 1 for each layer
   std::int64_t moe_shared_expert_intermediate_size = 0;  // width of the expert that every token goes through; 0: none
   bool moe_shared_expert_gate = false;                   // whose result is multiplied by sigmoid(gate · x)
   // Softmax is over the chosen logits, or with pre_softmax over all and then not normalised again. Sigmoids are divided
@@ -27,7 +27,7 @@ struct Experts {
   RouterScore moe_router_score_function = RouterScore::softmax;
   bool moe_router_pre_softmax = false;
   double moe_router_topk_scaling_factor = 1;  // of probabilities
-  // Experts in so many groups, of which the best `group_topk` stay, by the sum of their best topk / group_topk scores
+  // Experts in this number of groups; the best `group_topk` stay, by the sum of their best topk / group_topk scores
   // (DeepSeek-V3, arXiv 2412.19437). 0: no groups.
   std::int64_t moe_router_num_groups = 0, moe_router_group_topk = 0;
   // Each expert's score has a bias when experts are chosen, which grows after a step in which it had few tokens

@@ -24,7 +24,7 @@ struct Recompute {
   enum class Module : std::uint8_t {
     core_attn,       // the attention core (Korthikanti et al., arXiv 2205.05198)
     mla_up_proj,     // latent attention's products up and the heads made of them: q, k and v are not kept
-    layernorm,       // norms before latent attention and before experts; others are a part of the product behind them
+    layernorm,       // norms before latent attention and before experts; others are a part of the product after them
     moe_act,         // experts' activation
     mlp,             // a dense MLP but its input
     shared_experts,  // a shared expert but its input

@@ -29,8 +29,8 @@ constexpr std::int64_t kMostCtas = 64;  // channels of one NCCL communicator at 
 // auxiliary loss (MaxVio of arXiv 2408.15664, table 2, 3 billion parameters and 64 experts, over a validation set: 0.04
 // and 0.52).
 constexpr double kFullestWithBias = 1.04, kFullestWithLoss = 1.52;
-// Returns the exponent with which the largest of many loads of density x^-exponent is so many times their mean: below 0
-// loads crowd at the largest, and it is (2 - exponent) / (1 - exponent) times the mean.
+// Returns the exponent with which the largest of many loads of density x^-exponent is a given number of times their
+// mean: below 0 loads crowd at the largest, and it is (2 - exponent) / (1 - exponent) times the mean.
 double exponent_of_fullest(double over_mean) { return (2 - over_mean) / (1 - over_mean); }
 
 // Defaults that a scenario takes from its platform's file; 0 where the file says nothing.
@@ -222,7 +222,7 @@ std::string resolved_data(const std::string& kind, const std::string& name, cons
 
 }  // namespace
 
-// Files that scenarios name, each of which is read once. Thread-safe.
+// Files that scenarios name. Each file is read once. Thread-safe.
 class NamedFiles {
  public:
   explicit NamedFiles(std::filesystem::path folder) : folder_(std::move(folder)) {}

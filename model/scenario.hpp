@@ -62,13 +62,13 @@ struct Overlap {
   // A forward and a backward pass of different micro-batches run concurrently: one computes while the other's rows of
   // experts are on the way.
   bool overlap_moe_expert_parallel_comm = false;
-  bool delay_wgrad_compute = false;                   //   weight gradients beside exchanges of rows, too
+  bool delay_wgrad_compute = false;                   //   weight gradients during exchanges of rows, too
   bool ep_overlap_early_attn_memory_release = false;  //   attention's gradient before the forward pass's experts
-  // Without such pairs: weight gradients of experts beside the way back of their rows' gradients.
+  // Without such pairs: weight gradients of experts during the way back of their rows' gradients.
   bool overlap_dispatch_backward_with_experts_wgrad = false;
-  bool moe_shared_expert_overlap = false;  // the shared expert computes on a lane of its own, beside exchanges of rows
+  bool moe_shared_expert_overlap = false;  // the shared expert computes on a lane of its own, during exchanges of rows
   bool high_priority_a2a_comm_stream = false;  // of pairs: exchanges of rows come first where operations wait for SMs
-  // Experts compute the rows of some ranks while those of others are on the way, in so many shards of ranks.
+  // Experts compute the rows of some ranks while those of others are on the way, in this number of shards of ranks.
   bool ep_flash_overlap = false;
   std::int64_t ep_flash_shards = 2;
   bool overlap_grad_reduce = false;
@@ -100,7 +100,7 @@ struct Overlap {
   bool cp_comm_overlap = false;
   // with cp_comm_type a2a: attention by groups of queries, while heads are exchanged
   bool cp_flash_overlap = false;
-  // ZeRO-2 and ZeRO-3: gathers run ahead of compute and reduce-scatters behind it
+  // ZeRO-2 and ZeRO-3: gathers run ahead of compute and reduce-scatters after it
   bool fsdp_comm_overlap = false;
   std::int64_t fsdp_prefetch_depth = 1;        //   this many units ahead
   bool overlap_p2p_comm = false;               // messages between pipeline stages overlap with compute

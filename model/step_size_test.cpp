@@ -30,7 +30,7 @@ std::string failure_of(const std::string& rest, std::int64_t free_bytes) {
 
 }  // namespace
 
-TEST_CASE("the size of a step is told from the scenario within a factor of two") {
+TEST_CASE("the size of a step follows from the scenario within a factor of two") {
   for (const char* rest :
        {"[training]\nglobal_batch_size = 64", "[parallel]\ndata_parallel_size = 3\n[training]\nglobal_batch_size = 48",
         "[parallel]\ndata_parallel_size = 3\n[cluster]\nranks_per_device = 2\n[training]\nglobal_batch_size = 48",
@@ -46,7 +46,7 @@ TEST_CASE("the size of a step is told from the scenario within a factor of two")
         "[cluster]\nranks_per_device = 2",
         "[parallel]\ndata_parallel_size = 15\npipeline_model_parallel_size = 2\n[cluster]\nranks_per_device = 2",
         "[parallel]\ndata_parallel_size = 6\ntensor_model_parallel_size = 4\n[cluster]\nranks_per_device = 3",
-        // Nor are ranks that groups of experts and of dense layers cut at places of which none is a multiple of the
+        // Nor are ranks that groups of experts and of dense layers cut at places that are no multiples of each
         // other.
         "num_moe_experts = 3\nmoe_ffn_hidden_size = 8\nadd_bias_linear = false\n[parallel]\ndata_parallel_size = 12\n"
         "tensor_model_parallel_size = 2\nsequence_parallel = true\nexpert_model_parallel_size = 3\n"

@@ -235,7 +235,7 @@ Keys closing(const Gate& gate) {
       {"products of numbers (no fp8_format, no fp4_format)",
        {"training.fp8_format=e4m3", "training.fp8_recipe=tensorwise", "training.precision=bf16"}},
       {"recompute_granularity none, selective or full", {"training.recompute_granularity=selective_op"}},
-      {"no gradients sharded behind each micro-batch", {"parallel.data_parallel_sharding_strategy=optim_grads_params"}},
+      {"no gradients sharded after each micro-batch", {"parallel.data_parallel_sharding_strategy=optim_grads_params"}},
       {"recompute_granularity none or selective", {"training.recompute_granularity=full"}},
       {"batch_p2p_comm not asked for", {"overlap.batch_p2p_comm=true"}},
       {"cp_comm_type = a2a", {"parallel.cp_comm_type=p2p"}},

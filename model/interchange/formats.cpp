@@ -234,7 +234,7 @@ DocumentKind kind_of_keys(const Json& root, const DocumentKeys& keys) {
 
 // ---- programs ----
 
-// Returns the words between signs, each with a sign before and behind: "_train_ppo_v2_py_".
+// Returns the words between signs, each with a sign before and after: "_train_ppo_v2_py_".
 std::string between_signs(std::string_view text) {
   std::string made = "_";
   for (const unsigned char c : text)

@@ -195,8 +195,8 @@ void fit_batch(Settings& settings, const ImportOptions& options, const std::map<
                   batch, replicas, fewer));
 }
 
-// Resolves keys that conflict: one of two keys tells sharding, and when there are more ranks than a device can have,
-// each has a device of its own.
+// Resolves keys that conflict: one of two keys gives the sharding, and when there are more ranks than a device can
+// have, each has a device of its own.
 void settle(Settings& settings, const std::map<std::string, std::string>& overrides) {
   std::int64_t ranks = 1;
   for (const char* key :

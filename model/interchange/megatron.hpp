@@ -29,7 +29,7 @@ struct MegatronRow {
   bool is_switch = false;
   bool in_bridge = false;  // CommOverlapConfig has a field of the key's name
   bool is_list = false;
-  bool may_be_one = false;                  // a list, of which a single value may stand for a list of one
+  bool may_be_one = false;                  // a list; a single value may stand for a list of one
   std::vector<std::string> aliases = {};    // other spellings that Megatron-LM accepts
   std::vector<std::string> spellings = {};  // other spellings of the key that a scenario may have
   std::string name() const { return key.substr(key.find('.') + 1); }

@@ -371,7 +371,7 @@ TEST_CASE("flags of low precision are taken, and written again", "[megatron]") {
   CHECK_THAT(testing::message_of([&] { precision_of(experts); }), Contains("expected fp8_recipe = mxfp8"));
 }
 
-TEST_CASE("what stands behind the last flag is no second value", "[megatron]") {
+TEST_CASE("a word after the last flag is no second value", "[megatron]") {
   const std::string plain = from_megatron(kModel + "--lr 0.5", "f").text;
   for (const char* tail :
        {")", "\ntorchrun", "2>&1 | tee log", "> log", "&", "&& echo done", ";", "\"$@\"", "$EXTRA", "${MORE[@]}"}) {
@@ -380,7 +380,7 @@ TEST_CASE("what stands behind the last flag is no second value", "[megatron]") {
   }
 }
 
-TEST_CASE("what is not modelled is told, and taken for granted", "[megatron]") {
+TEST_CASE("what is not modelled is reported, and taken for granted", "[megatron]") {
   const auto notes = [](const std::string& flags) {
     std::vector<std::string> found;
     for (const std::string& note : from_megatron(kModel + flags, "f").notes)
@@ -539,7 +539,7 @@ TEST_CASE("what Megatron-LM has no flag for is said", "[megatron]") {
     return to_megatron(parse_scenario("[model]\npreset = \"gpt2-124m\"\n" + toml, "s")).notes;
   };
   CHECK(notes("").empty());
-  // CUDA_DEVICE_MAX_CONNECTIONS, and the all-reduce beside the weight gradient, which Megatron-LM always has.
+  // CUDA_DEVICE_MAX_CONNECTIONS, and the all-reduce during the weight gradient, which Megatron-LM always has.
   CHECK(notes("[parallel]\ntensor_model_parallel_size = 2\n").size() == 2);
   CHECK(notes("[training]\ngelu_fusion = true\n") == std::vector<std::string>{"Megatron-LM has no gelu_fusion"});
   CHECK(notes("[training]\nrecompute_granularity = \"selective_op\"\n") ==

@@ -35,8 +35,8 @@ const std::vector<Near>& near_keys() {
       {"sharp", false, "NCCL's own algorithms reduce, without the network's help"},
       {"ub_tp_comm_overlap_cfg", nullptr, kDefaultProducts},
       {"tp_comm_overlap_cfg", nullptr, kDefaultProducts},
-      {"num_micro_batches_with_partial_activation_checkpoints", nullptr, "all micro-batches are recomputed alike"},
-      {"activations_checkpoint_layers_per_pipeline", nullptr, "all stages are recomputed alike"},
+      {"num_micro_batches_with_partial_activation_checkpoints", nullptr, "all micro-batches are recomputed equally"},
+      {"activations_checkpoint_layers_per_pipeline", nullptr, "all stages recompute equally"},
       {"fine_grained_activation_offloading", false, "activations stay on the GPU"},
       {"fp8_output_proj", false, "the output layer's product is in bf16"},
       {"cpu_offloading", false, "activations stay on the GPU"},
@@ -45,9 +45,9 @@ const std::vector<Near>& near_keys() {
       {"external_cuda_graph", false, "the host issues operations one by one"},
       {"delay_wgrad_compute", false, "weight gradients of experts are part of their backward pass"},
       {"moe_grouped_gemm", true, "products of a rank's experts are one grouped kernel, and not one after another"},
-      {"moe_shared_expert_overlap", false, "a shared expert is not beside the dispatch of rows"},
+      {"moe_shared_expert_overlap", false, "a shared expert is not concurrent with the dispatch of rows"},
       {"deterministic_mode", false, "kernels are the fastest ones, not the deterministic ones"},
-      {"parallel_attention", false, "the MLP follows attention, and is not beside it"},
+      {"parallel_attention", false, "the MLP follows attention, and is not concurrent with it"},
       {"store_param_remainders", true, "masters in fp32 are the parameter and 16 more bits"},
   };
   return keys;

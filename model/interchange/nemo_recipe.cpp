@@ -41,7 +41,7 @@ struct NemoProgram {
   std::optional<std::int64_t> nodes, devices;
 };
 
-// Reads a number behind "num_nodes=" or " = "; nothing where it is a variable.
+// Reads a number after "num_nodes=" or " = "; nothing where it is a variable.
 std::optional<std::int64_t> number_at(std::string_view text) {
   const std::size_t end = std::min(text.find_first_not_of("0123456789_"), text.size());
   const Json value = value_of_word(std::string(text.substr(0, end)));

@@ -11,11 +11,11 @@ namespace stretto {
 
 // Megatron-Bridge's performance recipes of text models that Stretto has (src/megatron/bridge/perf_recipes at 067f987d,
 // August 2026), from scenarios/bridge_recipes.csv. A row is a recipe, a column a setting of its ConfigContainer by its
-// dotted name; an empty cell is the default. Some are as Bridge makes them of the recipe's text: the overlap of gradients
-// and parameters is what CommOverlapConfig decides (training/comm_overlap.py:553-583), layouts that functions return are
-// in letters, graphs of the whole step are cuda_graph_impl "full_iteration", and those of a whole layer are of attn and
-// mlp. Gathers of parameters are not beside anything where gradients are not, which Megatron-LM does not do alone
-// (arguments.py).
+// dotted name; an empty cell is the default. Some are as Bridge makes them of the recipe's text: the overlap of
+// gradients and parameters is what CommOverlapConfig decides (training/comm_overlap.py:553-583), layouts that functions
+// return are in letters, graphs of the whole step are cuda_graph_impl "full_iteration", and those of a whole layer are
+// of attn and mlp. Gathers of parameters overlap with nothing where reductions of gradients do not, which Megatron-LM
+// does not do alone (arguments.py).
 struct PerfKey {
   std::string model;      // "deepseek_v3"
   std::string task;       // "pretrain", "sft", "peft"
@@ -34,7 +34,7 @@ struct PerfRecipe {
 // Returns all of them. Throws Error(input) where the file is not there or has a wrong name.
 const std::vector<PerfRecipe>& perf_recipes();
 
-// Returns the recipe that setup_experiment.py takes: that of so many GPUs, else the default one of the key, which is
+// Returns the recipe that setup_experiment.py takes: that of `gpus` GPUs, else the default one of the key, which is
 // that of most GPUs but for some models (scripts/performance/utils/utils.py, _DEFAULT_GPU_COUNT_OVERRIDES); nullptr
 // where the key has none.
 const PerfRecipe* perf_recipe(const PerfKey& key, std::int64_t gpus);

@@ -183,16 +183,16 @@ std::optional<CommandLine> printed_arguments(std::string_view text) {
     at = end;
     ++number;
     if (row.find("end of arguments") != std::string_view::npos) break;
-    // "  name ....... value", maybe behind a rank or a time.
+    // "  name ....... value", maybe after a rank or a time.
     const std::size_t dots = row.find(" ..");
-    const std::size_t behind = dots == std::string_view::npos ? dots : row.find_first_not_of('.', dots + 1);
-    if (behind == std::string_view::npos || !is_blank(row[behind])) continue;
+    const std::size_t after = dots == std::string_view::npos ? dots : row.find_first_not_of('.', dots + 1);
+    if (after == std::string_view::npos || !is_blank(row[after])) continue;
     std::size_t begin = dots;
     while (begin > 0 && (std::isalnum(static_cast<unsigned char>(row[begin - 1])) != 0 || row[begin - 1] == '_'))
       --begin;
     const std::string name(row.substr(begin, dots - begin));
     if (name.empty()) continue;
-    arguments[name] = python_value(row.substr(behind));
+    arguments[name] = python_value(row.substr(after));
     lines[name] = number;
   }
   if (arguments.empty()) return std::nullopt;

@@ -98,15 +98,15 @@ void finish_layout(RecipeSettings& recipe, bool is_whole) {
   if (recipe.settings.is("overlap.tp_comm_overlap", false)) values.erase("overlap.tp_comm_overlap_cfg");
   if (recipe.settings.is("overlap.overlap_param_gather", false))
     values.erase("overlap.overlap_param_gather_with_optimizer_step");
-  // Without userbuffers TransformerEngine gathers the input for the weight gradient beside the data gradient's product,
-  // and scatters that one's result beside the weight gradient's (pytorch/module/linear.py of v2.9, async_op = True).
+  // Without userbuffers TransformerEngine gathers the input for the weight gradient during the data gradient's product,
+  // and scatters that one's result during the weight gradient's (pytorch/module/linear.py of v2.9, async_op = True).
   if (recipe.settings.profile == "megatron-bridge" && !values.contains("model.preset") && tp > 1 &&
       recipe.settings.is("parallel.sequence_parallel", true) && recipe.settings.is("overlap.tp_comm_overlap", false)) {
     values["overlap.tp_comm_overlap"] = true;
     values["overlap.tp_comm_overlap_ag"] = values["overlap.tp_comm_overlap_rs"] = false;
     recipe.settings.assumptions.emplace_back(
         "overlap.tp_comm_overlap",
-        "tp_comm_overlap is false: TransformerEngine gathers and scatters beside products of the backward pass all the "
+        "tp_comm_overlap is false: TransformerEngine gathers and scatters during GEMMs of the backward pass all the "
         "same");
   }
   if (!is_interleaved) values["overlap.overlap_p2p_comm"] = false;

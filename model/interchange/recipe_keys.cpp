@@ -34,7 +34,7 @@ bool take_recipe_key(RecipeSettings& recipe, const std::string& key, const std::
     values["training.fp8_format"] = word;
     // MixedPrecisionConfig has another default than the model's configuration.
     if (path.starts_with("mixed_precision")) values.emplace("training.fp8_recipe", "tensorwise");
-  } else if (key == "fp8") {  // NeMo's switch, beside the formats'
+  } else if (key == "fp8") {  // NeMo's switch, in addition to the formats'
     recipe.facts.is_fp8 = is_on;
   } else if (key == "fp8_hybrid" || key == "fp8_e4m3") {
     if (is_on) recipe.facts.nemo_format = key == "fp8_e4m3" ? "e4m3" : "hybrid";

@@ -40,7 +40,7 @@ struct RecipeSettings {
   }
 };
 
-// recipe_keys.cpp: takes a key of which something else than a value of a scenario's key is made. Returns false for
+// recipe_keys.cpp: takes a key that becomes something else than a value of a scenario's key. Returns false for
 // others.
 bool take_recipe_key(RecipeSettings& recipe, const std::string& key, const std::string& path,
                      const nlohmann::json& value);

@@ -514,7 +514,7 @@ class Runner {
 
   // Handles a program; a script that a shell, sbatch or srun starts is read too.
   End program(const Words& words, int line, const std::string& document) {
-    // A blank behind the backslash of the line before ends that command, which nobody wants.
+    // A blank after the backslash of the line before ends that command, which nobody wants.
     if (!result_.calls.empty() && words[0].starts_with('-') && result_.calls.back().words.back() == " ") {
       Words& before = result_.calls.back().words;
       before.pop_back();

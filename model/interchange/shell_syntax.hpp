@@ -49,12 +49,12 @@ struct Node {
   int line = 1;
   std::vector<Assignment> assignments;  // of a simple command; they come before its words
   std::vector<std::string> words;       // as `Kind` says
-  std::vector<Arm> arms;                // as `Kind` says; in order, of which at most one is taken
+  std::vector<Arm> arms;                // as `Kind` says; in order; at most one of them is taken
   bool is_until = false;
   std::string document;     // the text of a here-document
   bool is_literal = false;  // its limit is quoted, so that nothing in it is expanded
-  std::string output;       // the word behind > or >>
-  std::string here_string;  // the word behind <<<
+  std::string output;       // the word after > or >>
+  std::string here_string;  // the word after <<<
 };
 
 // Characters around the name of an unknown value (shell_expand.hpp).

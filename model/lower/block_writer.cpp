@@ -148,7 +148,7 @@ TensorId BlockWriter::recomputable(const std::string& name, std::int64_t rows, s
   const TensorId id = family(name, rows, cols, layers, slots, std::move(places));
   schedule_.tensors[id].role = role.role;
   if (!shape_.pairs_passes || repeated.empty()) return id;
-  // Two concurrent passes are a forward and a backward pass. Where weight gradients come behind the next
+  // Two concurrent passes are a forward and a backward pass. Where weight gradients come after the next
   // layer's backward pass, two layers that follow each other may not share a place.
   std::vector<std::optional<StorageId>> backward(shape_.weights_apart ? 2 : 1);
   for (const std::int64_t layer : repeated) {

@@ -39,7 +39,7 @@ class BlockWriter {
     bool is_mask = false;             // mask of dropout, i32
     std::optional<Dtype> dtype = {};  // another type than the step's
     std::vector<bool> layers = {};    // [layer] that have the activation; empty: all
-    std::vector<bool> again = {};     // [layer] of which a backward pass computes it again; empty: as is_again says
+    std::vector<bool> again = {};     // [layer] whose backward pass recomputes it; empty: as is_again says
     // [layer] whose forward pass is the last reader, and which share one instance; empty: none
     std::vector<bool> passing = {};
     TensorRole role = TensorRole::none;

@@ -50,9 +50,9 @@ struct BlockShape {
   std::int64_t deferred = 0;
   bool pairs_passes = false;  // passes of different micro-batches run concurrently, and share no workspace
   // Weight gradients of layers' linear layers are blocks of their own, called by W units, which have the head's too, or
-  // within the backward pass, behind what other layers wait for.
+  // within the backward pass, after what other layers wait for.
   bool weights_apart = false, weights_in_units = false;
-  bool experts_weights_last = false;  // weight gradients of experts come behind the way back of their rows' gradients
+  bool experts_weights_last = false;  // weight gradients of experts come after the way back of their rows' gradients
   bool expert_slots = false;          // each pair of ranks that share experts has a slot for its rows of experts
   bool attention_early = false;       // of pairs: the backward pass's attention precedes the forward pass's experts
   std::string head_weight;            // parameter of the head's GEMM
@@ -82,7 +82,7 @@ struct BlockShape {
   bool has_numbers() const {  // some layer's products are not of codes
     return std::count(in_codes.begin(), in_codes.end(), false) > 0;
   }
-  LaneId shared_expert = 0;  // the lane of its computation; other than the common one: it runs beside exchanges
+  LaneId shared_expert = 0;  // the lane of its computation; other than the common one: it is concurrent with exchanges
   // The ranks that share the experts of a layer, each with `local_experts` from `first_expert` on: they exchange rows
   // and their counts. Ranks that gather tokens because they cut each expert in `expert_tp`, or share experts: these, or
   // where there is no such group those of tp.
@@ -142,7 +142,7 @@ struct ModelBlocks {
   // with `weights_apart` or `deferred`: the head's weight gradient, which is not part of head_backward
   BlockId head_wgrad = 0;
   std::vector<LayerBlocks> layers;  // [BlockShape::kinds]
-  // with delayed scaling: behind the layers of a chunk, in both passes
+  // with delayed scaling: after the layers of a chunk, in both passes
   std::optional<BlockId> update_forward, update_backward;
 };
 

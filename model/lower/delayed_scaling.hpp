@@ -21,14 +21,14 @@ struct DelayedScaling {
   DelayedTensors forward, backward;
 };
 
-// Returns the weights of a linear layer on a rank, each of which has scales of its own.
+// Returns the weights of a linear layer on a rank. Each weight has scales of its own.
 inline std::int64_t matrices_of(const LinearLayer& linear) { return linear.is_grouped() ? linear.groups : 1; }
 
 // Adds the tensors, and to the state map scales and histories: arrays "fp8.forward.scale", "fp8.forward.history" and
 // the same of "backward".
 DelayedScaling add_delayed_scaling(Schedule& schedule, const BlockShape& shape);
 
-// Adds the blocks of both updates, called behind the layers of a chunk in each pass: the all-reduce of amaxes over
+// Adds the blocks of both updates, called after the layers of a chunk in each pass: the all-reduce of amaxes over
 // `shape.amax`, if there is such a group, and UpdateScale (TransformerEngine at d0067d0, pytorch/quantization.py:772).
 void add_updates(Schedule& schedule, const BlockShape& shape, LaneId compute, DelayedScaling& scaling);
 

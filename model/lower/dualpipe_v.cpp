@@ -12,13 +12,13 @@ namespace {
 class Table {
  public:
   std::vector<PipelineUnit> of_stage(const PipelineShape& s, std::int64_t stage) {
-    const std::int64_t behind = s.stages - stage - 1, ends = stage + 1;
-    repeat(2 * behind, [&](std::int64_t) { forward(kA); });
+    const std::int64_t after = s.stages - stage - 1, ends = stage + 1;
+    repeat(2 * after, [&](std::int64_t) { forward(kA); });
     repeat(ends, [&](std::int64_t) {
       forward(kA);
       forward(kB);
     });
-    repeat(behind, [&](std::int64_t) {
+    repeat(after, [&](std::int64_t) {
       backward(kB);
       oldest_weights();
       forward(kB);
@@ -29,7 +29,7 @@ class Table {
       forward(kB);
       backward_and_weights(kA);
     });
-    repeat(behind, [&](std::int64_t) {
+    repeat(after, [&](std::int64_t) {
       backward_and_weights(kB);
       forward(kB);
       backward_and_weights(kA);
@@ -42,7 +42,7 @@ class Table {
       else
         backward(chunk);
     });
-    repeat(behind, [&](std::int64_t) {
+    repeat(after, [&](std::int64_t) {
       oldest_weights();
       backward(kA);
     });

@@ -41,10 +41,10 @@ struct Groups {
   Group tp;
   ContextShape cp;
   // Where experts do not lie on the ranks as dense layers do: the ranks that share them, these for the counts of their
-  // rows, which do not queue behind rows; those that gather tokens because they cut or share experts; the ranks with
-  // equal experts, and these for gathers.
+  // rows, whose messages do not wait for rows; those that gather tokens because they cut or share experts; the ranks
+  // with equal experts, and these for gathers.
   Group ep, ep_counts, expert_tokens, edp, edp_gather;
-  // the lane on which a shared expert computes; the lane of all computation unless it runs beside exchanges
+  // the lane on which a shared expert computes; the lane of all computation unless it is concurrent with exchanges
   LaneId shared_expert = 0;
   // the ranks whose tokens a router's balance loss sums over, if the model has one
   Group sharing_tokens;

@@ -32,7 +32,7 @@ struct ParameterClass {
 
 // Returns the classes of a model, in the order of their buckets: parameters that tensor parallelism cuts; parameters
 // that all tensor-parallel ranks hold; among these the ones that ranks use only for their own heads; a tied embedding,
-// of which two stages have a copy; and experts, where they do not lie on the ranks as dense layers do.
+// whose copies are on two stages; and experts, where they do not lie on the ranks as dense layers do.
 std::vector<ParameterClass> parameter_classes(Schedule& schedule, const Scenario& scenario, const Groups& groups);
 
 // Returns the index of the last class that holds the parameter.

@@ -26,8 +26,8 @@ class Writer {
         }
     }
     total_ = static_cast<std::int64_t>(table_[0].size());
-    const std::int64_t behind = s_.stages - 1 - stage_;  // later stages
-    const std::int64_t ahead = s_.chunks == 1 ? behind : 2 * behind + (s_.chunks - 1) * s_.group;
+    const std::int64_t after = s_.stages - 1 - stage_;  // later stages
+    const std::int64_t ahead = s_.chunks == 1 ? after : 2 * after + (s_.chunks - 1) * s_.group;
     warmup_ = std::min(ahead + s_.pairs_passes, total_);
   }
 
@@ -65,7 +65,7 @@ class Writer {
 
   // Returns the unit that arrives while this stage is between its steps `k` and `k + 1` of a direction: its neighbour
   // makes the unit meanwhile. A neighbour on the near side of the pipeline is a step ahead. The neighbour that closes
-  // the ring of chunks is stages − 1 steps behind, and its unit belongs to the previous chunk (forward) or the next
+  // the ring of chunks is stages − 1 steps later, and its unit belongs to the previous chunk (forward) or the next
   // chunk (backward).
   std::optional<PipelineMessage> arriving(UnitKind direction, std::int64_t k) const {
     const bool closes_ring = direction == kForward ? stage_ == 0 : stage_ + 1 == s_.stages;
@@ -100,7 +100,7 @@ class Writer {
     exchange(std::move(messages));
   }
 
-  // Writes recv_forward, send_forward_recv_backward and so on, each of which blocks.
+  // Writes recv_forward, send_forward_recv_backward and so on. Each of these calls blocks.
   void write_1f1b() {
     const std::int64_t steady = total_ - warmup_;
     for (std::int64_t k = 0; k < warmup_; ++k) {

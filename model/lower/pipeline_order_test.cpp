@@ -91,7 +91,7 @@ TEST_CASE("interleaved 1F1B as a table", "[pipeline]") {
         "[rF0a] F0a [sF0a rF1a] F1a [sF1a rF0b] F0b B0b [rF1b sB0b] F1b B1b [sB1b rB0a] B0a [sB0a rB1a] B1a [sB1a]");
 }
 
-TEST_CASE("overlapped: what is needed next is under way beside compute", "[pipeline]") {
+TEST_CASE("overlapped: what is needed next is under way during compute", "[pipeline]") {
   CHECK(text_of({2, 1, 3, 1, true}, 1) == "[rF0] F0 [rF1] B0 [sB0] F1 [rF2] B1 [sB1] F2 B2 [sB2]");
 }
 
@@ -219,8 +219,8 @@ TEST_CASE("a slot is of one micro-batch from its input to the end of its last pa
         // 1F1B keeps as many micro-batches as there are stages from this one to the last (PipeDream); interleaved 1F1B
         // keeps on the first stage those of its warm-up and one more (Narayanan et al., arXiv 2104.04473). On other
         // stages, and in larger groups, inputs arrive before their turn.
-        const std::int64_t behind = shape.stages - 1 - stage;
-        const std::int64_t warmup = shape.chunks == 1 ? behind : 2 * behind + (shape.chunks - 1) * shape.group;
+        const std::int64_t after = shape.stages - 1 - stage;
+        const std::int64_t warmup = shape.chunks == 1 ? after : 2 * after + (shape.chunks - 1) * shape.group;
         std::int64_t all = 0;
         for (const auto& [pool, of_pool] : slots) all += std::ssize(of_pool);
         if (!shape.overlap && (shape.chunks == 1 || (stage == 0 && shape.group == shape.stages)))

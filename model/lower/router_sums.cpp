@@ -58,7 +58,7 @@ RouterSums add_router_sums(Schedule& schedule, const Scenario& scenario, Paramet
       if (RouterSums::OfStage& of = sums.stages[stage]; of.layers > 0)
         of.*member = add_tensor(schedule, name + suffix_of(sums, stage), dtype, kind, of.layers, experts);
   };
-  // Returns a family over the layers, of which each has its row.
+  // Returns a family over the layers. Each layer has its row.
   const auto add_by_layer = [&](const std::string& name, TensorId RouterSums::OfStage::*member) {
     const auto place = [&](std::size_t layer) {
       const TensorId rows = sums.stages[stage_of[layer]].*member;

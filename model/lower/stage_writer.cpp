@@ -63,9 +63,9 @@ class StageWriter {
   // ---- pairs ----
 
   // A layer's calls, cut where rows of experts are on the way: the computation before they leave, the dispatch, the
-  // experts, the combine, and the computation behind it. Other blocks have only the first.
+  // experts, the combine, and the computation after it. Other blocks have only the first.
   struct Cut {
-    Call before, dispatch, experts, combine, behind;
+    Call before, dispatch, experts, combine, after;
   };
   Cut cut(const Call& call) const {
     const std::vector<OpId>& ops = schedule_.blocks[call.block].ops;
@@ -108,12 +108,12 @@ class StageWriter {
 
   // Writes a backward pass and a forward pass, unless that is null, as concurrent sequences. Of layer i of the forward
   // pass and of the i-th layer from the end of the backward pass, the host issues first what must leave, and then the
-  // other pass's computation, which hides it; weight gradients that are apart come behind what the other pass and the
+  // other pass's computation, which hides it; weight gradients that are apart come after what the other pass and the
   // other ranks wait for:
   //   forward: before   backward: experts   forward: dispatch   backward: weights of experts, combine
-  //   forward: experts, combine   backward: behind; before and dispatch of the next layer; other weights
-  //   forward: behind
-  // With attention_early `behind` of the backward pass comes before the experts of the forward pass. This is
+  //   forward: experts, combine   backward: after; before and dispatch of the next layer; other weights
+  //   forward: after
+  // With attention_early `after` of the backward pass comes before the experts of the forward pass. This is
   // Megatron-LM's order (core/models/common/model_chunk_schedule_plan.py), where unpermute is on the communication
   // stream, so that the next layer's rows leave as early there.
   void pair(const PipelineUnit* ahead, const PipelineUnit& back) {
@@ -160,9 +160,9 @@ class StageWriter {
       if (there) put(there->dispatch);
       put(weights.experts);
       if (here) put(here->combine);
-      if (here && shape_.attention_early) put(here->behind);
+      if (here && shape_.attention_early) put(here->after);
       if (there) put(there->experts), put(there->combine);
-      if (here && !shape_.attention_early) put(here->behind);
+      if (here && !shape_.attention_early) put(here->after);
       here = take(backward, b);
       if (here && here->dispatch.count > 0) {
         put(here->before, true), put(here->dispatch);
@@ -175,7 +175,7 @@ class StageWriter {
         put(weights.others);
         if (here) put(here->before, true);
       }
-      if (there) put(there->behind);
+      if (there) put(there->after);
       put_ends(forward, f);
       if (!here) put_ends(backward, b);
     }
@@ -289,7 +289,7 @@ class StageWriter {
   void recompute_layers(const PipelineUnit& unit, std::int64_t begin, std::int64_t end) {
     for (std::int64_t layer = begin; layer < end; ++layer) {
       Call& again = call(layer_of(layer).recompute, unit, layer);
-      again.buffer = 0;  // a buffer of outputs, none of which it writes; the unit's buffer is one of gradients
+      again.buffer = 0;  // a buffer of outputs, and it writes none of them; the unit's buffer is one of gradients
       if (layer + 1 == end) again.count = layer_of(layer).recompute_inner;
     }
     for (std::int64_t layer = end; layer-- > begin;) call(layer_of(layer).backward, unit, layer);

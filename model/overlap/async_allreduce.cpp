@@ -46,7 +46,7 @@ void add_gates(const Scenario& scenario, Gates& gates) {
 
 OverlapMode async_allreduce_mode() {
   return {.name = kKnob,
-          .meaning = "data gradients are summed over tp beside the layer's weight gradient",
+          .meaning = "data gradients are summed over tp during the layer's weight gradient",
           .knob = kKnob,
           .on = &Overlap::async_tensor_model_parallel_allreduce,
           .applies = [](const Parallel& p) { return p.tensor_model_parallel_size > 1 && !p.sequence_parallel; },

@@ -24,7 +24,7 @@ class BlockEditor {
 
   void set_free(const std::string& name);
   void start_after(const std::string& name, const std::string& other);  // it starts when `other` has started
-  // It waits for every earlier operation of the block, also for free ones, so that behind it no lane has work left.
+  // It waits for every earlier operation of the block, also for free ones, so that after it no lane has work left.
   void wait_for_all(const std::string& name);
   void remove(const std::string& name);
   // Replaces the operation by others, all of them free. Their names must be new. Those without a module are of that of

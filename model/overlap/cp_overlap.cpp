@@ -44,7 +44,7 @@ void add_gates(const Scenario& scenario, Gates& gates) {
 
 OverlapMode cp_comm_overlap_mode() {
   return {.name = kKnob,
-          .meaning = "keys and values go round beside the attention to those that are here",
+          .meaning = "keys and values go round during the attention to those that are here",
           .knob = kKnob,
           .on = &Overlap::cp_comm_overlap,
           .applies = [](const Parallel& p) { return p.has_cp_ring(); },

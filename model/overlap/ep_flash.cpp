@@ -9,9 +9,9 @@
 // sorts
 //          where a shard has several ranks' rows for several experts;  back_i = results of slot i to rank r - i
 // Edges:   recv_i -> M_k -> back_i, i of shard k.   Backward the same with gradients, and W_k, the shard's weight
-//          gradients, behind the products that M_k consists of then; zero-bubble schedules call all W_k later.
+//          gradients, after the products that M_k consists of then; zero-bubble schedules call all W_k later.
 // Time:    with Tc of a message, Tm of the experts for the rows of one rank, and m = n, forward
-//          max(n Tm + Tc, Tm + n Tc, 2 (n - 1) Tc);  backward the last weight gradients are beside the last message
+//          max(n Tm + Tc, Tm + n Tc, 2 (n - 1) Tc);  backward the last weight gradients run during the last message
 //          (tests/closed_forms_experts_test.cpp)
 // Numbers: results and losses have the bits of the plain schedule where products of fewer rows do; the copies of a
 // token
@@ -159,16 +159,16 @@ class EpFlash : public EpMessages {
       down = block.operation(fc2);
     }
     Operations first, second;
-    Operations& behind = again.empty() ? first : second;
+    Operations& after = again.empty() ? first : second;
     send_there(there, first);
     for (std::int64_t shard = 0; shard < shards_; ++shard) {
       for (const Way& way : there) sort(way, shard, first);
       first.push_back(of_rows(up, shard));
       first.push_back(of_rows(activation, shard));
       if (!has_second) continue;
-      behind.push_back(of_rows(down, shard));
-      sort(back, shard, behind);
-      send_back(back, shard, behind);
+      after.push_back(of_rows(down, shard));
+      sort(back, shard, after);
+      send_back(back, shard, after);
     }
     block.replace(fc1, std::move(first));
     if (has_second) block.replace(fc2, std::move(second));

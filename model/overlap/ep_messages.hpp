@@ -49,7 +49,7 @@ class EpMessages {
     }
   }
 
-  // The place of the rank that is so many places after this one, in a ring.
+  // The place of the rank that is a number of places after this one, in a ring.
   Expr rank_after(std::int64_t distance) const { return mod(place_ + Expr(distance), Expr(n_)); }
   // Returns the rows of `count` places, from place `at` on, of a matrix that has a place for each rank.
   View rows_at(View whole, const Expr& at, std::int64_t count = 1) const {

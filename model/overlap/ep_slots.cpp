@@ -5,7 +5,7 @@
 //
 // Rank r of n. Nodes: send_i = the slot for rank r + i, recv_i = the slot from rank r - i; M_i = products of the
 //          experts for the slot from r - i; back_i = its results to r - i
-// Edges:   recv_i -> M_i -> back_i.   Backward the same with gradients, and the slot's weight gradients behind them
+// Edges:   recv_i -> M_i -> back_i.   Backward the same with gradients, and the slot's weight gradients after them
 // Numbers: no expert and no token has padding, so products have as many rows as without slots; all of a slot's room
 //          moves. The copies of a token are added up in the order of slots, those of a slot in that of experts.
 #include <string>
@@ -97,9 +97,9 @@ class EpSlots : public EpMessages {
       first.push_back(up[i]);
       first.push_back(activation[i]);
       if (!has_second) continue;
-      Operations& behind = is_apart ? second : first;
-      behind.push_back(down[i]);
-      send_back(back, std::int64_t(i), behind);
+      Operations& after = is_apart ? second : first;
+      after.push_back(down[i]);
+      send_back(back, std::int64_t(i), after);
     }
     block.replace(first_slot(fc1, again), std::move(first));
     if (has_second && is_apart) block.replace(first_slot(fc2, again), std::move(second));

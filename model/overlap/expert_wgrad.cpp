@@ -1,7 +1,7 @@
 // overlap_dispatch_backward_with_experts_wgrad: in the backward pass of one micro-batch the weight gradients of experts
 // are computed while the gradients of their rows are on the way back. Megatron-LM computes them on a stream of their
 // own, because its exchanges block the stream of the backward pass, which then waits for them. Here the exchange has a
-// lane of its own, and nothing else could compute beside it: the lane of computation is enough, with the same times.
+// lane of its own, and nothing else could compute meanwhile: the lane of computation is enough, with the same times.
 //
 // Edges:   fc1's dgrad  ->  combine  ->  permute, no longer  ->  weight gradients of experts
 // Exposed: max(0, T_combine - T_wgrad)

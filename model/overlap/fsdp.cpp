@@ -201,7 +201,7 @@ void add_gates(const Scenario& scenario, Gates& gates) {
              .asked = scenario.overlap.fsdp_comm_overlap && parallel.shards_gradients() && parallel.replicas() > 1,
              .open = scenario.cluster.cuda_device_max_connections != 1,
              .got = std::to_string(scenario.cluster.cuda_device_max_connections),
-             .why = "with one hardware queue a gather that is issued ahead holds back the compute behind it",
+             .why = "with one hardware queue a gather that is issued ahead holds back the compute after it",
              .section = "cluster",
              .key = "cuda_device_max_connections"});
   gates.above_one(std::string(key) + " from optim_grads on", parallel.shards_gradients(), Parallel::kReplicas,
@@ -218,7 +218,7 @@ void add_gates(const Scenario& scenario, Gates& gates) {
 
 OverlapMode fsdp_comm_overlap_mode() {
   return {.name = kKnob,
-          .meaning = "ZeRO-2 and ZeRO-3: parameters are gathered ahead of their use, gradients are reduced behind it",
+          .meaning = "ZeRO-2 and ZeRO-3: parameters are gathered ahead of their use, gradients are reduced after it",
           .memory = "fsdp_prefetch_depth more layers of whole parameters (ZeRO-3), one of whole gradients",
           .knob = kKnob,
           .on = &Overlap::fsdp_comm_overlap,

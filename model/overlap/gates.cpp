@@ -287,7 +287,7 @@ void add_pipeline(const Scenario& s, Gates& gates) {
   refused("pipeline_schedule", zero_bubble, "frozen_base = false", !s.training.frozen_base, "true", kOwnGate);
   refused("pipeline_schedule", zero_bubble, "recompute_granularity none or selective",
           !s.training.recompute.repeats_layers(), "layers that are repeated", kOwnGate);
-  refused("pipeline_schedule", zero_bubble, "no gradients sharded behind each micro-batch",
+  refused("pipeline_schedule", zero_bubble, "no gradients sharded after each micro-batch",
           !p.shards_gradients() || !p.reshard_after_forward || p.replicas() == 1, "sharded ones", kOwnGate);
   const char* scatter = "scatter_gather_tensors_in_pipeline";
   const bool scatters = p.scatter_gather_tensors_in_pipeline;

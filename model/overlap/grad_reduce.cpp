@@ -10,10 +10,10 @@
 // next reduce-scatter waits for the all-reduce; PyTorch's FSDP2 has two.)
 //
 // align_grad_reduce, for several stages: no stage reduces while other stages compute and wait for it. With virtual
-// stages all buckets of a chunk start together. Stage s starts them behind its backward unit number u_c + s, where u_c
-// is the last unit of chunk c, or behind its whole backward pass when there is no such unit. All stages come to that
+// stages all buckets of a chunk start together. Stage s starts them after its backward unit number u_c + s, where u_c
+// is the last unit of chunk c, or after its whole backward pass when there is no such unit. All stages come to that
 // unit at about the same time. Without virtual stages the first stage, which ends last, reduces as above, and all other
-// stages reduce behind their backward pass, while the pipeline drains (Megatron-LM d98e8a64,
+// stages reduce after their backward pass, while the pipeline drains (Megatron-LM d98e8a64,
 // core/pipeline_parallel/schedules.py:1445, 2433 and 2460).
 // Edges:   the last compute operation of stage s's backward unit u_c + s  →  RS of every bucket of chunk c
 //
@@ -50,14 +50,14 @@ std::vector<OpId> moved_of(const BucketOps& ops, const BucketOps* drained) {
   return moved;
 }
 
-// align_grad_reduce of one stage: where each bucket goes, given the last operation that writes its gradients. `behind`:
-// the place behind the backward pass. Places ascend, because buckets keep their order.
+// align_grad_reduce of one stage: where each bucket goes, given the last operation that writes its gradients. `after`:
+// the place after the backward pass. Places ascend, because buckets keep their order.
 std::vector<OrderPosition> aligned(const Lowered& lowered, const Program& program,
-                                   const std::vector<OrderPosition>& last, std::size_t stage, OrderPosition behind) {
-  std::vector<std::size_t> ends;                      // [backward unit] the index behind its last call
+                                   const std::vector<OrderPosition>& last, std::size_t stage, OrderPosition after) {
+  std::vector<std::size_t> ends;                      // [backward unit] the index after its last call
   std::vector<std::optional<std::size_t>> last_unit;  // [chunk]
   const Call* before = nullptr;
-  for (std::size_t c = 0; c < behind.call; ++c) {
+  for (std::size_t c = 0; c < after.call; ++c) {
     const Call& call = program.order[c];
     const auto& backward = lowered.backward_blocks;
     if (std::find(backward.begin(), backward.end(), call.block) == backward.end()) continue;
@@ -71,7 +71,7 @@ std::vector<OrderPosition> aligned(const Lowered& lowered, const Program& progra
   std::vector<OrderPosition> places;
   for (const OrderPosition& writer : last) {
     const auto chunk = static_cast<std::size_t>(program.order[writer.call].chunk);
-    OrderPosition place = behind;
+    OrderPosition place = after;
     if (chunk < last_unit.size() && last_unit[chunk] && *last_unit[chunk] + stage < ends.size())
       place = {ends[*last_unit[chunk] + stage], 0};
     place = std::max(place, {writer.call, writer.within + 1});  // weight gradients may be put off
@@ -126,16 +126,16 @@ void rewrite_role(Lowered& lowered, std::size_t role, const std::vector<BucketOp
 
   std::vector<OrderPosition> places;
   for (const std::size_t b : ready) places.push_back(*last[b]);
-  const OrderPosition behind{*std::min_element(calls.begin(), calls.end()), 0};
+  const OrderPosition after{*std::min_element(calls.begin(), calls.end()), 0};
   switch (start) {
     case Start::when_ready:
       for (OrderPosition& place : places) ++place.within;
       break;
     case Start::with_unit:
-      places = aligned(lowered, program, places, role, behind);
+      places = aligned(lowered, program, places, role, after);
       break;
     case Start::after_backward:
-      std::fill(places.begin(), places.end(), behind);
+      std::fill(places.begin(), places.end(), after);
       break;
   }
 

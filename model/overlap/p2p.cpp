@@ -48,7 +48,7 @@ void add_gates(const Scenario& scenario, Gates& gates) {
              .needs = "virtual_pipeline_model_parallel_size above 1",
              .kind = GateKind::acts,
              .source = megatron("arguments.py:1012, with a warning"),
-             .wider = "messages of stages of one chunk each go beside compute too",
+             .wider = "messages of stages of one chunk each overlap with compute, too",
              .asked = o.overlap_p2p_comm});
   const char* flush = "overlap_p2p_comm_warmup_flush";
   gates.add({.knob = flush,
@@ -75,7 +75,7 @@ void add_gates(const Scenario& scenario, Gates& gates) {
 
 OverlapMode overlap_p2p_comm_mode() {
   return {.name = "overlap_p2p_comm",
-          .meaning = "messages between pipeline stages run beside compute",
+          .meaning = "messages between pipeline stages run during compute",
           .memory = "one buffer of activations and one of their gradients for messages still under way",
           .knob = "overlap_p2p_comm",
           .on = &Overlap::overlap_p2p_comm,

@@ -219,9 +219,8 @@ void add_fp8_gates(const Scenario& scenario, Gates& gates) {
        .needs = "a model in fp8 (--fp8-format)",
        .kind = GateKind::acts,
        .source = megatron("core/transformer/transformer_config.py:1566, an error"),
-       .wider =
-           "parameters of a bf16 model are cast to fp8 for the gather and back behind it; Megatron-LM gathers what "
-           "an fp8 model keeps in fp8",
+       .wider = "parameters of a bf16 model are cast to fp8 for the gather and back after it; Megatron-LM gathers what "
+                "an fp8 model keeps in fp8",
        .asked = asked});
 }
 
@@ -273,7 +272,7 @@ void add_gates(const Scenario& scenario, Gates& gates) {
   gates.off_with_units(with_step, asked, scenario);
   refused(with_step, asked, "overlap_param_gather = true", o.overlap_param_gather, "false", "arguments.py:1069", "");
   refused(with_step, asked, "virtual_pipeline_model_parallel_size above 1", vp > 1, std::to_string(vp),
-          "arguments.py:1071", "the first model chunk is gathered beside the updates of the others");
+          "arguments.py:1071", "the first model chunk is gathered during the updates of the others");
   gates.add({.knob = with_step,
              .needs = "fp8_param_gather = false",
              .source = kOwnGate,

@@ -1,6 +1,6 @@
 // moe_shared_expert_overlap: the shared expert computes on a lane of its own. Forward, its first product starts when
 // rows have begun to leave (dispatch), its second one when results have (combine), and the sum waits for both;
-// backward, the gradient of the second product comes first. Its communication over tp is beside too.
+// backward, the gradient of the second product comes first. Its communication over tp is concurrent, too.
 //
 // Edges:   start of dispatch  ->  fc1 of the shared expert;  start of combine  ->  its fc2  ->  addition
 // Exposed: with s_1, s_2 its halves in the order of the pass, d, m, c dispatch, experts and combine:
@@ -16,12 +16,12 @@ namespace {
 
 constexpr const char* kKnob = "moe_shared_expert_overlap";
 
-// Sets the shared expert's operations free. The first ones behind dispatch and behind combine start behind those, and
+// Sets the shared expert's operations free. The first ones after dispatch and after combine start after those, and
 // the addition of its result waits for all of them (Megatron-LM's wait_stream).
 void set_free(Lowered& lowered, BlockId id) {
   const Schedule& schedule = lowered.schedule;
   BlockEditor block(lowered, id);
-  std::string before;  // the first exchange of rows in a direction, until an operation has been beside it
+  std::string before;  // the first exchange of rows in a direction, until an operation has been concurrent with it
   std::optional<std::pair<CollectiveKind, Phase>> direction;  // a backward pass may begin with a repeated dispatch
   for (const OpId op : std::vector<OpId>(schedule.blocks[id].ops)) {
     const Operation& operation = schedule.operations[op];

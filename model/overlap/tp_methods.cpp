@@ -68,7 +68,7 @@ std::map<std::string, TpGemm> read_tp_cfg(TomlTable table) {
     if (dgrad == cfg.end() || wgrad == cfg.end() || wgrad->second.method != TpMethod::bulk) continue;
     if (is_split(dgrad->second))
       throw table.failure(wgrad->first,
-                          "expected none beside a " + dgrad->first + " that scatters its own result, got bulk");
+                          "expected none together with a " + dgrad->first + " that scatters its own result, got bulk");
   }
   return cfg;
 }

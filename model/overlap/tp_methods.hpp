@@ -19,7 +19,7 @@ struct TpMethods {
 };
 // Resolves the methods. Defaults are TransformerEngine's: all-gathers by ring exchange, reduce-scatters in four pieces,
 // bulk for the rest. `rows` are the rows of the residual stream that a rank has, and a piece of a weight is a multiple
-// of `block`: codes have their scales behind whole blocks. `notes` gets a line for each method that cannot act in this
+// of `block`: codes have their scales after whole blocks. `notes` gets a line for each method that cannot act in this
 // model, which is then none.
 TpMethods tp_methods(const Overlap& overlap, const Transformer& model, std::int64_t tp, std::int64_t rows,
                      std::int64_t block, std::vector<std::string>& notes);

@@ -185,7 +185,7 @@ void add_gates(const Scenario& scenario, Gates& gates) {
                .source = transformer_engine(std::string("pytorch/module/layernorm_linear.py:") + line),
                .asked = asked && o.tp_comm_overlap,
                .open = !o.tp_comm_overlap_rs_dgrad,
-               .why = "tp_comm_overlap_rs_dgrad is on, which reduces and scatters beside dgrad already"});
+               .why = "tp_comm_overlap_rs_dgrad is on, which reduces and scatters during dgrad already"});
 }
 
 // The four modes of the knob tp_comm_overlap.
@@ -219,7 +219,7 @@ void drop_flash(Overlap& o) {
 
 OverlapMode tp_comm_bulk_mode() {
   return mode<Kind::bulk>("tp_comm_bulk",
-                          "a layer's input is gathered over tp beside its dgrad, its dgrad scattered beside its wgrad",
+                          "a layer's input is gathered over tp during its dgrad, its dgrad scattered during its wgrad",
                           [](Overlap& o) {
                             o.tp_comm_overlap_ag = o.tp_comm_overlap_rs = o.tp_comm_overlap_rs_dgrad = false;
                             o.tp_comm_overlap_cfg.clear();
@@ -228,7 +228,7 @@ OverlapMode tp_comm_bulk_mode() {
 
 OverlapMode tp_comm_overlap_mode() {
   OverlapMode pieces = mode<Kind::pieces>(
-      "tp_comm_overlap", "also: inputs are gathered, and results scattered, in pieces beside the GEMM they belong to",
+      "tp_comm_overlap", "also: inputs are gathered, and results scattered, in pieces during the GEMM they belong to",
       drop_flash);
   pieces.read = read_tp_keys;
   pieces.check = check_tp_keys;

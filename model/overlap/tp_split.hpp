@@ -8,7 +8,7 @@
 
 namespace stretto {
 
-// Rewrites that cut a GEMM into pieces, so that its communication overlaps with it. Rank r of n; T rows of which each
+// Rewrites that cut a GEMM into pieces, so that its communication overlaps with it. Rank r of n; T rows, where each
 // rank has R = T/n; every file states its edges and its exposed time, with Tg the time of a piece of the GEMM and Tc
 // that of a piece of the communication. All pieces are free (see BlockEditor): their waits follow from their buffers.
 struct SplitContext {

@@ -78,14 +78,15 @@ std::vector<ScenarioKey> cluster_keys() {
        .by_default = "none",
        .range = "`G.max_ctas` of groups G `dp`, `tp`, `cp`, `pp`, `embd`: 1 to 64 (NCCL's); `G.cta_policy`: "
                 "`\"default\"`, `\"zero\"`, which needs `nccl_ub`",
-       .meaning = "with `max_ctas`, communicators of group G are kernels with so many channels (CTAs), each of which "
-                  "holds a core of its device (GPU: an SM) from the start of a communication to its end. Without: they "
-                  "hold none. A device needs cores for the channels of all lanes of its ranks at once and one more to "
-                  "compute on. Ring exchange (`tp_comm_overlap`) goes over the copy engine, as TransformerEngine's "
-                  "does, and holds none. With `\"zero\"` (NCCL's Zero-CTA policy) all-gathers and all-to-alls of group "
-                  "G are on the copy engines, which take no SM; what adds up stays as it is, on a communicator of its "
-                  "own (`dp`, `dp.copy`). A note where the group has neither. Between NVLink domains kernels move them "
-                  "nevertheless, in a prediction as in a run",
+       .meaning =
+           "with `max_ctas`, communicators of group G are kernels with this number of channels (CTAs), each of which "
+           "holds a core of its device (GPU: an SM) from the start of a communication to its end. Without: they "
+           "hold none. A device needs cores for the channels of all lanes of its ranks at once and one more to "
+           "compute on. Ring exchange (`tp_comm_overlap`) goes over the copy engine, as TransformerEngine's "
+           "does, and holds none. With `\"zero\"` (NCCL's Zero-CTA policy) all-gathers and all-to-alls of group "
+           "G are on the copy engines, which take no SM; what adds up stays as it is, on a communicator of its "
+           "own (`dp`, `dp.copy`). A note where the group has neither. Between NVLink domains kernels move them "
+           "nevertheless, in a prediction as in a run",
        .megatron = {},
        .says_how = false,
        .record = Record::none},

@@ -19,7 +19,7 @@ namespace stretto {
 // rows: the reader, docs/scenario.md, JSON, the record of a training, config.json of Hugging Face's, flags of
 // Megatron-LM and fields of Megatron-Bridge, columns of published steps, random layouts. Where code needs something
 // other than the key's value, it has code of its own: readers of sections (rows without `field`), hf_config.cpp (rows
-// without a name), kSpecial of megatron_rows.cpp, random_layout.cpp. docs/adding.md tells how a key is added.
+// without a name), kSpecial of megatron_rows.cpp, random_layout.cpp. docs/adding.md says how a key is added.
 
 using KeyValue = nlohmann::json;
 
@@ -65,7 +65,7 @@ struct MegatronFlag {
   const char* with = "";      // another flag that must be given with it
   std::vector<std::pair<const char*, const char*>> words = {};  // Megatron-LM's words and Stretto's, where they differ
   bool is_list = false;
-  bool may_be_one = false;                // a list, of which a single value may stand for a list of one
+  bool may_be_one = false;                // a list; a single value may stand for a list of one
   std::vector<const char*> aliases = {};  // other spellings that Megatron-LM accepts
 };
 

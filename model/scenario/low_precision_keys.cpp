@@ -27,7 +27,7 @@ std::vector<ScenarioKey> low_precision_keys() {
        .range = "needs `precision` `\"bf16\"` or `\"fp32\"`",
        .meaning =
            "products of the layers' linear layers (qkv, proj, fc1, fc2), forward and backward, are of codes of 8 "
-           "bits, of which there are more where numbers are small ([low-precision.md](low-precision.md)): all of "
+           "bits, more closely spaced where numbers are small ([low-precision.md](low-precision.md)): all of "
            "4 bits of exponent, or with `\"hybrid\"` gradients of outputs of 5 bits, which `mxfp8` and `blockwise` "
            "allow too. Embedding, head, norms, attention, biases and the residual stream stay as `precision` "
            "says",
@@ -127,7 +127,7 @@ std::vector<ScenarioKey> low_precision_keys() {
        .field = [](S s) -> Field { return WordField::of(s.training.low_precision.fp4_recipe); },
        .range = "acts with `fp4_format`",
        .meaning = "NVFP4 (arXiv 2509.25149): scales of 16 numbers in e4m3, and one of the tensor; factors of weight "
-                  "gradients behind a Hadamard transform; gradients of outputs rounded stochastically",
+                  "gradients after a Hadamard transform; gradients of outputs rounded stochastically",
        .megatron = {"--fp4-recipe"},
        .acts = is_fp4,
        .record = Record::identity_since},

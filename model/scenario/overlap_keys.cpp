@@ -13,7 +13,7 @@ std::vector<ScenarioKey> overlap_keys() {
       {.name = "overlap_grad_reduce",
        .field = [](S s) -> Field { return &s.overlap.overlap_grad_reduce; },
        .also = {"overlap_grad_sync"},
-       .meaning = "reduce-scatter a bucket's gradients as soon as they are ready, beside the backward pass",
+       .meaning = "reduce-scatter a bucket's gradients as soon as they are ready, during the backward pass",
        .megatron = {.name = "--overlap-grad-reduce", .given = true, .absent = false},
        .in_bridge = true,
        .column = "ov_dp",
@@ -23,8 +23,8 @@ std::vector<ScenarioKey> overlap_keys() {
        .range = "acts with `overlap_grad_reduce` and 2 stages; `pipeline_schedule` `\"1f1b\"`",
        .meaning =
            "all stages reduce the gradients of a model chunk at the same moment, when its last backward pass has "
-           "come to the first stage. Without virtual stages only the first stage reduces beside its backward "
-           "pass, and the others behind it",
+           "come to the first stage. Without virtual stages only the first stage reduces during its backward "
+           "pass, and the others after it",
        .megatron = {.name = "--no-align-grad-reduce",
                     .given = false,
                     .absent = true,
@@ -35,7 +35,7 @@ std::vector<ScenarioKey> overlap_keys() {
        .field = [](S s) -> Field { return &s.overlap.overlap_param_gather; },
        .also = {"overlap_param_sync"},
        .range = "needs `overlap_grad_reduce` and `use_distributed_optimizer`",
-       .meaning = "all-gather updated parameters beside the next forward pass",
+       .meaning = "all-gather updated parameters during the next forward pass",
        .megatron = {.name = "--overlap-param-gather", .given = true, .absent = false},
        .in_bridge = true,
        .record = Record::none},
@@ -50,7 +50,7 @@ std::vector<ScenarioKey> overlap_keys() {
       {.name = "overlap_param_gather_with_optimizer_step",
        .field = [](S s) -> Field { return &s.overlap.overlap_param_gather_with_optimizer_step; },
        .range = "needs `overlap_param_gather` and 2 virtual stages; off with `fp8_param_gather`",
-       .meaning = "every rank updates its first model chunk first, whose parameters are gathered beside the updates of "
+       .meaning = "every rank updates its first model chunk first, whose parameters are gathered during the updates of "
                   "its other chunks; chunks are not cut into buckets then",
        .megatron = {.name = "--overlap-param-gather-with-optimizer-step", .given = true, .absent = false},
        .in_bridge = true,
@@ -96,7 +96,8 @@ std::vector<ScenarioKey> overlap_keys() {
       {.name = "async_tensor_model_parallel_allreduce",
        .field = [](S s) -> Field { return &s.overlap.async_tensor_model_parallel_allreduce; },
        .range = "acts with `tensor_model_parallel_size` > 1 without `sequence_parallel`",
-       .meaning = "the all-reduce of a layer's data gradient beside its weight gradient (Megatron-LM always does this)",
+       .meaning = "the all-reduce of a layer's data gradient, concurrent with its weight gradient (Megatron-LM always "
+                  "does this)",
        // The flag went with 639c08ab (January 2026); scripts still have it.
        .megatron = {.given = false, .absent = true, .aliases = {"--no-async-tensor-model-parallel-allreduce"}},
        .record = Record::none},
@@ -104,13 +105,13 @@ std::vector<ScenarioKey> overlap_keys() {
        .field = [](S s) -> Field { return &s.overlap.tp_comm_overlap; },
        .also = {"ub_tp_comm_overlap"},
        .range = "acts with `sequence_parallel`",
-       .meaning = "tensor-parallel communication beside GEMMs, by the two switches below",
+       .meaning = "tensor-parallel communication concurrent with GEMMs, by the two switches below",
        .megatron = {.name = "--tp-comm-overlap", .given = true, .absent = false},
        .in_bridge = true,
        .record = Record::none},
       {.name = "tp_comm_bulk_dgrad",
        .field = [](S s) -> Field { return &s.overlap.tp_comm_bulk_dgrad; },
-       .meaning = "with `tp_comm_overlap`: the all-gather of a layer's input beside its data gradient",
+       .meaning = "with `tp_comm_overlap`: the all-gather of a layer's input, concurrent with its data gradient",
        .megatron = {.name = "--disable-tp-comm-bulk-dgrad",
                     .given = false,
                     .absent = true,
@@ -118,7 +119,8 @@ std::vector<ScenarioKey> overlap_keys() {
        .record = Record::none},
       {.name = "tp_comm_bulk_wgrad",
        .field = [](S s) -> Field { return &s.overlap.tp_comm_bulk_wgrad; },
-       .meaning = "with `tp_comm_overlap`: the reduce-scatter of a layer's data gradient beside its weight gradient",
+       .meaning =
+           "with `tp_comm_overlap`: the reduce-scatter of a layer's data gradient, concurrent with its weight gradient",
        .megatron = {.name = "--disable-tp-comm-bulk-wgrad",
                     .given = false,
                     .absent = true,
@@ -129,7 +131,7 @@ std::vector<ScenarioKey> overlap_keys() {
        .also = {"tp_comm_split_ag"},
        .range = "with `tp_comm_overlap`",
        .meaning = "all-gathers before GEMMs (qkv and fc1 forward, proj and fc2 data gradient) as a ring exchange "
-                  "beside the pieces of the GEMM",
+                  "during the pieces of the GEMM",
        .megatron = {.name = "--disable-tp-comm-overlap-ag",
                     .given = false,
                     .absent = true,
@@ -140,7 +142,7 @@ std::vector<ScenarioKey> overlap_keys() {
        .also = {"tp_comm_split_rs"},
        .range = "with `tp_comm_overlap`",
        .meaning =
-           "reduce-scatters after GEMMs (proj and fc2 forward) in four pieces, each beside the next piece of the GEMM",
+           "reduce-scatters after GEMMs (proj and fc2 forward) in four pieces, each during the next piece of the GEMM",
        .megatron = {.name = "--disable-tp-comm-overlap-rs",
                     .given = false,
                     .absent = true,
@@ -169,7 +171,8 @@ std::vector<ScenarioKey> overlap_keys() {
       {.name = "tp_comm_overlap_compute_lanes",
        .field = [](S s) -> Field { return &s.overlap.tp_comm_overlap_compute_lanes; },
        .bounds = {.min = 1, .max = 8},
-       .meaning = "pieces of a GEMM take turns on so many compute lanes (TransformerEngine: up to three streams)",
+       .meaning =
+           "pieces of a GEMM take turns on this number of compute lanes (TransformerEngine: up to three streams)",
        .megatron = {},
        .record = Record::none},
       {.name = "tp_comm_overlap_cfg",
@@ -185,7 +188,7 @@ std::vector<ScenarioKey> overlap_keys() {
        .field = [](S s) -> Field { return &s.overlap.cp_comm_overlap; },
        .by_default = "true with a ring, else false",
        .range = "acts in layers with `cp_comm_type` `\"p2p\"` or `\"a2a+p2p\"`",
-       .meaning = "keys and values, and on the way back the sums of their gradients, go round beside attention to "
+       .meaning = "keys and values, and on the way back the sums of their gradients, go round during attention to "
                   "those that are here. The frameworks always do so and have no such key",
        .megatron = {},
        .record = Record::none},
@@ -194,15 +197,16 @@ std::vector<ScenarioKey> overlap_keys() {
        .range = "acts in layers with `cp_comm_type` `\"a2a\"`",
        .meaning =
            "attention is computed for the tokens of one rank after the other, and its output for them, backward its "
-           "gradient, moves beside the next (Flash-A2A of arXiv 2604.24013). The exchange of q, k and v stays exposed",
+           "gradient, moves during the next (Flash-A2A of arXiv 2604.24013). The exchange of q, k and v stays exposed",
        .megatron = {},
        .record = Record::none},
       {.name = "fsdp_comm_overlap",
        .field = [](S s) -> Field { return &s.overlap.fsdp_comm_overlap; },
        .range = "acts with `data_parallel_sharding_strategy` from `\"optim_grads\"` on, whose form of "
                 "`overlap_grad_reduce` and `overlap_param_gather` it is: these are off there",
-       .meaning = "parameters are gathered ahead of their use, and gradients reduced behind it, beside compute. "
-                  "PyTorch's FSDP always does so and has no such key",
+       .meaning =
+           "parameters are gathered ahead of their use, and gradients reduced after it, concurrent with compute. "
+           "PyTorch's FSDP always does so and has no such key",
        .megatron = {},
        .record = Record::none},
       {.name = "fsdp_prefetch_depth",
@@ -217,8 +221,8 @@ std::vector<ScenarioKey> overlap_keys() {
       {.name = "overlap_p2p_comm",
        .field = [](S s) -> Field { return &s.overlap.overlap_p2p_comm; },
        .range = "acts with 2 stages; not with `batch_p2p_comm`",
-       .meaning =
-           "messages between pipeline stages beside compute, with and without virtual stages (Megatron-LM: only with)",
+       .meaning = "messages between pipeline stages, concurrent with compute, with and without virtual stages "
+                  "(Megatron-LM: only with)",
        .megatron = {.name = "--no-overlap-p2p-communication", .given = false, .absent = true},
        .in_bridge = true,
        .record = Record::none},
@@ -260,7 +264,7 @@ std::vector<ScenarioKey> overlap_keys() {
       {.name = "ep_overlap_early_attn_memory_release",
        .field = [](S s) -> Field { return &s.overlap.ep_overlap_early_attn_memory_release; },
        .range = "needs `overlap_moe_expert_parallel_comm`",
-       .meaning = "attention's gradient before the experts of the forward pass beside it, so that its activations are "
+       .meaning = "attention's gradient before the experts of the concurrent forward pass, so that its activations are "
                   "free earlier",
        .megatron = {.name = "--ep-overlap-early-attn-memory-release", .given = true, .absent = false},
        .record = Record::none},

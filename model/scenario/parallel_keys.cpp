@@ -173,7 +173,7 @@ std::vector<ScenarioKey> parallel_keys() {
        .by_default = "as `use_distributed_optimizer` says",
        .range = "must not contradict `use_distributed_optimizer`",
        .meaning = "what data-parallel ranks have a shard of (Megatron-FSDP's key): nothing; optimizer state "
-                  "(`use_distributed_optimizer`, ZeRO-1); also gradients, which are reduce-scattered behind every "
+                  "(`use_distributed_optimizer`, ZeRO-1); also gradients, which are reduce-scattered after every "
                   "layer's backward pass (ZeRO-2); also parameters, which are gathered before every layer's forward "
                   "and backward pass (ZeRO-3, FSDP's `FULL_SHARD`)",
        .megatron = {.name = "--data-parallel-sharding-strategy", .with = "--use-megatron-fsdp"},
@@ -196,7 +196,7 @@ std::vector<ScenarioKey> parallel_keys() {
        .field = [](S s) -> Field { return &s.parallel.reshard_after_forward; },
        .range = "false needs `\"optim_grads_params\"`",
        .meaning =
-           "parameters are given back behind the forward pass, and gathered again for the backward pass; false: kept "
+           "parameters are given back after the forward pass, and gathered again for the backward pass; false: kept "
            "until then (PyTorch's key; FSDP's `SHARD_GRAD_OP`). With pipeline stages, whose micro-batches overlap, "
            "true gathers for every pass and reduces gradients in every micro-batch (Megatron-FSDP); false gathers once "
            "a step, sums whole gradients over micro-batches and reduces them once (torch.distributed.pipelining, and "
@@ -230,7 +230,7 @@ std::vector<ScenarioKey> parallel_keys() {
        .bounds = up_to(kMaxGlobalBatch),
        .by_default = "`pipeline_model_parallel_size`",
        .range = "acts with 2 virtual stages and `\"1f1b\"`; from the number of stages to the micro-batches of a step, "
-                "which it divides or of which it leaves at least as many as there are stages",
+                "whose remainder by it is 0 or at least the number of stages",
        .meaning = "micro-batches that a chunk does in a row",
        .megatron = {"--microbatch-group-size-per-virtual-pipeline-stage"},
        .record = Record::none},
@@ -238,7 +238,7 @@ std::vector<ScenarioKey> parallel_keys() {
        .field = [](S s) -> Field { return &s.parallel.scatter_gather_tensors_in_pipeline; },
        .range = "divides `seq_length` / `context_parallel_size` by `tensor_model_parallel_size`",
        .meaning = "each tensor-parallel rank sends its part of the tokens to the next stage, whose ranks gather them "
-                  "(Megatron-LM until 2022, unless told otherwise); acts without `sequence_parallel`",
+                  "(Megatron-LM until 2022, unless an option says otherwise); acts without `sequence_parallel`",
        .megatron = {},
        .record = Record::none},
       {.name = "order",

@@ -60,7 +60,7 @@ std::vector<ScenarioKey> training_keys() {
        .meaning = "activations that the backward pass computes again instead of keeping them: none; those of "
                   "`recompute_modules`; norms, activations and every second product, `proj` "
                   "and the up half of `fc1` (torchtitan's `selective_ac_option = \"op\"`, which has a product each for "
-                  "q, k and v and computes k again; with tensor parallelism the sum behind `proj` is kept instead); "
+                  "q, k and v and computes k again; with tensor parallelism the sum after `proj` is saved instead); "
                   "all of a layer but its input",
        .megatron = {"--recompute-granularity"},
        .record = Record::none},
@@ -68,7 +68,7 @@ std::vector<ScenarioKey> training_keys() {
        .field = [](S s) -> Field { return WordField::of(s.training.recompute.method); },
        .also = {"activations_checkpoint_method"},
        .range = "needs `\"full\"`",
-       .meaning = "every layer, in groups of `recompute_num_layers` of which one input is kept; or the first "
+       .meaning = "every layer, in groups of `recompute_num_layers` layers whose first input is saved; or the first "
                   "`recompute_num_layers` layers of each model chunk, each by itself",
        .megatron = {"--recompute-method"},
        .record = Record::none},
@@ -88,7 +88,7 @@ std::vector<ScenarioKey> training_keys() {
                 "`\"shared_experts\"`, `\"moe\"`; needs `\"selective\"`",
        .meaning = "the attention core, with what it keeps for the backward pass; latent attention's products up, and "
                   "with them q, k and v; norms before latent attention and before experts, which TransformerEngine "
-                  "does not fuse with the product behind; experts' activation; dense MLPs with their norm; "
+                  "does not fuse with the GEMM after them; experts' activation; dense MLPs with their norm; "
                   "shared experts; or all that layers have of experts, with the exchanges of rows",
        .megatron = {.name = "--recompute-modules", .is_list = true},
        .record = Record::none},
@@ -127,7 +127,7 @@ std::vector<ScenarioKey> training_keys() {
       {.name = "gelu_bias_gradient_fusion",
        .field = [](S s) -> Field { return &s.training.gelu_bias_gradient_fusion; },
        .range = "acts with `gelu_fusion` and `add_bias_linear`, without `tp_comm_overlap`",
-       .meaning = "the gradient of `fc1`'s bias, too, becomes a part of GELU's gradient, behind `fc2`'s data gradient "
+       .meaning = "the gradient of `fc1`'s bias, too, becomes a part of GELU's gradient, after `fc2`'s data gradient "
                   "(cuBLASLt's DGELU_BGRAD, whose sums are of the type of the activations: bf16's are rounded once a "
                   "micro-batch), instead of a part of `fc1`'s weight gradient or a pass of its own",
        .megatron = {},
@@ -307,7 +307,7 @@ std::vector<ScenarioKey> training_keys() {
        .bounds = {.min = 1, .max = double(kMaxSteps)},
        .unit = "global batches",
        .range = "needs `validation_data`",
-       .meaning = "one loss is the mean of so many batches, every time of the same windows",
+       .meaning = "one loss is the mean of this number of batches, every time of the same windows",
        .megatron = {},
        .says_how = false,
        .record = Record::none},

@@ -95,10 +95,10 @@ class Sequences {
     for (std::size_t begin = 0, end = 0; begin < s.turn.size(); begin = end) {
       for (end = begin + 1; end < s.turn.size() && continues(*s.turn[end - 1].call, *s.turn[end].call);) ++end;
       const Call& last = *s.turn[end - 1].call;
-      const std::uint32_t first = s.turn[begin].call->first, behind = last.first + last.count;
+      const std::uint32_t first = s.turn[begin].call->first, after = last.first + last.count;
       const Block& block = schedule_.blocks[last.block];
-      const auto [ends, is_new] = ends_.try_emplace({last.block, first, behind});
-      if (is_new) ends->second = ends_of(schedule_, block, first, behind);
+      const auto [ends, is_new] = ends_.try_emplace({last.block, first, after});
+      if (is_new) ends->second = ends_of(schedule_, block, first, after);
       for (const std::uint32_t op : ends->second) {
         std::size_t part = end - 1;
         while (s.turn[part].call->first > op) --part;
@@ -188,7 +188,7 @@ BoundProgram bind(const Schedule& schedule, std::int64_t rank) {
         throw input_error("schedule: an edge names operation " + std::to_string(edge.on.op) + ", which does not exist");
       index.wanted[edge.on.op] = true;
     }
-    // A rewrite may have cut a block between two operations of which one waits for the other. The wait then leads to
+    // A rewrite may have cut a block between two operations, and one waits for the other. The wait then leads to
     // another call.
     if (call.block < schedule.blocks.size())
       for (const BlockWait& wait : schedule.blocks[call.block].waits)

@@ -23,14 +23,14 @@ struct Touch {
 // All touches of a storage since a free operation wrote it. A later operation may have to wait for each of these.
 using State = std::vector<Touch>;
 
-// Operation `op` of a block touches an instance of a tensor. `before` and `behind` are other operations of its lane
-// that touch the instance too: in a call with `before`, `op` needs no wait of its own, and whoever waits for `behind`
+// Operation `op` of a block touches an instance of a tensor. `before` and `after` are other operations of its lane
+// that touch the instance too: in a call with `before`, `op` needs no wait of its own, and whoever waits for `after`
 // needs no wait for `op`.
 struct Use {
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
   std::uint32_t op = 0, instance = 0;
   bool writes = false;
-  std::uint32_t before = kNone, behind = kNone;
+  std::uint32_t before = kNone, after = kNone;
 };
 // The operations of a block that are on one lane, in order.
 struct LaneOps {
@@ -95,7 +95,7 @@ class Deriver {
   using Knowledge = std::vector<std::uint32_t>;  // [lane] number of finished operations
   struct Sequence {
     const Call* call = nullptr;  // the latest call
-    Knowledge before, behind;    // knowledge when the turn began, and when it has ended
+    Knowledge before, after;     // knowledge when the turn began, and when it has ended
   };
 
   // Collects the uses of blocks, for storages that free operations touch.
@@ -140,7 +140,7 @@ class Deriver {
     for (Use& other : b.uses) {
       if (other.instance != use.instance || b.lane[other.op] != b.lane[use.op]) continue;
       if (other.writes || !use.writes) use.before = other.op;
-      if (other.behind == Use::kNone && (use.writes || !other.writes)) other.behind = use.op;
+      if (other.after == Use::kNone && (use.writes || !other.writes)) other.after = use.op;
     }
     b.uses.push_back(use);
   }
@@ -164,7 +164,7 @@ class Deriver {
     knows(now)[lane] = counts_[lane];
     if (sequence != nullptr) {
       const bool stays = call.beside || call.joined || (sequence->call != nullptr && continues(*sequence->call, call));
-      if (!stays) sequence->before = sequence->behind;
+      if (!stays) sequence->before = sequence->after;
       sequence->call = &call;
       learn(knows(now), sequence->before.data());
     }
@@ -188,7 +188,7 @@ class Deriver {
     if (sequences_.size() <= call.sequence) sequences_.resize(call.sequence + std::size_t{1});
     Sequence& sequence = sequences_[call.sequence];
     sequence.before.resize(lanes_);
-    sequence.behind.resize(lanes_);
+    sequence.after.resize(lanes_);
     return &sequence;
   }
 
@@ -217,10 +217,10 @@ class Deriver {
         wait_for(call, index, use, *watched_[use.instance], is_free, now, cuts);
 
     for (const LaneOps& on : b.lanes) {
-      const std::uint32_t before = on.place_of(call.first), behind = on.place_of(end);
-      if (before == behind) continue;
+      const std::uint32_t before = on.place_of(call.first), after = on.place_of(end);
+      if (before == after) continue;
       base_[on.lane] = counts_[on.lane] - before;
-      counts_[on.lane] += behind - before;
+      counts_[on.lane] += after - before;
       if (!is_covered(call, on.lane)) continue;
       of_lane_[on.lane] = now;
       if (step_ > 0 && is_late_[on.lane] &&
@@ -228,13 +228,13 @@ class Deriver {
         is_late_[on.lane] = false, --late_;
     }
     for (const Use& use : uses)
-      if (use.op >= call.first && use.op < end && use.behind >= end && watched_[use.instance])
+      if (use.op >= call.first && use.op < end && use.after >= end && watched_[use.instance])
         touch(*watched_[use.instance], touch_of(call, use.op, use.writes, is_free));
     if (is_free) free_at_[first_op].push_back(touch_of(call, call.first, false, true));
     if (sequence == nullptr) return;
-    learn(sequence->behind.data(), knows(now));
+    learn(sequence->after.data(), knows(now));
     for (const LaneOps& on : b.lanes)
-      if (on.place_of(call.first) < on.place_of(end)) sequence->behind[on.lane] = counts_[on.lane];
+      if (on.place_of(call.first) < on.place_of(end)) sequence->after[on.lane] = counts_[on.lane];
   }
 
   Touch touch_of(const Call& call, std::uint32_t i, bool writes, bool is_free) const {

@@ -6,7 +6,7 @@
 namespace stretto {
 
 // Adds the waits that follow from data to calls of `free` operations and of operations that share storages with them.
-// Operations of `free` stand in no sequence; each has a call of its own. Two calls that share a storage, of which one
+// Operations of `free` stand in no sequence; each has a call of its own. Two calls that share a storage, where one
 // is free and one writes the storage, are put in the order of the program: the later call waits for the operation of
 // the earlier call that touched the storage last, in this step or in the previous one. A call waits as a whole, with
 // its first operation. No wait is added for what a call already knows from its lane, its sequence and the waits of

@@ -14,7 +14,7 @@ namespace stretto {
 //
 // T tokens go through topk of E experts each: T·topk rows, whatever the router says, sorted by expert. How many each
 // expert has is in a tensor, which kernels read, so that no size depends on it. Or every expert has equally many rows,
-// `each`, of which those that no token has are padding.
+// `each`; rows that no token has are padding.
 
 // The router: which experts each row goes through, in ascending order, and the probability of each. Of equal scores the
 // first expert's counts more. When `biased` the experts, and their groups, with the highest sums of score and bias are
@@ -40,10 +40,10 @@ struct Route {
   bool operator==(const Route&) const = default;
 };
 
-// The loss scale · Σ p[t,e] · counts[of t,e] over tokens and experts, which keeps loads alike: p is the softmax over
+// The loss scale · Σ p[t,e] · counts[of t,e] over tokens and experts, which keeps loads equal: p is the softmax over
 // all experts, or sigmoids divided by their sum, and counts are tokens that have an expert among their topk by p.
 // Counts are of each of `sequences`, or with 1 of all rows. Which sequence a row is of says its place, first_row + row,
-// among tokens of which `parts` are here.
+// among tokens; `parts` of them are here.
 //
 // forward: logits[rows,experts] R, counts[sequences,experts] W.
 // dgrad:   logits R, counts R, dlogits[rows,experts] A.
@@ -93,7 +93,7 @@ struct MoveBias {
 };
 
 // Where the topk copies of each row go when all are sorted by expert, and for one expert by row. With `local` only
-// copies for so many experts, from `first` on, go anywhere, to at most `capacity` rows; the position of others is -1.
+// copies for `local` experts, from `first` on, go anywhere, to at most `capacity` rows; the position of others is -1.
 // With `each` there are no offsets, and no capacity; more copies for an expert are an error.
 // indices[rows,topk] i32 R, (offsets[1,experts_here() + 1] i32 W: the first row of each expert, then all),
 // positions[rows,topk] i32 W.
@@ -166,7 +166,7 @@ struct SortByExpert {
 // A product for each group of rows with a weight of its own, [n,k], one below the other. Rows of group g are
 // [offsets[g], offsets[g + 1]). Where the number of rows depends on data, `rows` are those of equal groups, and
 // matrices have room for `capacity`. When `equal` all groups have equally many rows, and there is no operand `offsets`.
-// With scalings both factors are codes, as in Gemm, in the shapes that a grouped Quantise writes, of which rows beyond
+// With scalings both factors are codes, as in Gemm, in the shapes that a grouped Quantise writes, where rows beyond
 // those of a group are zeros. `transposes`: dgrad reads the copy of the transposed weights, and wgrad both transposed.
 //
 // forward: x[rows,k] R, weights[groups·n,k] R, (offsets[1,groups + 1] i32 R), (inverses), y[rows,n] W: y = x · Wᵀ

@@ -38,7 +38,7 @@ std::optional<std::int64_t> period_of(const Schedule& schedule) {
   if (!stages_are_ranges) return std::nullopt;
   const std::int64_t stage = mesh.ranks() / mesh.size(Coord::pp);
   strides.insert(stage);
-  // Devices that cut an axis at different places are alike again after a multiple of both sizes.
+  // Devices that cut an axis at different places are equal again after a multiple of both sizes.
   for (const std::int64_t stride : strides)
     if (period % stride != 0 && stride % period != 0) period = std::lcm(period, stride);
   if (stage % period != 0) return std::nullopt;

@@ -67,7 +67,7 @@ class Folding {
 //    cores);
 //  - their views name different layers or slots;
 //  - their messages go different distances. Nothing is folded when axes of the decompositions cut the ranks at places
-//    of which one is no multiple of another, or when devices are not alike.
+//    that are no multiples of each other, or when devices differ.
 Folding fold_ranks(const Schedule& schedule);
 
 // Returns the folding with the fewest classes in which all ranks of a class are of one class of `coarse` and of one

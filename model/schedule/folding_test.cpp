@@ -109,7 +109,7 @@ TEST_CASE("every rank is represented by one of its stage, at its place of a devi
 }
 
 // Two ranks share a device and tensor-parallel groups have three ranks: ranks 0 and 1 are in one group, 2 and 3 in two.
-// Then devices are not alike, and one device cannot stand for all.
+// Then devices differ, and one device cannot stand for all.
 TEST_CASE("devices that cut tensor-parallel groups differently are not folded") {
   CHECK(kept(on({{Coord::dp, 2}, {Coord::tp, 3}}, 2)).size() == 6);
   CHECK(kept(on({{Coord::dp, 3}, {Coord::tp, 4}}, 6)).size() == 12);

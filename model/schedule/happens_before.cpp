@@ -170,7 +170,7 @@ class AbstractRun {
       const BoundWait& wait = programs_[p].waits[w];
       if (wait.steps_ago > i.step || wait.lane == lane) continue;
       const std::uint32_t target = target_of(p, wait, i.step);
-      // If the awaited operation is known to have finished, everything before it is known too, and the wait tells
+      // If the awaited operation is known to have finished, everything before it is known too, and the wait says
       // nothing new.
       if (clocks_.rows[row * width_ + wait.lane] > target) continue;
       if (!is_mine) row = copy_of(row);
@@ -301,7 +301,7 @@ class AbstractRun {
     clocks_.interleaving.back().count += count;
   }
 
-  // Advances the lane behind finished operations, which are all of one step.
+  // Advances the lane past finished operations, which are all of one step.
   void pass(std::size_t p, LaneId lane, std::uint32_t operations) {
     LaneState& me = state(p, lane);
     me.finished += operations;
@@ -349,8 +349,8 @@ class AbstractRun {
     return static_cast<std::uint32_t>(to / width);
   }
 
-  // Joins a row into another. `from` is a row of the same program, of an operation of a lane of which `finished`
-  // operations have finished.
+  // Joins a row into another. `from` is a row of the same program, of an operation of a lane that has finished
+  // `finished` operations.
   void join(std::uint32_t into, std::uint32_t from, LaneId lane, std::uint32_t finished) {
     std::uint32_t* to = &clocks_.rows[into * width_];
     const std::uint32_t* row = &clocks_.rows[from * width_];
@@ -397,8 +397,8 @@ class AbstractRun {
     return both;
   }
 
-  // Adds to a row of `others_` all knowledge of a row of program p, which belongs to an operation of a lane of which
-  // `finished` operations have finished. The knowledge of the row `joined` of `others_` is in it already. Returns the
+  // Adds to a row of `others_` all knowledge of a row of program p, which belongs to an operation of a lane that
+  // has finished `finished` operations. The knowledge of the row `joined` of `others_` is in it already. Returns the
   // row that was added.
   std::uint32_t join_everything(std::uint32_t into, std::size_t p, std::uint32_t from, LaneId lane,
                                 std::uint32_t finished, std::uint32_t joined = 0) {
@@ -468,7 +468,7 @@ class AbstractRun {
   std::string behind(std::size_t p, LaneId lane, UnrolledOp target) const {
     const UnrolledOp head = at(p, lane, state(p, lane).finished);
     if (head.op == target.op && head.step == target.step) return "";
-    return ", which stands behind " + label(schedule_, programs_[p].ops[head.op]) + " in " + lane_name(p, lane);
+    return ", which comes after " + label(schedule_, programs_[p].ops[head.op]) + " in " + lane_name(p, lane);
   }
 
   std::string describe_blocked() const {
@@ -495,7 +495,7 @@ class AbstractRun {
       if (heads_[l] == kDone ||
           std::find(path.begin() + static_cast<std::ptrdiff_t>(begin), path.end(), l) != path.end())
         continue;
-      message += (shown++ == 0 ? ". Behind it: " : "; ");
+      message += (shown++ == 0 ? ". After it: " : "; ");
       message += blocked(l / clocks_.lanes, static_cast<LaneId>(l % clocks_.lanes)).text;
     }
     return message;

@@ -175,7 +175,7 @@ IssueOrder find_issue_order(const Schedule& schedule, std::span<const BoundProgr
           throw input_error("schedule: " + label(schedule, program.ops[i]) + " of rank " +
                             std::to_string(program.rank) + " uses communicator " +
                             schedule.communicators[communicator_of(program.works[id])].name +
-                            ", of which the rank is not a member");
+                            ", and the rank is not a member of it");
         continue;
       }
       slots[i] = slot_of[id];

@@ -48,7 +48,7 @@ struct IssueOrder {
   std::vector<std::vector<RendezvousSlot>> slots;  // [program][op]
 };
 
-// Throws Error(input) when an operation uses a communicator of which its rank is not a member.
+// Throws Error(input) when an operation uses a communicator without its rank as a member.
 IssueOrder find_issue_order(const Schedule& schedule, std::span<const BoundProgram> programs, const Folding& folding);
 
 // Returns order_mismatch violations, at most `limit`. Three rules:

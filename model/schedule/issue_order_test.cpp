@@ -75,7 +75,7 @@ TEST_CASE("opposite lane orders across ranks deadlock, and the cycle says so") {
   const HappensBefore clocks = order_steps(t.schedule, programs, issued);
   CHECK_THAT(clocks.deadlock,
              Contains("cycle of 2") &&
-                 Contains("a mb 0 (rank 0 lane dp) waits for rank 1, which stands behind b mb 0 in rank 1 lane dp"));
+                 Contains("a mb 0 (rank 0 lane dp) waits for rank 1, which comes after b mb 0 in rank 1 lane dp"));
 }
 
 TEST_CASE("instances of a communicator are apart, and folded members need not be there") {

@@ -132,9 +132,9 @@ void OrderEdits::apply() {
   std::vector<Call> order;
   order.reserve(program_.order.size() + 2 * edits_.size());
   auto edit = edits_.begin();
-  // Applies the edits at one place: [edit, behind).
-  const auto insert_calls = [&](auto behind) {
-    for (auto last = behind; last != edit;) {
+  // Applies the edits at one place: [edit, after).
+  const auto insert_calls = [&](auto after) {
+    for (auto last = after; last != edit;) {
       --last;
       std::move(last->calls.begin(), last->calls.end(), std::back_inserter(order));
     }
@@ -146,7 +146,7 @@ void OrderEdits::apply() {
     Call rest = std::move(program_.order[c]);
     std::uint32_t cut = 0;  // operations of the call that are in the new order
     while (edit != edits_.end() && edit->at.call == c) {
-      const auto behind = place_ends();
+      const auto after = place_ends();
       if (const std::uint32_t within = edit->at.within; within > cut) {
         Call part = rest;
         part.count = within - cut;
@@ -157,8 +157,8 @@ void OrderEdits::apply() {
         rest.joined = false;
         cut = within;
       }
-      insert_calls(behind);
-      for (; edit != behind; ++edit)
+      insert_calls(after);
+      for (; edit != after; ++edit)
         if (edit->edge) rest.waits.push_back(*edit->edge);
     }
     if (removed != removed_.end() && *removed == c)

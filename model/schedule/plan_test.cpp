@@ -64,7 +64,7 @@ TEST_CASE("sharing across lanes needs an order both ways round the step") {
   CHECK_FALSE(shares());
 }
 
-TEST_CASE("a buffer that a collective works on is not reused beside it") {
+TEST_CASE("a buffer that a collective works on is not reused during the collective") {
   TinySchedule t;
   const TensorId g = t.tensor("g", 1, 64, BufferKind::gradient), w = t.tensor("w", 1, 64), v = t.tensor("v", 1, 64);
   const OpId make = t.fill("make", 0, g);

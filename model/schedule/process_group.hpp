@@ -18,7 +18,7 @@ ProcessGroup process_group_of(const Mesh& mesh, const Communicator& communicator
 std::int64_t members_within(const Mesh& mesh, const Communicator& communicator, std::int64_t rank, std::int64_t begin,
                             std::int64_t end);
 
-// Returns the member that is `offset` places behind `rank` in the ring of its group; `rank` must be a member.
+// Returns the member that is `offset` places after `rank` in the ring of its group; `rank` must be a member.
 std::int64_t ring_member(const Mesh& mesh, const Communicator& communicator, std::int64_t rank, std::int64_t offset);
 
 }  // namespace stretto

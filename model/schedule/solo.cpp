@@ -189,11 +189,11 @@ bool is_waited_for(const BoundProgram& program, std::uint32_t op, const SoloShap
     return wait.lane == shape.last_lane && wait.position >= last &&
            (wait.kind == EdgeKind::finish_start || wait.position > last);
   };
-  // Follows waits and lanes back from an operation behind the call: an operation that starts after a waiting one waits
+  // Follows waits and lanes back from an operation after the call: an operation that starts after a waiting one waits
   // too.
-  const auto waits_for_last = [&](std::uint32_t behind) {
+  const auto waits_for_last = [&](std::uint32_t after) {
     constexpr std::size_t kMost = 12;  // operations to look at: a few calls
-    std::array<std::uint32_t, kMost> found = {behind};
+    std::array<std::uint32_t, kMost> found = {after};
     std::size_t count = 1;
     const auto add = [&](std::uint32_t before) {
       const auto known = found.begin() + static_cast<std::ptrdiff_t>(count);
@@ -297,7 +297,7 @@ class Inside {
   }
 
   void finish(std::uint32_t i) {
-    // A message tells about the folded rank that sent it, so the clock does not change.
+    // A message is about the folded rank that sent it, so the clock does not change.
     last_row_[lane_[i]] = clocks_.row[i];
     ++finished_[lane_[i]];
     if (!clocks_.order.empty() && clocks_.order.back().first + clocks_.order.back().count == i)

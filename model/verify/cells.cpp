@@ -440,7 +440,7 @@ std::vector<std::uint32_t> number_instances(const Schedule& schedule) {
     first.push_back(static_cast<std::uint32_t>(count));
     count += tensor.layers;
   }
-  if (count >> kInstanceBits != 0) throw input_error("schedule: more layers of tensors than can be told apart");
+  if (count >> kInstanceBits != 0) throw input_error("schedule: more layers of tensors than can be distinguished");
   first.push_back(static_cast<std::uint32_t>(count));
   return first;
 }

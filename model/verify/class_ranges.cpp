@@ -245,7 +245,7 @@ class Finder {
           range.end += shift.bytes * (shift.ranks - 1);
         }
     }
-    // The bytes before all accesses are most on the last rank, the bytes behind them on the first.
+    // The bytes before all accesses are most on the last rank, the bytes after them on the first.
     if (begin + all > 0) found[{}].push_back({0, begin + all});
     if (const std::int64_t size_of = schedule_.storages[storage].bytes(); end < size_of)
       found[{}].push_back({end, size_of});

@@ -20,19 +20,19 @@ std::vector<ClassRanges> ranges_of(const Schedule& schedule) {
 }  // namespace
 
 // An offset with a mod is evaluated rank by rank.
-TEST_CASE("what one rank tells of all is what all tell") {
+TEST_CASE("the ranges found on one rank are those of all ranks") {
   testing::Draw draw(11);
   int by_shifts = 0;
   for (int round = 0; round < 60; ++round) {
     std::vector<Schedule> schedules;
     const std::int64_t dp = draw.between(2, 6), cp = draw.between(1, 3), unit = draw.between(1, 4);
     const std::int64_t between_dp = cp * unit + (draw.seldom() ? 1 : 0);
-    const std::int64_t before = draw.between(0, 2), behind = draw.between(0, 2), gap = draw.between(0, 1);
+    const std::int64_t before = draw.between(0, 2), after = draw.between(0, 2), gap = draw.between(0, 1);
     const std::int64_t first = draw.between(1, unit), second = draw.between(1, unit);
     for (const bool rank_by_rank : {false, true}) {
       TinySchedule t(dp);
       t.schedule.mesh = Mesh({{Coord::dp, dp}, {Coord::cp, cp}});
-      const std::int64_t elements = before + dp * between_dp + 2 * unit + gap + behind;
+      const std::int64_t elements = before + dp * between_dp + 2 * unit + gap + after;
       const TensorId x = t.tensor("x", 1, elements, BufferKind::parameter);
       const auto part = [&](std::int64_t begin, std::int64_t count) {
         Expr offset = Expr(Coord::dp) * Expr(between_dp) + Expr(Coord::cp) * Expr(unit) + Expr(before + begin);

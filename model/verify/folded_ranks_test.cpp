@@ -78,7 +78,7 @@ TEST_CASE("in place on other ranks only, leaving a tensor on other ranks only, a
       t.waits_of(fill).push_back(finish_of(gather, 1));
       CHECK(kind_of_first(t.schedule) == Violation::Kind::malformed);
     }
-    SECTION("two tensors at one place, of which the smaller one ends before the last rank's part") {
+    SECTION("two tensors at one place; the smaller one ends before the last rank's part") {
       const TensorId large = t.tensor("large", 1, 64), small = t.tensor("small", 1, 32);
       t.schedule.tensors[small].places = t.schedule.tensors[large].places;
       t.fill("fill", 1, shard(large, 16));

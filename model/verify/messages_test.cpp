@@ -193,7 +193,7 @@ TEST_CASE("a communicator of a part of an axis") {
 
   SECTION("whoever is not a member cannot use it") {
     t.schedule.programs[1].order.push_back(call);
-    CHECK_THAT(finding(t.schedule), Contains("rank 1 uses communicator ends, of which the rank is not a member"));
+    CHECK_THAT(finding(t.schedule), Contains("rank 1 uses communicator ends, and the rank is not a member of it"));
   }
   SECTION("a member that does not come") {
     t.schedule.programs[2].order.clear();

@@ -110,7 +110,7 @@ class RowOrders {
     std::map<std::int64_t, RowRun>& known = of_[tensor];
     auto at = known.upper_bound(run.begin);
     if (at != known.begin()) --at;
-    std::int64_t begin = run.begin;  // of rows of which no operation has said anything
+    std::int64_t begin = run.begin;  // of rows that no operation has said anything about
     RowRuns fresh;
     for (; at != known.end() && at->first < run.end; ++at) {
       const RowRun& other = at->second;

@@ -170,7 +170,7 @@ std::vector<Violation> check_ordered(const Schedule& schedule, const HappensBefo
   check_serialised(schedule, clocks, issued, found);
   if (found.size() >= limit) return at_most(found, limit);
   const ValueRules rules(schedule);
-  // Nearly always there is nothing to report, which the programs tell apart from each other.
+  // Nearly always there is nothing to report, which distinguishes the programs.
   std::atomic<bool> is_any = false;
   parallel_each(std::ssize(clocks.programs), [&](std::int64_t i) {
     const auto p = static_cast<std::size_t>(i);

@@ -11,7 +11,7 @@ namespace stretto {
 
 // The verifier proves, over two consecutive steps of every representative rank (a step is cyclic):
 //  - every byte read has been written before, in this step or, for persistent storages, before step 0;
-//  - any two accesses to one byte of which one writes are ordered by lanes, edges and collectives;
+//  - any two accesses to one byte, at least one of them a write, are ordered by lanes, edges and collectives;
 //  - all members of a communicator issue its operations in one order, with equal kinds and sizes, and the orders
 //    of two communicators that share members agree unless both can be resident at once;
 //  - the step can run to its end: no cycle across lanes and ranks;

@@ -162,7 +162,7 @@ TEST_CASE("reads need a write in the same step") {
     t.map("e", 0, t.tensor("s", 1, 8, BufferKind::scalar), y);
     CHECK(kinds(t.schedule).size() == 2);
   }
-  SECTION("what the step before left behind does not count") {
+  SECTION("what the step before left does not count") {
     const TensorId x = t.tensor("x", 1, 8), flag = t.tensor("flag", 1, 8, BufferKind::parameter);
     t.map("read", 0, x, y);
     t.fill("late", 0, x);
@@ -299,7 +299,7 @@ TEST_CASE("what cannot run is a deadlock, with its cycle") {
     CHECK(kinds(t.schedule) == kAccepted);
     t.waits_of(b) = {finish_of(sum_x)};
     CHECK(kinds(t.schedule) == kDeadlock);
-    CHECK_THAT(first_message(t.schedule), Contains("which stands behind sum_y mb 0 in lane dp"));
+    CHECK_THAT(first_message(t.schedule), Contains("which comes after sum_y mb 0 in lane dp"));
   }
   SECTION("on itself, and on the step before") {
     TinySchedule t;
