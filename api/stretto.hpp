@@ -79,9 +79,8 @@ struct TrainOptions {
 };
 
 // Trains on this machine's processor, with all ranks in this process, or resumes (`stretto train`). The callbacks must
-// not throw; they may call the library. Returns the command's JSON, with null for values that the command alone
-// measures
-// (`mfu`, `hfu`). Throws Error.
+// not throw; they may call the library. Returns the command's JSON, with null for values that only the command
+// measures (`mfu`, `hfu`). Throws Error.
 std::string train(const Request& request, const TrainOptions& options = {});
 
 // Settings of another program as a scenario (`stretto import`): a file, or flags.

@@ -57,12 +57,12 @@ Table limits_table(const std::vector<FullStep>& steps) {
 
 // Returns a line that compares the scenario as it is with the first point: a recipe with the best layout.
 std::string recipe_text(const Prediction& own, const Prediction& first, const std::string& first_name) {
-  const double behind = first.throughput.tokens_per_s_per_device / own.throughput.tokens_per_s_per_device - 1;
+  const double after = first.throughput.tokens_per_s_per_device / own.throughput.tokens_per_s_per_device - 1;
   return fmt::format("the scenario as it is, {} on {} GPUs: {}, {}{}\n", layout_text(own.parallel, own.micro_batches),
                      own.devices, time_text(own.step_ms),
-                     behind < 0 ? fmt::format("{:.1f} % faster than the {}", -100 * behind / (1 + behind), first_name)
-                                : fmt::format("{:.1f} % slower than the {}{}", 100 * behind, first_name,
-                                              behind < sweep::kTie ? " (tie)" : ""),
+                     after < 0 ? fmt::format("{:.1f} % faster than the {}", -100 * after / (1 + after), first_name)
+                               : fmt::format("{:.1f} % slower than the {}{}", 100 * after, first_name,
+                                             after < sweep::kTie ? " (tie)" : ""),
                      own.memory.fit() == Fit::fits    ? ""
                      : own.memory.fit() == Fit::tight ? "; its memory is tight"
                                                       : "; it does not fit");

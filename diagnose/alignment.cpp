@@ -11,14 +11,14 @@ namespace stretto::diagnose {
 namespace {
 
 // Scores. A sure kernel outweighs leaving out an operation and a kernel together; side, bytes and length decide between
-// operations that fit alike.
+// operations that fit equally.
 constexpr double kKind = 3, kSideAgrees = 0.4, kSideDiffers = -0.8, kLength = 1, kBytes = 1;
 constexpr double kExtraKernel = -0.3, kMissingItem = -0.6;
 constexpr std::size_t kMostCells = std::size_t{1} << 28;
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
-// Returns 1 for numbers that are about equal (a prediction's error tells nothing about which operation it is), less for
+// Returns 1 for numbers that are about equal (a prediction's error says nothing about which operation it is), less for
 // others, and half where one is not known.
 double nearness(double a, double b) {
   if (a <= 0 || b <= 0) return 0.5;

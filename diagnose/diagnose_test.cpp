@@ -132,7 +132,8 @@ TEST_CASE("a lost overlap is exposed communication", "[diagnose]") {
   const Scenario scenario = scenario_of();
   const Run with(scenario), without(scenario_of({"overlap.overlap_param_gather=false"}));
   const double growth = to_ms(without.result.step - with.result.step);
-  // Kernels that ran concurrently with the gathers are faster without them, so that the step grows by less than what is exposed.
+  // Kernels that ran concurrently with the gathers are faster without them, so that the step grows by less than what is
+  // exposed.
   check_first(diagnosed(scenario, {without.trace(0)}), Cause::exposed_communication, "dp all_gather", growth, 0.5);
 }
 
@@ -175,8 +176,8 @@ TEST_CASE("a lost overlap is named first where the host binds the step", "[diagn
 TEST_CASE("a late rank is named where its peers are traced", "[diagnose]") {
   const Scenario scenario = scenario_of();
   const Run late(scenario, [](const Schedule&, sim::Costs& costs) { sim::set_apart(costs, 1, 1.5); });
-  // The rank computes longer by this than a rank of the other group, which is not beside kernels that wait for it. The
-  // step grows by less, because communication is hidden then.
+  // The rank computes longer by this than a rank of the other group, which is not concurrent with kernels that wait for
+  // it. The step grows by less, because communication is hidden then.
   const auto computing = [&](std::int64_t rank) {
     const BoundProgram& program = late.result.programs[late.result.folding.index_of(rank)];
     Picoseconds sum = 0;
@@ -234,7 +235,7 @@ TEST_CASE("faults in a trace of Stretto's are named first", "[diagnose]") {
   const Diagnosis exposed = diagnosed_run(lost);
   CHECK(exposed.gaps.front().cause == Cause::exposed_communication);
   CHECK_THAT(exposed.gaps.front().name, Contains("dp "));
-  // Other causes make up for a part: kernels are faster without communication beside them.
+  // Other causes make up for a part: kernels are faster without concurrent communication.
   double all = 0;
   for (const double of_cause : exposed.of_cause) all += of_cause;
   CAPTURE(exposed.of_cause);

@@ -79,7 +79,7 @@ std::set<TimeKey> keys_of(const MeasuredRank& rank) {
   return keys;
 }
 
-// Returns for each kind of operations, some of which have kernels, the share of its predicted time that has none.
+// Returns for each kind of operations, where some have kernels, the share of its predicted time that has none.
 std::map<std::string, double> missing_shares(const Schedule& schedule, const MeasuredRank& rank) {
   std::set<std::int64_t> found;
   for (const PlacedKernel& placed : rank.placed.kernels) found.insert(placed.op);

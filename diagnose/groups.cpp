@@ -10,7 +10,7 @@ namespace {
 
 double closeness(double a, double b) { return a <= 0 || b <= 0 ? 0.5 : std::min(a, b) / std::max(a, b); }
 
-// Returns how much alike two kinds are, from 0 to 6; below 0: they are not.
+// Returns the similarity of two kinds, from 0 to 6; below 0: they are not.
 double likeness(const KernelKind& kernels, const OperationKind& operations) {
   const Fit fit = fit_of(*operations.operation, kernels.cls);
   if (fit.first < 0 && fit.further < 0) return -1;

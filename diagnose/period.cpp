@@ -126,7 +126,7 @@ std::vector<Period> by_repetition(const RankTrace& trace) {
       cuts.clear();
     }
     if (cuts.empty()) continue;
-    // A step begins behind the optimizer's last kernel.
+    // A step begins after the optimizer's last kernel.
     const auto after_optimizer = [&](std::size_t begin, std::size_t end) {
       for (std::size_t i = end; i > begin; --i)
         if (trace.kernels[sequence[i - 1]].cls == KernelClass::optimizer) return i;

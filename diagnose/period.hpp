@@ -15,7 +15,7 @@ struct Period {
 };
 
 // Finds the steps of a rank: those that the program has marked, to which a kernel belongs when it was launched in them;
-// else the repetitions of the sequence of kernels on the stream that computes most, cut behind the optimizer's kernels
+// else the repetitions of the sequence of kernels on the stream that computes most, cut after the optimizer's kernels
 // where there are any. Of several steps the first is left out, because it warms up. At least one.
 std::vector<Period> find_periods(const trace::RankTrace& trace);
 

@@ -18,7 +18,7 @@ bool is_plain(const std::string& key) {
          key.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == std::string::npos;
 }
 
-// A string of JSON is one of TOML: both escape alike what must be escaped.
+// A string of JSON is one of TOML: both escape the same characters in the same way.
 std::string in_toml(const std::string& text) { return nlohmann::json(text).dump(); }
 std::string key_in_toml(const std::string& key) { return is_plain(key) ? key : in_toml(key); }
 

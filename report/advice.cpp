@@ -69,7 +69,7 @@ Advice measured_advice(const Comparison& comparison, const ComparisonRow& row) {
     return ModeStep{r.measured_median_ms(), r.measured, r.traffic, r.peak_bytes, true};
   };
   const auto floor = comparison.noise.find(row.ranks);
-  // With an unknown noise floor no two steps can be told apart.
+  // With an unknown noise floor no two steps can be distinguished.
   const bool is_known = floor != comparison.noise.end() && !std::isnan(floor->second.pct);
   Advice advice;
   advice.mode = row.mode;

@@ -10,7 +10,7 @@
 
 namespace stretto {
 
-TEST_CASE("no two colours are alike, and all are in the style", "[html]") {
+TEST_CASE("no two colours are equal, and all are in the style", "[html]") {
   const std::string css = palette_css();
   std::set<std::string> names, light, dark;
   for (const Colour& colour : palette()) {

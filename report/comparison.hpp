@@ -47,7 +47,7 @@ struct ComparisonRow {
   std::vector<OperationTime> operations;  // in the order of the schedule's templates
   double loss = kUnknown;                 // loss after a number of steps that is equal for all modes
   // the speed for which the prediction was made: sgemm between the measured steps / sgemm at calibration, both by the
-  // time that the threads had a core; 1 where the readings cannot tell the two apart
+  // time that the threads had a core; 1 where the readings cannot distinguish the two
   double core_speed = 1;
   // disturbance of the prediction: readings of spinning threads between the same steps
   double lost_pct = 0, burst_ms = 0;

@@ -103,10 +103,10 @@ class PathSearch {
   std::span<const std::uint32_t> joined_with(const PathNode& node) const {
     const BoundProgram& program = programs_[node.program];
     const std::vector<std::uint32_t>& lane = program.lanes[program.ops[node.op].lane];
-    std::size_t first = program.ops[node.op].position, behind = first + 1;
+    std::size_t first = program.ops[node.op].position, after = first + 1;
     while (program.ops[lane[first]].joined) --first;
-    while (behind < lane.size() && program.ops[lane[behind]].joined) ++behind;
-    return std::span(lane).subspan(first, behind - first);
+    while (after < lane.size() && program.ops[lane[after]].joined) ++after;
+    return std::span(lane).subspan(first, after - first);
   }
 
   // Returns the last of joined messages: they end with the one that was complete last.

@@ -30,7 +30,7 @@ TEST_CASE("a critical path leads through what was waited for last") {
   CHECK(path.between == 3);
 }
 
-TEST_CASE("behind the start of another operation a critical path goes on with what that one waited for") {
+TEST_CASE("after the start of another operation a critical path goes on with what that one waited for") {
   test::HandMade made;
   made.compute(0, 2, 10);
   const auto beside = made.add(1, 10, 11, 11, 40, {{0}});

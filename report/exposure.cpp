@@ -111,7 +111,7 @@ class Accounting {
   // it computes. All times are within the step.
   struct ComputeLane {
     std::vector<const TimelineRow*> rows;  // in the order of the lane
-    std::size_t behind = 0;                // index of the next row
+    std::size_t after = 0;                 // index of the next row
     int steps_ago = 0;                     // 1: rest of the previous step
     Picoseconds ready = 0, start = 0, end = 0;
     bool is_through = false;
@@ -179,22 +179,22 @@ class Accounting {
       const auto left = std::partition_point(lane.rows.begin(), lane.rows.end(),
                                              [&](const TimelineRow* row) { return row->end - period_ <= begin_; });
       if (left == lane.rows.end()) continue;
-      lane.behind = static_cast<std::size_t>(left - lane.rows.begin());
+      lane.after = static_cast<std::size_t>(left - lane.rows.begin());
       lane.steps_ago = 1;
     }
   }
 
   // Moves to the lane's next operation. Clamping keeps the sum exact even for clocks that disagree by a tick.
   void go_on(ComputeLane& lane) const {
-    if (lane.behind == lane.rows.size()) {
+    if (lane.after == lane.rows.size()) {
       if (lane.steps_ago == 0) {
         lane.is_through = true;
         return;
       }
-      lane.behind = 0;
+      lane.after = 0;
       lane.steps_ago = 0;
     }
-    const TimelineRow& row = *lane.rows[lane.behind++];
+    const TimelineRow& row = *lane.rows[lane.after++];
     const Picoseconds shift = lane.steps_ago * period_;
     lane.ready = std::clamp(row.ready - shift, lane.end, end_);
     lane.start = std::clamp(row.start - shift, lane.ready, end_);
@@ -280,7 +280,7 @@ class Accounting {
     for (const ComputeLane& lane : compute_) {
       if (lane.is_through) continue;
       is_tail = false;
-      await(program_.ops[lane.rows[lane.behind - 1]->op], lane.steps_ago, 1 + lane.steps_ago, from);
+      await(program_.ops[lane.rows[lane.after - 1]->op], lane.steps_ago, 1 + lane.steps_ago, from);
     }
     // Communication that continues after all computation is exposed, too.
     for (LaneId lane = 0; is_tail && lane < program_.lanes.size(); ++lane)
@@ -291,7 +291,7 @@ class Accounting {
     charge(held_, {&result_.queue_wait, 1}, LossCause::queue_wait);
     for (const ComputeLane& lane : compute_) {
       if (!has_queues_ || lane.is_through || free_.empty()) continue;
-      const Interval held = held_by_queue(*lane.rows[lane.behind - 1]);
+      const Interval held = held_by_queue(*lane.rows[lane.after - 1]);
       const Picoseconds shift = lane.steps_ago * period_;
       result_.queue_wait += take_as(LossCause::queue_wait, held.begin - shift, held.end - shift);
     }
@@ -301,7 +301,7 @@ class Accounting {
       if (free_.empty()) break;
       if (lane.rows.empty() || (lane.is_through && !is_tail)) continue;
       // A finished lane has the first operation of the next step ahead.
-      const TimelineRow& next = *lane.rows[lane.is_through ? 0 : lane.behind - 1];
+      const TimelineRow& next = *lane.rows[lane.is_through ? 0 : lane.after - 1];
       const Picoseconds shift = lane.is_through ? -period_ : lane.steps_ago * period_;
       host += take_as(LossCause::host, waits_over(next) - shift, next.ready - shift);
     }
@@ -313,13 +313,13 @@ class Accounting {
     }
   }
 
-  // Adds to `awaited_` the communication that an operation of `behind` steps ago waits for, and, as long as it is not
+  // Adds to `awaited_` the communication that an operation of `after` steps ago waits for, and, as long as it is not
   // over at `from`, the waits of that in turn. Earlier operations on the lane of an awaited operation are awaited as
   // well; of the steps before, up to `oldest`, all of them.
-  void await(const BoundOp& op, int behind, int oldest, Picoseconds from) {
+  void await(const BoundOp& op, int after, int oldest, Picoseconds from) {
     for (std::uint32_t i = op.wait_begin; i < op.wait_end; ++i) {
       const BoundWait& wait = program_.waits[i];
-      const int steps_ago = wait.steps_ago + behind;
+      const int steps_ago = wait.steps_ago + after;
       if (wait.kind != EdgeKind::finish_start || communicator(wait.op) == kNobody || steps_ago >= kSteps) continue;
       // A message is over when the messages that it is joined with are.
       const std::vector<std::uint32_t>& on = program_.lanes[wait.lane];

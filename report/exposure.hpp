@@ -30,7 +30,7 @@ struct Breakdown {
 
 // Returns one rank's breakdown. `program` must be the BoundProgram of that rank that the rows' `op` index into.
 Breakdown breakdown(const Schedule& schedule, const BoundProgram& program, const Timeline& timeline);
-// A longer step than the timeline's: the part [begin, begin + period), which lies within the step and behind which
+// A longer step than the timeline's: the part [begin, begin + period), which lies within the step; after it
 // everything is as it was before, comes `times` more.
 struct Repeated {
   Picoseconds begin = 0, period = 0;

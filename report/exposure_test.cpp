@@ -86,7 +86,7 @@ TEST_CASE("hidden transfers and transfers nobody waits for are not exposed", "[e
   CHECK(result.bubble == 20);
 }
 
-TEST_CASE("what is queued ahead of an awaited operation counts, what is behind does not", "[exposure]") {
+TEST_CASE("what is queued ahead of an awaited operation counts, what is after it does not", "[exposure]") {
   HandMade made;
   made.timeline.step_end = 100;
   made.compute(0, 0, 10);
@@ -253,7 +253,7 @@ TEST_CASE("of joined messages each counts while it moves itself; until the other
     }
 }
 
-TEST_CASE("a group of messages behind another lane's transfer loses nothing", "[exposure]") {
+TEST_CASE("a group of messages that waits for another lane's transfer loses nothing", "[exposure]") {
   HandMade made;
   made.timeline.step_end = 100;
   const auto reduced = made.add(1, 0, 0, 40, 60);
@@ -332,7 +332,7 @@ TEST_CASE("a side lane that is still busy with the step before counts in the per
   const auto reduced = made.add(1, 40, 40, 80, 105);
   made.side(105, 105, 125, {{reduced}});
   const Breakdown result = breakdown_of(made);
-  CHECK(result.compute == 50 + 5);  // 10-60, of which 10-25 covers the previous step, and 105-110
+  CHECK(result.compute == 50 + 5);  // 10-60, where 10-25 covers the previous step, and 105-110
   CHECK(result.exposed[0] == 25);
   CHECK(result.bubble == 20);
 }

@@ -19,7 +19,7 @@ struct PlotSeries {
 };
 constexpr std::size_t kPlotSeries = 8;  // kinds of marks
 
-// A line across the whole plot at one value, or an area between two, with its name beside it.
+// A line across the whole plot at one value, or an area between two, with its name next to it.
 struct PlotGuide {
   double from = 0, to = 0;  // equal: a line
   std::string name;

@@ -43,7 +43,7 @@ TEST_CASE("95 of 100 differences between runs of equal schedules are below the n
   CHECK(floors == Approx(2.3).epsilon(0.3));
 }
 
-TEST_CASE("what meets all rows of a turn alike is no noise between them", "[report]") {
+TEST_CASE("what slows all rows of a turn equally is no noise between them", "[report]") {
   double alone = 0, drifting = 0;
   for (std::uint64_t trial = 0; trial < 10; ++trial) {
     alone += noise_floor(measured(trial, 3, 9, 0.005)).pct;
@@ -58,7 +58,7 @@ TEST_CASE("two copies of one schedule that differ are noise, however steady each
   CHECK(noise_floor(rows).pct == Approx(100 * 4 / 102.0));
 }
 
-TEST_CASE("of two turns no noise floor can be told", "[report]") {
+TEST_CASE("two turns have no noise floor", "[report]") {
   CHECK(std::isnan(noise_floor(measured(1, 2, 2, 0.01)).pct));
   CHECK_FALSE(std::isnan(noise_floor(measured(1, 2, 3, 0.01)).pct));
 }

@@ -53,8 +53,8 @@ struct Prediction {
   DeviceMemory memory;
   std::vector<std::string> notes;  // notes of the schedule and the platform
   std::int64_t operations = 0;     // simulated operations
-  // The step was told by a simulated one with so many (predict/few_micro_batches.hpp), and why not by fewer; "" where
-  // by the fewest.
+  // The step was extrapolated from one with this number (predict/few_micro_batches.hpp), and why not from fewer; ""
+  // where from the fewest.
   std::int64_t simulated_micro_batches = 0;
   std::string why_simulated;
   // wall time of the simulation; wall time including building and verifying the schedule

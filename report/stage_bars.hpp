@@ -24,7 +24,7 @@ constexpr int kBarKinds = static_cast<int>(BarKind::param_sync) + 1;
 
 // A stretch in which a stage computes for one chunk of the model and one micro-batch, or synchronises gradients,
 // updates parameters and so on: from the start of its first operation to the end of its last. A wait ends a bar, and
-// the next bar begins after it. In bars of micro-batches, of which there may be thousands, waits that are too short to
+// the next bar begins after it. In bars of micro-batches (there may be thousands) waits that are too short to
 // be seen stay inside and add up to `waits`.
 struct StageBar {
   BarKind kind = BarKind::forward;

@@ -150,7 +150,7 @@ TEST_CASE("the bubble of a pipeline is seen between its bars", "[stages]") {
   CHECK(kind_of(first, 4) == BarKind::backward);
 }
 
-TEST_CASE("a bar is as long as what its operations take, and waits within it are told apart", "[stages]") {
+TEST_CASE("a bar is as long as what its operations take, and waits within it are listed apart", "[stages]") {
   // The schedule has tensor- and data-parallel communication, and a norm that all stages wait for between two parts of
   // the optimizer.
   for (const char* overlap : {"false", "true"}) {

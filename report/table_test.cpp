@@ -19,7 +19,7 @@ TEST_CASE("numbers align right, words align left", "[table]") {
         "x                      128    −3.25\n");
 }
 
-TEST_CASE("a number with more than a unit behind it is words", "[table]") {
+TEST_CASE("a number with more than a unit after it is words", "[table]") {
   Table table({"a", "b"});
   table.add_row({"1.5 s", "1.5 s"});
   table.add_row({"20 ms", "20 ms a step"});

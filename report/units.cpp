@@ -12,7 +12,7 @@ namespace {
 // Returns the decimals for three significant digits or more, at most three.
 int decimals_for(double largest) { return largest >= 100 ? 1 : largest >= 10 ? 2 : 3; }
 
-// Returns the largest unit of which the value has at least one. Each name is `base` times the previous; `smallest` is
+// Returns the largest unit that is at most the value. Each name is `base` times the previous; `smallest` is
 // the first name's value.
 Unit scaled(double largest, double base, double smallest, std::initializer_list<const char*> names) {
   Unit unit{smallest, *names.begin(), 0};

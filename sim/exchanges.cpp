@@ -48,8 +48,8 @@ std::vector<std::uint32_t> Exchanges::post(std::uint32_t number, Picoseconds rea
 // The n-th send is received by the n-th receive.
 std::uint32_t Exchanges::post_end(std::uint32_t number, bool is_receiver, std::uint32_t lane, Picoseconds ready) {
   LinkQueue& link = links_[number];
-  const std::uint64_t behind = link.posted[is_receiver]++ - link.complete;
-  if (behind == link.messages.size()) {
+  const std::uint64_t after = link.posted[is_receiver]++ - link.complete;
+  if (after == link.messages.size()) {
     std::uint32_t fresh = 0;
     if (free_messages_.empty()) {
       fresh = static_cast<std::uint32_t>(messages_.size());
@@ -61,14 +61,14 @@ std::uint32_t Exchanges::post_end(std::uint32_t number, bool is_receiver, std::u
     }
     link.messages.push_back(fresh);
   }
-  const std::uint32_t index = link.messages[behind];
+  const std::uint32_t index = link.messages[after];
   OpenMessage& message = messages_[index];
   message.link = number;
   message.lane[is_receiver] = lane;
   message.ready[is_receiver] = ready;
   if (message.is_posted()) {
     // Each side posts in order, so the ends of a link meet in order too.
-    assert(behind == 0);
+    assert(after == 0);
     link.messages.pop_front();
     ++link.complete;
   }

@@ -124,10 +124,10 @@ std::optional<StepCauses::Cause> StepCauses::cause_of_start(std::uint32_t number
   if (mine.start == mine.ready || flat_of(number).kind != FlatKind::compute) return ready;
   // It queued for the device until another computation ended.
   const std::vector<Activity>& computes = computes_[place_of(number).program];
-  const auto behind =
+  const auto after =
       std::partition_point(computes.begin(), computes.end(), [&](const Activity& a) { return a.begin < mine.start; });
-  if (behind == computes.begin() || !is_near((behind - 1)->end, mine.start)) return std::nullopt;
-  return Cause{id((behind - 1)->row, RowTime::end), (behind - 1)->steps_ago, mine.start};
+  if (after == computes.begin() || !is_near((after - 1)->end, mine.start)) return std::nullopt;
+  return Cause{id((after - 1)->row, RowTime::end), (after - 1)->steps_ago, mine.start};
 }
 
 std::optional<StepCauses::Cause> StepCauses::cause_of_meeting(std::uint32_t number) const {

@@ -47,12 +47,12 @@ ChunkTimes chunk_times(const ModelChunk& chunk, const Transformer& model, const 
 std::int64_t passes_at_once(const Scenario& scenario, std::int64_t stage) {
   const Parallel& parallel = scenario.parallel;
   if (lies_in_v(parallel.pipeline_schedule)) return 1;
-  const std::int64_t behind = parallel.pipeline_model_parallel_size - 1 - stage;
+  const std::int64_t after = parallel.pipeline_model_parallel_size - 1 - stage;
   const std::int64_t chunks = parallel.virtual_pipeline_model_parallel_size;
   const std::int64_t group = parallel.microbatch_group_size_per_vp_stage > 0
                                  ? parallel.microbatch_group_size_per_vp_stage
                                  : parallel.pipeline_model_parallel_size;
-  const std::int64_t ahead = chunks == 1 ? behind : 2 * behind + (chunks - 1) * group;
+  const std::int64_t ahead = chunks == 1 ? after : 2 * after + (chunks - 1) * group;
   return std::min(ahead + 1, chunks * scenario.num_microbatches());
 }
 
@@ -105,8 +105,8 @@ double least_step_ms(const Scenario& scenario, const TimeFamily& family) {
     // Deferred weight gradients of the head come while the pipeline drains, too.
     const bool ends_before_drain =
         drains && !(scenario.overlap.defer_embedding_wgrad_compute && stage == map.last_stage());
-    const Picoseconds behind = ends_before_drain ? std::max<Picoseconds>(0, drain - later) : 0;
-    most = std::max(most, waits_for_norm ? fill + own + behind : own);
+    const Picoseconds after = ends_before_drain ? std::max<Picoseconds>(0, drain - later) : 0;
+    most = std::max(most, waits_for_norm ? fill + own + after : own);
     fill += first.forward;
     drain += first.drain;
   }

@@ -146,7 +146,7 @@ class MiddleLayer {
   }
   Picoseconds before() const { return alone(0, forward_.first); }
   Picoseconds between() const { return alone(forward_.second, backward_.first); }
-  Picoseconds behind() const { return alone(backward_.second, ops_.size()); }
+  Picoseconds after() const { return alone(backward_.second, ops_.size()); }
   using Rows = std::vector<const TimelineRow*>;
   Picoseconds forward_in_row(const Rows& rows) const { return to_next(rows, forward_); }
   Picoseconds backward_in_row(const Rows& rows) const { return to_next(rows, backward_); }
@@ -201,13 +201,13 @@ const std::vector<std::uint32_t>& busiest_lane(const Simulated& s, const BoundPr
 // layers.
 struct StageTimes {
   LayerTimes layer;
-  Picoseconds before = 0, between = 0, behind = 0;
+  Picoseconds before = 0, between = 0, after = 0;
 };
 StageTimes stage_times(const Simulated& s, const BoundProgram& program, std::int64_t stage) {
   const std::vector<const TimelineRow*> rows = rows_of(s, program);
   const std::vector<std::uint32_t>& lane = busiest_lane(s, program);
   const std::int64_t middle = stage * kLayers + kLayers / 2;
-  Least forward, backward, wgrad, forward_span, backward_span, forward_in_row, backward_in_row, before, between, behind;
+  Least forward, backward, wgrad, forward_span, backward_span, forward_in_row, backward_in_row, before, between, after;
   for (std::int64_t micro_batch = 1; micro_batch < kMicroBatches; ++micro_batch) {
     const MiddleLayer one(s, program, lane, middle, micro_batch);
     if (!one.is_whole()) continue;
@@ -220,14 +220,14 @@ StageTimes stage_times(const Simulated& s, const BoundProgram& program, std::int
     backward_in_row.take(one.backward_in_row(rows));
     before.take(one.before() - one.forward());
     between.take(one.between() - one.forward() - one.backward());
-    behind.take(one.behind() - one.backward());
+    after.take(one.after() - one.backward());
   }
   LayerTimes layer{.forward = forward.get(), .backward = backward.get(), .wgrad = wgrad.get()};
   layer.forward_span = std::max(layer.forward, forward_span.get());
   layer.backward_span = std::max(layer.backward, backward_span.get());
   layer.forward_in_row = std::max(layer.forward_span, forward_in_row.get());
   layer.backward_in_row = std::max(layer.backward_span, backward_in_row.get());
-  return {layer, before.get(), between.get(), behind.get()};
+  return {layer, before.get(), between.get(), after.get()};
 }
 
 }  // namespace
@@ -275,7 +275,7 @@ TimeFamily time_family(const Scenario& scenario, const sim::Platform& platform) 
       known = is_first_kind ? time : std::min(known, time);
     };
     least(family.embedding_forward, first.before);
-    least(family.embedding_backward, first.behind);
+    least(family.embedding_backward, first.after);
     least(family.head, last.between);
   }
   return family;

@@ -59,14 +59,14 @@ Table points_table(const Space& space, const SearchResult& result, const std::ve
     const Point &point = result.points[i], &first = result.points[points.front()];
     std::vector<std::string> cells;
     for (const std::string& key : keys) cells.push_back(value_of(point, key));
-    const double behind = first.tokens_per_s_per_gpu / point.tokens_per_s_per_gpu - 1;
+    const double after = first.tokens_per_s_per_gpu / point.tokens_per_s_per_gpu - 1;
     const double tie = differ_in_modes(point, first) ? predict::kBetweenStacks : kTie;
     cells.push_back(time_text(point.step_ms));
     cells.push_back(fmt::format("{:.1f}", point.tokens_per_s_per_gpu));
     cells.push_back(point.mfu ? percent_text(*point.mfu) : "");
     cells.push_back(size_text(double(point.memory_bytes)) + (point.fit == Fit::tight ? ", tight" : ""));
     // A tight layout may be faster than the first, which fits.
-    cells.push_back(i == points.front() ? "" : change_text(behind) + (std::abs(behind) < tie ? ", tie" : ""));
+    cells.push_back(i == points.front() ? "" : change_text(after) + (std::abs(after) < tie ? ", tie" : ""));
     table.add_row(std::move(cells));
   }
   return table;

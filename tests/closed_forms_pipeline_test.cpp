@@ -169,8 +169,8 @@ class OverlappedPipeline {
       const int chunk = k / stages_ % chunks, micro_batch = k / (stages_ * chunks) * stages_ + k % stages_;
       return Unit{backward, (backward ? chunks - 1 - chunk : chunk) * stages_ + stage, micro_batch};
     };
-    const int behind = stages_ - 1 - stage;
-    const int warmup = std::min(total, chunks == 1 ? behind : 2 * behind + (chunks - 1) * stages_);
+    const int after = stages_ - 1 - stage;
+    const int warmup = std::min(total, chunks == 1 ? after : 2 * after + (chunks - 1) * stages_);
     std::vector<Unit>& order = orders_.emplace_back();
     for (int k = 0; k < total + warmup; ++k) {
       if (k < total) order.push_back(unit(false, k));

@@ -59,9 +59,9 @@ double PublishedCells::rate_of_nodes() const {
   constexpr std::string_view kBefore = "inter-node ";
   const std::size_t at = lower(caveat).find(kBefore);
   if (at == std::string::npos) return 0;
-  const std::string_view behind = std::string_view(caveat).substr(at + kBefore.size());
-  const std::size_t blank = std::min(behind.find(' '), behind.size());
-  const std::string_view number = behind.substr(0, blank), rest = behind.substr(std::min(blank + 1, behind.size()));
+  const std::string_view after = std::string_view(caveat).substr(at + kBefore.size());
+  const std::size_t blank = std::min(after.find(' '), after.size());
+  const std::string_view number = after.substr(0, blank), rest = after.substr(std::min(blank + 1, after.size()));
   double unit = 0;  // in Gb/s; the case of b distinguishes bits from bytes
   for (const auto& [name, Gbps] : {std::pair{"Gb/s", 1.0}, {"Gbps", 1.0}, {"Gbit/s", 1.0}, {"GB/s", 8.0}})
     if (rest.starts_with(name)) unit = Gbps;

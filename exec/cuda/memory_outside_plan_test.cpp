@@ -43,11 +43,11 @@ TEST_CASE("NCCL's memory: channels by the buffers of their connections, and of s
   // (github.com/NVIDIA/nccl/issues/1685).
   const double context = static_cast<double>(cuda::context_outside_plan(132).bytes);
   const double before = context + static_cast<double>(cuda::nccl_bytes(gathers.schedule, 0, h100()));
-  const double behind = before + static_cast<double>(cuda::nccl_bytes(all_to_all.schedule, 0, h100()));
+  const double after = before + static_cast<double>(cuda::nccl_bytes(all_to_all.schedule, 0, h100()));
   CHECK(before * 1e-9 < 1.06);
   CHECK(before * 1e-9 > 0.85 * 1.06);
-  CHECK(behind * 1e-9 < 4.34);
-  CHECK(behind * 1e-9 > 0.85 * 4.34);
+  CHECK(after * 1e-9 < 4.34);
+  CHECK(after * 1e-9 > 0.85 * 4.34);
   // There are fewer channels, a smaller buffer, and none where copy engines copy from buffer to buffer.
   TinySchedule few = with(CollectiveKind::all_gather, 8);
   few.schedule.communicators[0].engine = CommEngine::sm;
