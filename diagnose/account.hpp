@@ -48,7 +48,7 @@ struct Span {
 };
 
 // Divides the period from `begin` on among the keys; the sum is the period. Spans that reach beyond the period stand
-// for those of the steps before and behind: they count at the other end of it.
+// for those of the steps before and after: they count at the other end of it.
 Account account_of(const std::vector<Span>& spans, Picoseconds begin, Picoseconds period);
 
 }  // namespace stretto::diagnose

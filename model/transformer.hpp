@@ -165,7 +165,7 @@ struct Parameter {
   // Every tensor-parallel rank has all of the parameter and uses it only for its own heads, so the ranks' gradients add
   // up.
   bool is_for_heads = false;
-  std::int64_t experts = 0;  // rows are those of so many experts, one behind the other; 0: of none
+  std::int64_t experts = 0;  // rows are those of this number of experts in order; 0: of none
   std::int64_t elements() const { return rows * cols; }
   std::string full_name() const { return stretto::full_name(layer, name); }
 };

@@ -23,7 +23,7 @@ TEST_CASE("presets have their published parameter counts", "[transformer]") {
   CHECK(parameter_count(preset("qwen3-8b")) == 8'190'735'360);
   CHECK(parameter_count(preset("llama3-70b")) == 70'553'706'496);
   CHECK(parameter_count(preset("llama3-405b")) == 405'853'388'800);
-  // Mixtral of Experts and the models' cards give 46.7, 140.6, 30.5 and 235 billion, of which a token meets 12.9, 39.1,
+  // Mixtral of Experts and the models' cards give 46.7, 140.6, 30.5 and 235 billion; a token meets 12.9, 39.1,
   // 3.3 and 22.
   CHECK(parameter_count(preset("mixtral-8x7b")) == 46'702'792'704);
   CHECK(active_parameter_count(preset("mixtral-8x7b")) == 12'879'925'248);
@@ -33,7 +33,7 @@ TEST_CASE("presets have their published parameter counts", "[transformer]") {
   CHECK(active_parameter_count(preset("qwen3-30b-a3b")) == 3'353'032'704);
   CHECK(parameter_count(preset("qwen3-235b-a22b")) == 235'093'634'560);
   CHECK(active_parameter_count(preset("qwen3-235b-a22b")) == 22'190'763'520);
-  // DeepSeek-V2-Lite: 15.7 billion, of which a token meets 2.4 without the embedding's 0.2. DeepSeek-V3: 671 and 37, of
+  // DeepSeek-V2-Lite: 15.7 billion; a token meets 2.4 without the embedding's 0.2. DeepSeek-V3: 671 and 37, of
   // checkpoints without multi-token prediction 671,026,419,200 with 58 · 256 biases of experts. Moonlight: 16, and 2.24
   // without embedding and head.
   CHECK(parameter_count(preset("deepseek-v2-lite")) == 15'706'484'224);

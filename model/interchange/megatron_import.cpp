@@ -252,7 +252,7 @@ class Import {
     } else if (name == "--num-key-value-heads") {  // Megatron-DeepSpeed's
       if (const auto heads = count(flag)) values["model.num_query_groups"] = *heads;
     } else if (name == "--ds-sequence-parallel-size") {
-      // DeepSpeed-Ulysses: all-to-all before and behind attention.
+      // DeepSpeed-Ulysses: all-to-all before and after attention.
       if (const auto ranks = count(flag)) values["parallel.context_parallel_size"] = *ranks;
       values["parallel.cp_comm_type"] = "a2a";
     } else if (name == "--pipeline-model-parallel-layout") {

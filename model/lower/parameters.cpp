@@ -122,7 +122,7 @@ ModelParameters add_parameters(Schedule& schedule, const Scenario& scenario, Low
       }
       for (std::size_t c = 0; c < lowered.classes.size(); ++c)
         for (const bool in_fp8 : {true, false}) {
-          // Experts of which a rank has the only copy are not gathered.
+          // Experts that only one rank has are not gathered.
           const bool gathers = gathers_in_fp8 && lowered.classes[c].shards > 1;
           const auto is_chosen = [&](const Parameter& p) {
             return class_of(lowered.classes, p) == c && (gathers && is_linear_weight(p)) == in_fp8;

@@ -53,7 +53,7 @@ constexpr ScalingRule rule_of(Scaling scaling) {
   }
   return {};
 }
-// Returns the number of which sides of a whole matrix must be multiples: blocks of 128 may be short at its end, but
+// Returns the number that divides the sides of a whole matrix: blocks of 128 may be short at its end, but
 // GPUs multiply codes in sixteens (TransformerEngine at d0067d0, pytorch/utils.py:614).
 constexpr std::int64_t side_of(Scaling scaling) {
   const std::int64_t block = rule_of(scaling).block;
@@ -70,13 +70,13 @@ struct CodeShape {
 // Returns the shape of a matrix [rows, cols] as codes with their scales. A slice of whole blocks has its own scales, so
 // codes and scales are cut, sent and gathered by one view:
 //   along rows     a row is its codes, then their scales: [rows, cols + ⌈cols / block⌉ · scale_bytes]
-//   along columns  behind every `block` rows of codes are rows with their scales, of which column c has the bytes
+//   along columns  after every `block` rows of codes are rows with their scales, whose column c has the bytes
 //                  [c · scale_bytes, …): [rows + rows / block · scale_bytes, cols]. Codes of 4 bits: the codes of such
 //                  a row take cols / 2 bytes, so there are twice as many rows of scales, one after the other.
-//   block_128x128  behind every 128 rows of codes is one row of scales, whatever the axis: the scale of a square is at
+//   block_128x128  after every 128 rows of codes is one row of scales, whatever the axis: the scale of a square is at
 //                  its first column: [rows + rows / 128, cols]
 //   tensor         the codes: [rows, cols]
-// With blocks of 128 the last one of a matrix may be short (as TransformerEngine's may), and its scales are behind its
+// With blocks of 128 the last one of a matrix may be short (as TransformerEngine's may), and its scales are after its
 // rows; such a matrix is not cut. nv_16x16 has a scale for each 16 codes, as nv has, equal in 16 rows. Codes of 4 bits
 // are 2 to a byte.
 constexpr CodeShape code_shape(Dtype format, Scaling scaling, ScaledAlong along, std::int64_t rows, std::int64_t cols) {
@@ -129,7 +129,7 @@ std::string problem_of(Dtype format, Scaling scaling, ScaledAlong along, std::in
 // The largest magnitude of a tensor, 0 or more; NaN where it holds one. With `hadamard` amax[1] is that of the tensor
 // after Hadamard transforms of 16 along its columns (Quantise).
 //
-// With `groups` one of each group, as in Quantise; those of the transforms, of rows rounded up with zeros, are behind.
+// With `groups` one of each group, as in Quantise; those of the transforms, of rows rounded up with zeros, come after.
 //
 // x[matrix_rows(),cols] R, (offsets[1,groups + 1] i32 R when groups are not `equal`),
 // amax[1, (hadamard ? 2 : 1) · max(groups, 1)] f32 W.
@@ -189,10 +189,10 @@ const char* name_of(QuantisedLayer layer);  // "qkv", …, "shared.fc1", …
 
 // Codes of a matrix and their scales, rounded to nearest, ties to even, and saturating. With Scaling::tensor there is
 // one copy, `rowwise`, which serves as both, and its transpose.
-// hadamard: the second copy is of (D · H) x: every 16 rows of x are multiplied by H16 / 4 behind fixed signs.
+// hadamard: the second copy is of (D · H) x: every 16 rows of x are multiplied by H16 / 4 after fixed signs.
 // stochastic: dY of NVFP4 is rounded up or down at random. The 32 bits of a number are Philox's (base/rng.hpp) of key
 // and counter {column / 4, row, sample, site}, as Dropout's are (model/schedule/work.hpp): row is the token's position
-// in its sequence of `seq` tokens, of which `parts` are held, and the rank has tokens [first_row, …) of the micro-batch
+// in its sequence of `seq` tokens (`parts` of it are held), and the rank has tokens [first_row, …) of the micro-batch
 // and columns [first_column, …) of the layer's output. site = 16 + 2 · layer, and one more for the second copy.
 //
 // With `groups` x has groups of rows, as in GroupedGemm, each of which becomes codes as a matrix of its own would, with

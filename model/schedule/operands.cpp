@@ -9,7 +9,7 @@ namespace stretto {
 namespace operand_specs {
 namespace {
 
-// First positions of documents, of sequences that take so many rows.
+// First positions of documents, of sequences of that many rows.
 OperandSpec documents_of(std::int64_t batch, std::int64_t seq) {
   return {kDocuments, "R", batch, seq, Shape::matrix, Type::i32};
 }

@@ -66,7 +66,7 @@ class OneDocument {
   double before(double n) const { return power(1) * sum(n); }
   // Pairs of n queries with these and earlier ones as keys: Σ (n − d) r^d.
   double below_diagonal(double n) const { return mean_ * (n - before(n)); }
-  // Keys of a run of `n` that a query sees which is `distance` positions behind the run's first.
+  // Keys of a run of `n` that a query sees which is `distance` positions after the run's first.
   double seen(double distance, double n) const { return power(distance - (n - 1)) * sum(n); }
 
  private:

@@ -250,7 +250,7 @@ struct Softmax {
 // Rotary position embedding (Su et al., arXiv 2104.09864), in place on q and k of a qkv as in Attention; v stays.
 // Halves are rotated, as Llama in Hugging Face and Megatron-LM do it: with d = head_dim, elements i and i + d/2 of a
 // head are a pair that is turned by the angle p · f, where f = base^(−2i/d), changed by `scaling`, and p is the row's
-// position in the sequence, of which `parts` are held, or with by_document in its document. forward: qkv[rows, Q] A,
+// position in the sequence (`parts` of it are held), or with by_document in its document. forward: qkv[rows, Q] A,
 // (documents R). dgrad: dqkv[rows, Q] A (turned back), (documents R).
 // The operand is the whole qkv although v is not touched, so that the verifier sees one contiguous range.
 struct Rope {
@@ -356,9 +356,9 @@ struct Elementwise {
 // forward: (a[rows,cols] R when `residual`), b R, (bias[1,cols] R when `bias`), key R, c W, (mask W when `keeps_mask`).
 //          c = a + dropout(b + bias)
 // dgrad:   dc R, key R (mask R when `keeps_mask`), db W.   db = dropout(dc)
-// Dropout's row is the token's position in its sequence of `seq` tokens, of which `parts` are held. The rank has tokens
+// Dropout's row is the token's position in its sequence of `seq` tokens; `parts` of it are held. The rank has tokens
 // [first_row, first_row + rows) of the micro-batch (all, or its own with sequence parallelism). A sample may also be
-// another matrix of `seq` rows here, `rows_before` of which lie before this rank's: the queries of the rank's heads.
+// another matrix of `seq` rows here, and `rows_before` of them lie before this rank's: the queries of the rank's heads.
 // mask[rows, ⌈cols/4⌉] i32: one byte for each element, 1 where it is kept, the first element in the lowest bits.
 struct Dropout {
   Pass pass = Pass::forward;
@@ -380,7 +380,7 @@ struct Dropout {
 
 // forward: tokens[rows,1] i32 R, wte[vocab,cols] R, wpe[max_seq,cols] R, x[rows,cols] W.
 // wgrad:   tokens R, dx R, dwte A, dwpe A.
-// The position of a row is its position in a sequence of `seq` tokens, of which `parts` are held, or with by_document
+// The position of a row is its position in a sequence of `seq` tokens (`parts` of it are held), or with by_document
 // its position in its document; the last operand is then documents. Without `positions`
 // wpe and dwpe are no operands, and x has only the rows of wte. With shards > 1, shard number t holds rows
 // [t·vocab/shards, …) of wte and columns [t·cols/shards, …) of wpe: x is then the shard's term of the sum over all
@@ -564,7 +564,7 @@ CollectiveRule rule_of(CollectiveKind kind);
 
 // How a reduce-scatter or an all-reduce combines the members' elements. The maximum is defined for numbers: where one
 // element is NaN the result is any of them (NCCL's ncclMax). ring_sum is the sum that goes round a ring: it begins with
-// the member behind the one whose slice it is, ends with that one, and is rounded to the element's type at each. NCCL's
+// the member after the one whose slice it is, ends with that one, and is rounded to the element's type at each. NCCL's
 // rings sum so, whatever is asked for; only the host can do either.
 enum class Reduction : std::uint8_t { sum, max, ring_sum };
 const char* name_of(Reduction reduction);  // "sum", "max", "ring_sum"
@@ -580,7 +580,7 @@ struct Collective {
   // members on, and room for `capacity` elements of the rows of all members that go there, by member and then by
   // expert. offsets[members, experts + 1] i32: the first of each member's rows of each expert, then all.
   std::int64_t experts = 0, cols = 0, capacity = 0;
-  std::int64_t copies = 0;  // rows that a token has, of which some may go to one member
+  std::int64_t copies = 0;  // rows that a token has; several may go to one member
 
   bool by_rows() const { return rule_of(kind).of_rows && experts > 0; }
   static constexpr std::array kFields = {"kind",    "communicator", "elements", "reduction",

@@ -57,7 +57,7 @@ class Adding(unittest.TestCase):
         self.assertEqual(tests - {path.stem for path in ROOT.glob("*/**/*_test.cpp")}, set())
 
     def test_quotes(self):
-        """A quote is indented by 8 or more, behind a line that ends with its file: `base/error.hpp`:"""
+        """A quote is indented by 8 or more, after a line that ends with its file: `base/error.hpp`:"""
         quoted = re.findall(r"^(.*\n)\n((?: {8}.*\n)+)", self.page, re.M)
         self.assertGreater(len(quoted), 6)
         for before, lines in quoted:
