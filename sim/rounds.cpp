@@ -13,6 +13,12 @@
 namespace stretto::sim {
 namespace {
 
+// Example: 1F1B on two stages, forward 10 µs, backward 20 µs, messages free. A step of m micro-batches takes
+// (m + 1) · 30 µs: 150 with 4. From micro-batch 1 to 2 every operation of both stages begins, ends and becomes ready
+// exactly 30 µs later, so the round is T = 30 µs, and a step of 8 takes 150 + 4 · 30 = 270 µs without being simulated.
+// If one operation were later by another amount, say because a queue of messages grows, no moment t would do: what is
+// active then has not the same work left as T later, and the difference may surface at any later micro-batch.
+
 // Finds the twins, which are equally far apart on a lane in a full pipeline: as far as two micro-batches in the middle
 // of the lane are. Returns false where a lane has operations of micro-batches besides those of its rounds, as weight
 // gradients that are put off to the end: a longer step would have more of them there.

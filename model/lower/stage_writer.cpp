@@ -113,6 +113,14 @@ class StageWriter {
   //   forward: before   backward: experts   forward: dispatch   backward: weights of experts, combine
   //   forward: experts, combine   backward: after; before and dispatch of the next layer; other weights
   //   forward: after
+  // Example: two layers, the layers of the backward pass are b0 and b1 in its order, and each part takes 1:
+  //   time         0          1           2           3          4          5         6           7
+  //   computation  b0.before  f0.before   b0.experts  f0.experts b0.after   b1.before f0.after    f1.before
+  //   exchange                b0.dispatch f0.dispatch b0.combine f0.combine           b1.dispatch
+  //   time         8           9          10         11
+  //   computation  b1.experts  f1.experts b1.after   f1.after
+  //   exchange     f1.dispatch b1.combine f1.combine
+  // 12 instead of the 20 of both passes alone: every exchange is concurrent with the other pass's computation.
   // With attention_early `after` of the backward pass comes before the experts of the forward pass. This is
   // Megatron-LM's order (core/models/common/model_chunk_schedule_plan.py), where unpermute is on the communication
   // stream, so that the next layer's rows leave as early there.

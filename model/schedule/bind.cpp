@@ -31,7 +31,10 @@ struct InstanceIndex {
 };
 
 // Returns the operations among [first, end) of a block that no other of them follows: when these have finished, all
-// have.
+// have. Example: operations 0 and 2 are on the lane of computation, 1 is on a lane of communication and waits for 0.
+//   2 and 1 are ends: they are the last ones of their lanes, and nothing in the block waits for them.
+//   0 is none: 2 follows it on its lane, so 0 has finished when 2 has. (That 1 waits for it would do, too.)
+// So the next call of the sequence gets two waits instead of three. If 2 waited for 1, it would get one, for 2.
 std::vector<std::uint32_t> ends_of(const Schedule& schedule, const Block& block, std::uint32_t first,
                                    std::uint32_t end) {
   std::vector<bool> has_next(end);
@@ -56,7 +59,9 @@ class Sequences {
 
   // Takes the next call, whose first bound operation is `begin`, and returns the bound operations that the call waits
   // for, with a flag that says whether they belong to the previous step. Consecutive parts of one cut call count as one
-  // call.
+  // call. Example: calls A, B, C of one sequence, where B is concurrent with A, and all end on lanes 0 and 1. A and B
+  // are one turn, so both wait for the turn before. C waits for B's two ends only: B comes after A on each lane, so A's
+  // have finished when B's have. In the next step A waits for C's ends of the step before.
   struct Ended {
     std::span<const std::uint32_t> ops;
     bool is_of_step_before = false;

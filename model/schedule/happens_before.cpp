@@ -21,6 +21,14 @@ struct LaneState {
   std::uint32_t after = 0;                  // row of what is known when the last finished operation has finished
 };
 
+// Executes two steps, and notes for each operation what is known to have finished when it starts. Example of one
+// program: lane 0 runs a and b, lane 1 runs c and d, and c waits for a. The clocks (finished on lane 0, finished on
+// lane 1) are
+//   first step:   a (0, 0)   b (1, 0)   c (1, 0)   d (1, 1)
+//   second step:  a (2, 0)   b (3, 0)   c (3, 2)   d (3, 3)
+// a is at position 0 of lane 0, and d knows of 1 operation there, position 0: a happens before d. b is at position 1,
+// which d does not know of: nothing orders b and d, so they must not access one byte if one of them writes it. The same
+// holds between steps: d of the first step is at position 1 of lane 1, and a of the second step knows of none there.
 class AbstractRun {
  public:
   AbstractRun(const Schedule& schedule, const IssueOrder& issued, HappensBefore& clocks)
