@@ -34,7 +34,7 @@ struct Gap {
   bool is_of_rank = false;                       // a straggler that is known
 };
 
-// One operation template of the diagnosed rank, by its own lengths.
+// Predicted and measured times of the calls of one operation (one entry of Schedule::operations) on the diagnosed rank.
 struct OperationLength {
   std::string name, kind;
   std::int64_t calls = 0, kernels = 0;       // operations that were matched, and their kernels

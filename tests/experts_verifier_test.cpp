@@ -109,7 +109,7 @@ TEST_CASE("weight gradients before the gradients that they are made of are rejec
     Edited edited = step;
     const OpId first = edited.schedule.find_operation(weight).value(),
                second = edited.schedule.find_operation(made_by).value();
-    // The two change places in the order of calls, wherever they are.
+    // The weight gradient and the operation that makes its input are swapped in every block.
     for (Block& block : edited.schedule.blocks)
       for (OpId& op : block.ops) op = op == first ? second : op == second ? first : op;
     CHECK(edited.is_rejected());

@@ -119,7 +119,8 @@ TEST_CASE("a layer has the works that its recipe says", "[low_precision]") {
         Counts{{"amax", 4}, {"all_reduce.max", 2}, {"quantise", 4}, {"all_gather.codes", 2}, {"gemm.codes", 4}});
   CHECK(forward("blockwise", "", tp) == Counts{{"quantise", 4}, {"all_gather.codes", 2}, {"gemm.codes", 4}});
 
-  // dY of proj and fc2 is gathered once where one copy serves dgrad and wgrad, and X of qkv and fc1 again.
+  // The backward pass gathers dY of proj and fc2 once where one copy serves dgrad and wgrad, else twice, and X of qkv
+  // and fc1 a second time.
   CHECK(backward("delayed", "") == Counts{{"quantise", 4}, {"all_gather.codes", 4}, {"gemm.codes", 8}});
   CHECK(backward("delayed", "fp8_transposes = true\n") ==
         Counts{{"quantise", 4}, {"all_gather.codes", 4}, {"transpose_codes", 4}, {"gemm.codes", 8}});

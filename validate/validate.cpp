@@ -77,7 +77,7 @@ void predict_memory(ValidatedStep& step, const predict::QuickStep& quick, const 
   step.over_bytes = -memory.free_bytes();
 }
 
-// Readings of one dispatcher have one schedule.
+// Predicts each reading of a step. Readings with one dispatcher share a schedule, which is built once.
 void predict_readings(ValidatedStep& step, const predict::QuickStep& quick, const sim::Platform& platform) {
   std::string known;
   std::optional<predict::QuickStep> with_other;  // with the dispatcher `known`

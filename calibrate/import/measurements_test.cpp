@@ -221,7 +221,7 @@ TEST_CASE("nccl-tests: the number of GPUs is as exact as lines of ranks and prin
       std::string::npos);
   check(read(header + rows, parse_import("@1440/360=log")).collectives.at(0), CollectiveKind::all_reduce, 1440, 360,
         536870912, 7108.4);
-  // The file has all lines of ranks.
+  // A log with a line "Rank N" for every rank contradicts another number of GPUs in --import.
   CHECK(message(ranks(2, 4) + " 8 2 float sum -1 10.00 0.00 0.00 0 9.00 0.00 0.00 0\n", "all_reduce@16/2=log") ==
         "log:10: expected 16 GPUs, as --import says, got lines \"Rank N\" of 8");
 }

@@ -32,8 +32,8 @@ constexpr std::size_t kShared[] = {3, 6};
 constexpr StepShape kCut[] = {{64, 2, 128, 2, 256}, {64, 2, 64, 8, 1024},  {64, 2, 256, 2, 4096},
                               {64, 2, 96, 4, 2048}, {256, 2, 128, 4, 256}, {384, 2, 128, 8, 256}};
 constexpr StepShape kReduced[] = {{64, 2, 64, 1, 256}, {192, 2, 32, 1, 256}, {512, 4, 32, 1, 1024}};
-// Shapes that four ranks with shared sequences run, for merging and summing the results of a ring's steps, and that two
-// ranks run which swap tokens for heads.
+// Shapes with context parallelism: four ranks run them as a ring, for the kernels that merge and sum the results of its
+// steps, and two ranks run them with all-to-all, which swaps tokens for heads.
 constexpr StepShape kContext[] = {
     {64, 2, 128, 2, 256}, {128, 4, 256, 4, 256}, {256, 4, 512, 2, 256}, {512, 8, 64, 4, 256}};
 // Shapes with experts, for their products and all that moves tokens: number of experts, and their width.

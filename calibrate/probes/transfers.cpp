@@ -105,8 +105,8 @@ struct ConcurrentTransfers {
   }
 };
 
-// Times on the first rank: operations that ran wholly while the other kind did; all operations, where there is no other
-// kind.
+// Times on the first rank, of transfers and of computations that were concurrent with the other kind from begin to end;
+// of all, where the program has one kind only.
 struct Together {
   std::vector<double> transfer_us, compute_us;
 };

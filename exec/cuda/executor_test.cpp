@@ -206,7 +206,7 @@ TEST_CASE("the executor for GPUs trains models with experts", "[cuda]") {
                          << (c.gathers ? ", gathers" : ""));
     check_against_host(scenario, 1e-5, 5e-4);
     scenario.training.precision = "bf16";
-    // Rounding decides now and then who is chosen, so gradients of single experts may differ.
+    // Rounding sometimes changes which experts the router chooses, so gradients of single experts may differ.
     OnFakeGpu gpu(scenario);
     CHECK(gpu.train(1).losses[0] == Approx(train(scenario, 1, false).losses[0]).epsilon(0.02));
   }

@@ -31,7 +31,7 @@ void finish_layout(RecipeSettings& recipe, bool is_whole) {
   const std::int64_t tp = recipe.settings.whole("parallel.tensor_model_parallel_size", 1),
                      cp = recipe.settings.whole("parallel.context_parallel_size", 1);
   const char* virtual_stages = "parallel.virtual_pipeline_model_parallel_size";
-  // A command may change a recipe's layout, and not what the recipe says for its own layout.
+  // A command may change the sizes of a recipe's groups. The recipe's list of layers a stage is for the recipe's sizes.
   const char* layout_key = "parallel.pipeline_model_parallel_layout";
   if (const Json* layout = recipe.settings.find(layout_key);
       recipe.facts.is_recipe && layout != nullptr && layout->is_string() &&

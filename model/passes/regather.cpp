@@ -31,7 +31,7 @@ void regather(LayerGraphs& graphs, Nodes& block, const std::map<ValueId, Node>& 
                        [&](const Operand& o) { return o.reads() && made.contains(o.slice.value); });
   };
   if (std::none_of(block.begin(), block.end(), is_made)) return;
-  // [workspace] the value that it has. What repeated nodes gather, only these read.
+  // [workspace] the value that the workspace holds. Only repeated nodes read what repeated nodes gather.
   std::map<std::string, ValueId> here, here_again;
   Nodes out = block;
   const auto at = [&](const auto& is_it) { return std::find_if(out.begin(), out.end(), is_it); };

@@ -19,8 +19,8 @@ Costs cost_schedule(const Schedule& schedule, const Platform& platform, const Cl
                     const Framework& framework = {}, const Training& training = {});
 
 // Returns the rows of the rank that gets most of them, over those that it gets when all experts have equally many.
-// Ranks that share experts wait for it, so that costs of all are its costs, and ranks stay folded. 1: no ranks share
-// experts.
+// Ranks that share experts wait for that rank, so all get its costs, and ranks stay folded. Returns 1 when no ranks
+// share experts.
 double most_rows(const Schedule& schedule, const ExpertLoads& loads);
 
 // Returns whether rows of experts are counted slot by slot; a slot has those of one rank.

@@ -145,7 +145,7 @@ __global__ void to_tokens_kernel(Way way, std::int64_t packs, bool accumulates, 
   }
 }
 
-// One block: the offsets of this rank's experts when the rows of all ranks lie by expert.
+// Runs as one block. Writes the offsets of this rank's experts after the rows of all ranks are sorted by expert.
 __global__ void count_rows_kernel(std::int64_t ranks, std::int64_t experts, std::int64_t local, std::int64_t first,
                                   std::int64_t capacity, const std::int32_t* all, std::int32_t* offsets,
                                   Report report) {

@@ -91,7 +91,7 @@ TEST_CASE("the gradient of the heads of multi-latent attention agrees with finit
 }
 
 TEST_CASE("yarn keeps fast pairs and slows slow ones", "[kernels]") {
-  // DeepSeek-V3's: 64 elements, base 10000, 40 times 4,096 positions; pairs 10 to 23 are in between.
+  // DeepSeek-V3's yarn: 64 elements, base 10000, 40 times 4,096 positions; pairs 10 to 23 are in between.
   const YarnScaling yarn{40, 32, 1, 1, 1, 4096};
   for (std::int64_t i = 0; i < 32; ++i) {
     const double plain = std::pow(10000, -double(i) / 32), got = yarn.frequency(i, 64, 10000);
