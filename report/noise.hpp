@@ -11,7 +11,7 @@ struct NoiseFloor {
 };
 
 // Estimates the floor from the steps of rows that took turns, [row][turn]; all rows have equally many turns, at least
-// one. The first and the last row are one schedule. Turns are drawn again with replacement, the same turns for all
+// one. The first and the last row measure one schedule. Turns are drawn again with replacement, the same turns for all
 // rows, because a slow moment of the machine affects all of them (bootstrap: Efron 1979), and the medians of each pair
 // of rows, made equal before, are compared. The floor is no less than the difference of the first and the last row.
 // With fewer than three turns all values are NaN, because the floor cannot be known. Equal inputs give equal results.

@@ -55,7 +55,7 @@ class Edited {
   Schedule schedule;
 };
 
-// Another instance than its own: the other one of two.
+// Returns the index of the other one of two instances.
 Expr other(const Expr& own) { return mod(own + Expr(1), Expr(2)); }
 
 }  // namespace

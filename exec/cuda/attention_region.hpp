@@ -25,7 +25,7 @@ struct AttentionRegion {
 //   all keys of the sequence  a causal region for each half of the queries, or one where the halves are neighbours
 std::vector<AttentionRegion> regions_of(const Attention& work);
 
-// Returns whether queries or keys are not those of a whole sequence.
+// Returns whether the queries or the keys are only a part of a sequence.
 bool has_parts(const Attention& work);
 // Returns whether the tokens of one sequence lie in consecutive rows, in the order of their positions.
 inline bool lies_in_order(const SequenceParts& parts) { return parts.of == 1 || parts.count == 1; }

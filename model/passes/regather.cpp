@@ -8,7 +8,7 @@ namespace {
 
 using Nodes = std::vector<Node>;
 
-// Collectives that put a value together: [value].
+// Returns the collectives that gather a value: [value].
 std::map<ValueId, Node> gathers_of(const LayerGraphs& graphs, std::initializer_list<const Nodes*> lists) {
   std::map<ValueId, Node> made;
   for (const Nodes* nodes : lists)

@@ -151,7 +151,7 @@ Transformer read_model(TomlTable table, const Parallel& parallel, const std::fil
   read_rope_scaling(table, keys, model);
   model.num_query_groups = model.kv_heads();
   keys.read_others();
-  // A preset with fewer or more layers or heads than the model that it is of.
+  // Keys may give a preset fewer or more layers or heads than its model has.
   if (std::vector<std::int64_t>& freq = model.experts.moe_layer_freq; freq.size() > 1 && !table.has("moe_layer_freq"))
     freq.resize(static_cast<std::size_t>(model.num_layers), freq.back());
   if (model.latent.any() && !table.has("num_query_groups")) model.num_query_groups = model.num_attention_heads;

@@ -35,7 +35,7 @@ std::vector<Violation> check_plan(const Schedule& schedule, const RolePlan& plan
     if (schedule.storages[s].bytes() != 0 && plan.has(StorageId(s))) by_offset.push_back(s);
   std::stable_sort(by_offset.begin(), by_offset.end(),
                    [&](std::size_t a, std::size_t b) { return plan.offset_bytes[a] < plan.offset_bytes[b]; });
-  // The storages that reach furthest so far: among all, and among those that share with nobody.
+  // The storages with the highest end so far: among all, and among those that share no memory.
   std::size_t furthest = count, furthest_alone = count;
   for (const std::size_t s : by_offset) {
     const bool is_alone = shares_with_nobody(schedule.storages[s].kind);
