@@ -51,7 +51,7 @@ struct Codes {
 
   constexpr ScalingRule rule() const { return rule_of(scaling); }
   constexpr std::int64_t per_byte() const { return format == Dtype::e2m1x2 ? 2 : 1; }
-  // Blocks share scales down the columns: `along` says so, or they are squares of 128.
+  // Returns whether the numbers of a column share scales: with `along` columns, or in squares of 128.
   constexpr bool is_stacked() const {
     return scaling == Scaling::block_128x128 || (rule().block > 0 && along == ScaledAlong::columns);
   }

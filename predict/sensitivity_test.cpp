@@ -40,7 +40,7 @@ double log_step(const Scenario& scenario, sim::Platform platform, const std::str
   return std::log(predict_step(changed, platform).prediction.step_ms);
 }
 
-// Steps of a whole schedule, which is verified once.
+// Simulates steps of a whole schedule with changed constants. The schedule is verified once.
 class WholeStep {
  public:
   WholeStep(const Scenario& scenario, const sim::Platform& platform)

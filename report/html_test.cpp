@@ -104,7 +104,7 @@ TEST_CASE("without measurements a page has the predicted side only", "[html]") {
   CHECK_THAT(content, Contains("1 rank: tp 1, pp 2, vp 1, cp 1, dp 1, 4 micro-batches, pipeline schedule 1f1b"));
   // One step is drawn without a chart, but its stages' memory has one.
   CHECK(testing::occurrences(content, "<svg ") == 1);
-  // Steps that only charts have are not timelines.
+  // A step without a prediction has charts, but no timeline.
   predicted.steps.push_back(predicted.steps.front());
   predicted.steps.back().predicted = {};
   CHECK(testing::occurrences(render_html(predicted), "<svg ") == 4);

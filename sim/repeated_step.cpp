@@ -99,7 +99,7 @@ std::int64_t RepeatedStep::count_ahead(Picoseconds shift) {
 
 bool RepeatedStep::is_like_then(Picoseconds now, Picoseconds shift) {
   const Picoseconds then = now - shift;
-  // A lane may begin so much later than what it waited for.
+  // The most by which a lane begins after the end of the operation that it waited for.
   const Picoseconds delay = inputs_.costs.wake + inputs_.costs.op_overhead;
   Picoseconds since = now;  // the first of the active operations became ready
   for (std::uint32_t number = 0; number < lanes_.size(); ++number) {

@@ -13,7 +13,7 @@ struct Ranking {
   bool has_several_gpus = false;
   std::size_t first = 0, fastest = 0;  // indices: most tokens per GPU-second; most tokens per second on all its GPUs
 
-  // "fastest", "most efficient": what the first point is.
+  // Returns what the first point is called: "fastest" or "most efficient".
   const char* first_name() const { return has_several_gpus ? "most efficient" : "fastest"; }
 };
 // Returns the ranking of predicted points, at least one, in the order of fastest().

@@ -135,7 +135,7 @@ class Reference {
     }
     return x;
   }
-  // Rows [first, first + count) of the weight times x.
+  // Returns rows [first, first + count) of the weight, times x.
   Row times(const std::string& name, const Row& x, std::int64_t first = 0, std::int64_t count = -1) const {
     const Array& w = array(name);
     Row y;

@@ -503,8 +503,8 @@ TEST_CASE("all tokens to one expert, and experts without any, are right", "[expe
   Scenario scenario = scenario_of(model, 2);
   if (pads) pad(scenario);
   std::vector<exec::FullTensor> weights;
-  // Norms that are 0 but for one element, which the router of expert 3 alone weighs by its sign: by position all tokens
-  // have the same sign.
+  // The results of the norms are 0 but for one element. Only the router's row of expert 3 weighs this element, by its
+  // sign; the sign is equal for all tokens of one position.
   const Trained trained = train(scenario, 1, false, 1, [&](exec::FullTensor& tensor) {
     change(tensor);
     if (tensor.name.ends_with("wte.weight"))

@@ -66,7 +66,7 @@ struct LaunchPlan {
 // Returns which operand of a work has the numbers of rows without which the host cannot launch it; nothing for other
 // works.
 std::optional<std::size_t> counts_of(const Work& work);
-// Returns which operand of a work that makes such numbers has them.
+// Returns the operand that such numbers of rows are written to; nothing for works that do not make them.
 std::optional<std::size_t> made_counts_of(const Work& work);
 
 // Returns the plan of all ranks, which share a device; none is folded in `step`. Calls follow the host issue order of

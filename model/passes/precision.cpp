@@ -418,8 +418,8 @@ class Precision {
     // Frameworks keep the result of attention, whatever reads it.
     if (value.role == TensorRole::attention_out) value.is_kept = true;
   }
-  // Where experts of some layers have no codes all read a copy of the stream's gradient, because their operations are
-  // the same ones.
+  // Where the experts of some layers have no codes, all experts read a copy of the stream's gradient, because all
+  // layers share these operations.
   void keep_copy(const Slice& dy, const Node& wgrad) {
     const bool has_experts = std::any_of(graphs_.forward.begin(), graphs_.forward.end(), [&](const Node& n) {
       return n.section == wgrad.section && std::holds_alternative<GroupedGemm>(n.work);
