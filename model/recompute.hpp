@@ -7,7 +7,7 @@
 
 namespace stretto {
 
-// Which activations of a layer are kept for its backward pass, and which are computed again (Chen et al., arXiv
+// Which activations of a layer are saved for its backward pass, and which are recomputed (Chen et al., arXiv
 // 1604.06174). Names and meaning are Megatron-LM's recompute_granularity, recompute_method and recompute_num_layers.
 struct Recompute {
   enum class Granularity : std::uint8_t {
@@ -17,13 +17,13 @@ struct Recompute {
     full,          // everything but the input of a layer, or of a group of layers
   };
   enum class Method : std::uint8_t {
-    uniform,  // every layer, in groups of num_layers; only the input of a group's first layer is kept
+    uniform,  // every layer, in groups of num_layers; only the input of a group's first layer is saved
     block,    // the first num_layers layers, each by itself
   };
   // Parts of a layer that `selective` computes again just before the backward pass needs them (recompute_modules).
   enum class Module : std::uint8_t {
     core_attn,       // the attention core (Korthikanti et al., arXiv 2205.05198)
-    mla_up_proj,     // latent attention's products up and the heads made of them: q, k and v are not kept
+    mla_up_proj,     // latent attention's products up and the heads made of them: q, k and v are not saved
     layernorm,       // norms before latent attention and before experts; others are a part of the product after them
     moe_act,         // experts' activation
     mlp,             // a dense MLP but its input

@@ -29,11 +29,11 @@ class BlockWriter {
   void emit(Operation operation, bool is_concurrent = false);
   // Returns the workspace [T,cols] in which all rows are gathered in this block.
   View gathering_place(Phase phase, std::int64_t cols) const;
-  // Adds an activation. With `layers` > 1 there is one instance for each layer, kept until that layer's backward pass.
+  // Adds an activation. With `layers` > 1 there is one instance for each layer, saved until that layer's backward pass.
   TensorId activation(const std::string& name, std::int64_t rows, std::int64_t cols, std::int64_t layers);
   // How an activation may be recomputed: layers that recompute it before their backward pass share instances.
   struct Role {
-    bool is_input = false;            // the layer's input, kept where a group of recomputed layers begins
+    bool is_input = false;            // the layer's input, saved where a group of recomputed layers begins
     bool is_again = false;            // a backward pass computes it again for its own layer
     bool is_statistics = false;       // row statistics, kept in the accumulation type
     bool is_mask = false;             // mask of dropout, i32

@@ -16,7 +16,7 @@ namespace stretto {
 //   codes of weights                 a storage for each layer
 //   what collectives gather          the workspace of gathers, which nobody keeps
 //   kept gradients (W units)         BlockWriter::kept_gradient
-//   kept activations                 BlockWriter::recomputable: by layer and slot, or of layers that compute them again
+//   saved activations                BlockWriter::recomputable: by layer and slot, or of layers that recompute them
 //   workspaces of a place            the storage of the place, whatever kind of layer has them (Value::pool_place)
 //   all others                       a workspace
 // References are borrowed.

@@ -7,7 +7,7 @@
 namespace stretto::passes {
 
 // Returns what is wrong with derived graphs; empty: nothing.
-//   a node reads what no node before it has written, and what is not kept for it
+//   a node reads what no node before it has written, and what is not saved for it
 //   a workspace has been taken by another value before its last reader
 //   a parameter's gradient is not added exactly once
 //   a collective adds to what it should write

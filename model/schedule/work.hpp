@@ -29,7 +29,7 @@ namespace stretto {
 // C[m,n] (W: =, A: +=) op(A)[m,k] · op(B)[k,n] (+ bias[n] on every row). Stored shapes: A is [m,k], or [k,m] when
 // trans_a; B is [k,n], or [n,k] when trans_b. With an epilogue of GELU or the residual, Y[m,n] is that sum, and C,
 // which is only written, is computed from Y:
-//   gelu           X = Y, C = gelu(Y); X is kept for the gradient
+//   gelu           X = Y, C = gelu(Y); X is saved for the gradient
 //   gelu_backward  C = Y · gelu'(X), elementwise
 //   bias_gradient  C as without an epilogue; X[1,m] += sums over k of op(A): A is the gradient of a sum with a bias
 //   residual       C = X + Y; X and C do not overlap. Product, bias and X are summed in f32 when they are bf16, and

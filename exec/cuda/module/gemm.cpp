@@ -109,7 +109,7 @@ std::optional<std::size_t> bias_sums_of(const Gemm& work) {
   if (work.epilogue == GemmEpilogue::bias_gradient) return work.x_index();
   return work.sums_columns() ? std::optional(work.s_index()) : std::nullopt;
 }
-// Returns the alignment of the bias and of GELU's kept input, which cuBLAS derives from their addresses. Sums go
+// Returns the alignment of the bias and of GELU's saved input, which cuBLAS derives from their addresses. Sums go
 // elsewhere.
 std::uint32_t alignment_of_epilogue(const Gemm& work, std::span<const exec::Operand> operands) {
   std::uint32_t alignment = kAlignment;
