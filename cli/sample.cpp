@@ -51,7 +51,7 @@ void refuse_gguf(const std::string& source) {
                       "model's config.json, safetensors and tokenizer.json");
 }
 
-// Returns the scenario; of a folder, the model that its config.json describes with the weights beside it.
+// Returns the scenario; of a folder, the model that its config.json describes, with the weights in the same folder.
 Scenario source_of(const SampleOptions& options) {
   if (!is_folder(options.scenario)) {
     refuse_gguf(options.scenario);

@@ -10,7 +10,7 @@ namespace stretto {
 struct LayerSize {
   double operations = 0, kept_values = 0;
 };
-// Returns [layer] the sizes, counted in the graphs of which the layers' blocks are made.
+// Returns [layer] the sizes. They are counted in the graphs from which the blocks of a layer are made.
 std::vector<LayerSize> layer_sizes(const Scenario& scenario);
 
 }  // namespace stretto

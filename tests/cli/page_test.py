@@ -3,7 +3,7 @@ import re
 
 from program import ROOT, ProgramTest, main
 
-# Files whose headers the page includes, and of which it links nothing: SimGrid is loaded when it is used, CUDA never is.
+# Files whose headers the page includes, and which it does not link: SimGrid is loaded when it is used, CUDA never is.
 # page/json_alone.cpp stands for the last two.
 NOT_LINKED = {"sim/network/simgrid.cpp", "exec/cuda/cuda.cpp", "trace/inflater.cpp", "trace/nsight.cpp"}
 
