@@ -30,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const Transformer models[] = {model_of(false), model_of(true)};
   const auto* bytes = reinterpret_cast<const std::byte*>(data);
   for (const Transformer& model : models) {
-    const HeapLimit limit(size);
+    const HeapLimit limit(size, std::size_t{64} << 10);  // the model's parameters come from the graphs of its layers
     try {
       const auto weights =
           exec::Weights::of(exec::TensorFile(ReadFile::of({bytes, bytes + size}, "fuzz.safetensors")), model);

@@ -6,17 +6,18 @@
 
 #include "tests/fuzz/allocator.hpp"
 
-// Limits a reader's heap at any time: kHeapOfInput times its input, and some for messages. A caller makes one object
-// and reads within its scope, one at a time; an excess ends the program, which libFuzzer reports as a finding.
+// Limits a reader's heap at any time: kHeapOfInput times its input, some for messages, and what a caller says that the
+// reader needs for every input. A caller makes one object and reads within its scope, one at a time; an excess ends the
+// program, which libFuzzer reports as a finding.
 class HeapLimit {
  public:
   static constexpr std::size_t kHeapOfInput = 16, kMessages = 8192;
 
-  explicit HeapLimit(std::size_t input_bytes) {
+  explicit HeapLimit(std::size_t input_bytes, std::size_t for_every_input = 0) {
     static const int installed = __sanitizer_install_malloc_and_free_hooks(&allocated, &freed);
     if (installed == 0) std::abort();
     live = 0;
-    most = static_cast<std::ptrdiff_t>(kHeapOfInput * input_bytes + kMessages);
+    most = static_cast<std::ptrdiff_t>(kHeapOfInput * input_bytes + kMessages + for_every_input);
     is_counting = true;
   }
   ~HeapLimit() { is_counting = false; }
