@@ -17,14 +17,14 @@ class Recognition {
   Found find(const Transformer* known);
 
  private:
-  // recognise_model.cpp
-  void find_sizes();
+  // recognise_model.cpp: the model, from shapes of products and from how often each runs.
+  void find_sizes();  // tokens of a micro-batch, the hidden size, and which product is which
   void find_layers();
   void find_heads();
-  void find_style();
-  void find_recomputation();
-  void require_model(const Transformer& known) const;
-  // recognise_layout.cpp
+  void find_style();                                   // norms, positions, gates, biases
+  void find_recomputation();                           // forward products that run more often than their gradients
+  void require_model(const Transformer& known) const;  // throws with the first size that differs
+  // recognise_layout.cpp: who shares what, from the groups of messages and their sizes.
   void find_tensor_groups();
   void find_pipeline();
   void find_experts();

@@ -39,7 +39,7 @@ struct LayerSpec {
 };
 
 // Returns whether a pattern of layers has a layer: {n} has every n-th one, counted from 1 (n, 2n, …); a longer list has
-// 0 or 1 for each layer, of which the last counts for layers beyond; an empty one has none.
+// 0 or 1 for each layer, and its last number counts for all further layers; an empty one has none.
 inline bool is_in_pattern(const std::vector<std::int64_t>& pattern, std::int64_t layer) {
   if (pattern.empty()) return false;
   if (pattern.size() == 1) return pattern[0] > 0 && (layer + 1) % pattern[0] == 0;
