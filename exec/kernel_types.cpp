@@ -74,6 +74,10 @@ bool has_kernel(const std::vector<Dtype>& types, Mix mix, KernelPlace place) {
 std::string missing_kernel(const Schedule& schedule, KernelPlace place) {
   for (const Operation& operation : schedule.operations) {
     if (is_communication(operation.work)) continue;  // it moves bytes; sums are LocalReduce
+    const bool is_linear = std::visit([]<class W>(const W&) { return OfLinearAttention<W>; }, operation.work);
+    if (is_linear && place == KernelPlace::gpu)
+      return fmt::format("[model] layers with linear attention train on the host only, got {} ({})",
+                         describe(operation.work), operation.name);
     const Mix mix = std::visit(
         [&](const auto& work) { return place == KernelPlace::host ? host_mix(work) : gpu_mix(work); }, operation.work);
     const OperandList list = operands_of(operation.work, 1);

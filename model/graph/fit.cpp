@@ -130,6 +130,26 @@ struct Fit {
     g.cols = cols(0);
     return g;
   }
+  Work operator()(ShortConv c) const {
+    c.rows = rows(0);
+    c.channels = cols(0);
+    return c;
+  }
+  Work operator()(LinearGates g) const {
+    g.rows = rows(0);
+    g.heads = heads(g.heads);
+    return g;
+  }
+  Work operator()(LinearAttention a) const {
+    a.heads = heads(a.heads);
+    a.key_heads = heads(a.key_heads);
+    return a;
+  }
+  Work operator()(GatedNorm n) const {
+    n.rows = rows(0);
+    n.groups = heads(n.groups);
+    return n;
+  }
   Work operator()(const Cast&) const { return Cast{rows(0) * cols(0)}; }
   Work operator()(Collective c) const {
     if (c.kind == CollectiveKind::dispatch || c.kind == CollectiveKind::combine) return c;

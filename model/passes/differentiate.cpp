@@ -393,6 +393,66 @@ struct Adjoint {
               {reads(tape.gradient(operand(2))), reads(x), reads(gate), tape.into(x), tape.into(gate)});
   }
 
+  // ---- linear attention ----
+
+  // x R, weight R, (bias R), y W
+  void operator()(ShortConv work) const {
+    const Slice &x = operand(0), dy = tape.gradient(node.result());
+    const std::vector<Operand> weights(node.operands.begin() + 1, node.operands.end() - 1);
+    std::vector<Operand> operands = {reads(dy), reads(x)};
+    operands.insert(operands.end(), weights.begin(), weights.end());
+    std::vector<Operand> of_weights = operands;
+    for (const Operand& weight : weights) of_weights.push_back(tape.into_parameter(weight.slice));
+    work.pass = Pass::wgrad;
+    tape.emit(node, "wgrad", Phase::wgrad, work, std::move(of_weights));
+    operands.push_back(tape.into(x));
+    work.pass = Pass::dgrad;
+    tape.emit(node, "dgrad", Phase::dgrad, work, std::move(operands));
+  }
+
+  // (raw_rate R), raw_decay R, a_log R, dt_bias R, rate W, decay W
+  void operator()(LinearGates work) const {
+    const std::size_t decay = work.own_rate ? 1 : 0;
+    std::vector<Operand> operands = {reads(tape.gradient(operand(decay + 3))),
+                                     reads(tape.gradient(operand(decay + 4)))};
+    std::vector<Operand> of_weights = operands;
+    operands.insert(operands.end(), node.operands.begin(), node.operands.begin() + 3 + std::ptrdiff_t(decay));
+    of_weights.insert(of_weights.end(), node.operands.begin() + std::ptrdiff_t(decay),
+                      node.operands.begin() + 3 + std::ptrdiff_t(decay));
+    for (const std::size_t weight : {decay + 1, decay + 2}) of_weights.push_back(tape.into_parameter(operand(weight)));
+    work.pass = Pass::wgrad;
+    tape.emit(node, "wgrad", Phase::wgrad, work, std::move(of_weights));
+    for (std::size_t raw = 0; raw <= decay; ++raw) operands.push_back(tape.into(operand(raw)));
+    work.pass = Pass::dgrad;
+    tape.emit(node, "dgrad", Phase::dgrad, work, std::move(operands));
+  }
+
+  // q R, k R, v R, rate R, decay R, (skip R), o W
+  void operator()(LinearAttention work) const {
+    const Slice d_out = tape.gradient(node.result());
+    if (work.skip) {
+      work.pass = Pass::wgrad;
+      tape.emit(node, "wgrad", Phase::wgrad, work, {reads(operand(2)), reads(d_out), tape.into_parameter(operand(5))});
+    }
+    std::vector<Operand> operands(node.operands.begin(), node.operands.end() - 1);
+    operands.push_back(reads(d_out));
+    for (std::size_t i = 0; i < 5; ++i) operands.push_back(tape.into(operand(i)));
+    work.pass = Pass::dgrad;
+    tape.emit(node, "dgrad", Phase::dgrad, work, std::move(operands));
+  }
+
+  // x R, z R, weight R, y W
+  void operator()(GatedNorm work) const {
+    const Slice dy = tape.gradient(node.result());
+    work.pass = Pass::wgrad;
+    tape.emit(node, "wgrad", Phase::wgrad, work,
+              {reads(dy), reads(operand(0)), reads(operand(1)), tape.into_parameter(operand(2))});
+    work.pass = Pass::dgrad;
+    tape.emit(node, "dgrad", Phase::dgrad, work,
+              {reads(dy), reads(operand(0)), reads(operand(1)), reads(operand(2)), tape.into(operand(0)),
+               tape.into(operand(1))});
+  }
+
   template <WithoutAdjoint W>
   void operator()(const W&) const {}
 };

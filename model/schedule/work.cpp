@@ -293,6 +293,21 @@ std::string describe(const Work& work) {
                    return std::string(name_of(w.pass)) + " " + dims(w.rows, w.cols) + (w.gated ? " gated" : "");
                  },
                  [](const GateRows& g) { return std::string(name_of(g.pass)) + " " + dims(g.rows, g.cols); },
+                 [](const ShortConv& c) {
+                   return std::string(name_of(c.pass)) + " " + dims(c.rows, c.channels) + " width " +
+                          std::to_string(c.width) + (c.bias ? " +bias" : "");
+                 },
+                 [](const LinearGates& g) { return std::string(name_of(g.pass)) + " " + dims(g.rows, g.heads); },
+                 [](const LinearAttention& a) {
+                   return std::string(name_of(a.pass)) + " batch " + std::to_string(a.batch) +
+                          heads_text(a.heads, a.key_heads) + " seq " + std::to_string(a.seq) + " dim " +
+                          std::to_string(a.key_dim) + " values " + std::to_string(a.value_dim) +
+                          (a.delta ? " delta" : "");
+                 },
+                 [](const GatedNorm& n) {
+                   return std::string(name_of(n.pass)) + " " + dims(n.rows, n.cols) + " groups " +
+                          std::to_string(n.groups);
+                 },
                  [](const Embedding& e) {
                    return std::string(name_of(e.pass)) + " " + dims(e.rows, e.cols) + " vocab " +
                           std::to_string(e.vocab) + (e.positions ? "" : " without positions");
@@ -435,6 +450,14 @@ double model_flops(const Work& work) {
   }
   if (const AttentionProduct* a = std::get_if<AttentionProduct>(&work))
     return 2.0 * double(a->score_rows()) * double(a->seq) * double(a->head_dim) / (a->causal ? 2 : 1);
+  if (const ShortConv* c = std::get_if<ShortConv>(&work))
+    return 2.0 * double(c->rows) * double(c->channels) * double(c->width);
+  if (const LinearAttention* a = std::get_if<LinearAttention>(&work)) {
+    // Megatron-LM (training/training.py of d98e8a64, num_floating_point_operations) counts four products of a token
+    // with the state for the delta rule and 3.5 for Mamba-2, and twice as many for their gradients.
+    const double products = a->delta ? 4 : 3.5, times = a->pass == Pass::forward ? 1 : a->pass == Pass::dgrad ? 2 : 0;
+    return times * products * 2 * double(a->rows()) * double(a->heads) * double(a->key_dim * a->value_dim);
+  }
   return 0;
 }
 

@@ -11,6 +11,7 @@
 #include "model/schedule/expert_work.hpp"
 #include "model/schedule/expr.hpp"
 #include "model/schedule/fields.hpp"
+#include "model/schedule/linear_work.hpp"
 #include "model/schedule/low_precision_work.hpp"
 #include "model/schedule/pass.hpp"
 #include "model/schedule/sequence_parts.hpp"
@@ -602,12 +603,12 @@ struct PointToPoint {
   bool operator==(const PointToPoint&) const = default;
 };
 
-using Work =
-    std::variant<Gemm, Attention, AttentionProduct, Softmax, AttentionMerge, SplitHeads, PackKv, JoinQkv, Rope,
-                 LatentHeads, LayerNorm, RmsNorm, Elementwise, Dropout, Route, BalanceLoss, MeanCounts, CountLoads,
-                 MoveBias, SortTokens, Permute, CountRows, SortByExpert, GroupedGemm, WeightedActivation, GateRows,
-                 Embedding, CrossEntropy, VocabStats, Fill, Cast, ScaledCast, Amax, UpdateScale, Quantise,
-                 TransposeCodes, LocalReduce, SumSquares, AdamW, Collective, PointToPoint>;
+using Work = std::variant<Gemm, Attention, AttentionProduct, Softmax, AttentionMerge, SplitHeads, PackKv, JoinQkv, Rope,
+                          LatentHeads, LayerNorm, RmsNorm, Elementwise, Dropout, Route, BalanceLoss, MeanCounts,
+                          CountLoads, MoveBias, SortTokens, Permute, CountRows, SortByExpert, GroupedGemm,
+                          WeightedActivation, GateRows, ShortConv, LinearGates, LinearAttention, GatedNorm, Embedding,
+                          CrossEntropy, VocabStats, Fill, Cast, ScaledCast, Amax, UpdateScale, Quantise, TransposeCodes,
+                          LocalReduce, SumSquares, AdamW, Collective, PointToPoint>;
 
 // A work of the router or of experts.
 template <class W>
@@ -633,8 +634,9 @@ bool is_communication(const Work& work);
 std::uint32_t communicator_of(const Work& work);  // communicator of a communication
 const char* kind_of(const Work& work);            // "gemm", "attention", …
 std::string describe(const Work& work);           // "gemm 512x768x256 tn"
-double model_flops(
-    const Work& work);  // multiply-adds × 2 of products and attention (causal halves it); 0 for other kinds
+// Multiply-adds × 2 of products and attention (causal halves it), and what frameworks count of linear attention; 0 for
+// other kinds.
+double model_flops(const Work& work);
 
 // Returns whether the work of a rank depends on its coordinate on the axis.
 bool depends_on(const Work& work, Coord axis);

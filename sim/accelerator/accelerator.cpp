@@ -185,6 +185,7 @@ Accelerator read_accelerator(TomlTable table, const std::string& folder) {
       throw input_error(path + ": expected at most " + std::to_string(a.domain) +
                         " GPUs on a node, the platform's domain, got " + std::to_string(time.span.members) + " on " +
                         std::to_string(time.span.nodes));
+  a.linear_attention.is_given = table.has("linear_attention");
   const std::vector<AcceleratorNumber> numbers = numbers_of(a);
   std::map<std::string, TomlTable> sections;
   for (const AcceleratorNumber& number : numbers)

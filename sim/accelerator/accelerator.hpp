@@ -53,6 +53,16 @@ struct TokenExchange {
   Quantity hybridep_us;  // HybridEP's scan of what goes where, once for dispatch and combine
 };
 
+// Linear attention (LinearAttention of model/schedule/linear_work.hpp), forward; a platform may lack these numbers.
+// delta rule: delta_ns · tokens · heads + delta_serial_ns · tokens of a sequence, with heads of 128 x 128
+// Mamba-2:    ssd_ns · tokens of a sequence · max(ssd_pairs, sequences · heads), with heads of 128 x 64
+// Other heads take as much more as their state is larger. A gradient takes `delta_backward` or `ssd_backward` times as
+// long.
+struct LinearAttentionRates {
+  bool is_given = false;  // the platform has the section
+  Quantity delta_ns, delta_serial_ns, delta_backward, ssd_ns, ssd_pairs, ssd_backward;
+};
+
 // Products of a low precision. Their tables are of kernels that add up fast; TransformerEngine asks for split
 // accumulation in the gradients of fp8, which GPUs before Blackwell do outside of their tensor cores.
 struct ProductRate {
@@ -121,6 +131,7 @@ struct Accelerator {
   BesideCommunication beside_communication;
   CommunicationSms communication_sms;
   TokenExchange token_exchange;
+  LinearAttentionRates linear_attention;
   Quantity reserved_bytes;  // bytes of a GPU's memory: code of libraries, fragmentation
 
   // Returns whether products of this kind have times: bf16 always, others when the table has them, and low precision

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "base/error.hpp"
 #include "base/overloaded.hpp"
 #include "model/optimizer_precision.hpp"
 #include "model/ring.hpp"
@@ -37,6 +38,11 @@ int kernels_of_router(const Framework& framework, const Route& route) {
 // Heads of latent attention without the fused kernel, which Megatron-LM calls experimental: splits, halves that turn,
 // concatenations and copies. Assumed by its source (core/transformer/multi_latent_attention.py, apply_rotary_pos_emb).
 constexpr int kKernelsOfLatentHeads = 12;
+
+// Linear attention by chunks: norms of q and k, sums of decays, products and solution of a chunk, states, output; their
+// gradients compute most of them again. Counted in flash-linear-attention bc3b101d (fla/ops/gated_delta_rule/chunk.py);
+// mamba e9594ce1 (ssd_combined.py) has as many to one or two.
+constexpr int kKernelsOfLinear = 6, kKernelsOfLinearGradients = 14, kKernelsOfGates = 3;
 
 bool writes(const Operation& operation, TensorId tensor) {
   return std::any_of(operation.accesses.begin(), operation.accesses.end(), [&](const Access& access) {
@@ -164,6 +170,29 @@ class KernelClock {
     return std::max(product, memory_us(operand_bytes(own_bytes("main_grad")) - added)) + memory_us(added);
   }
 
+  // The gradient of Mamba-2's skip reads v and the gradient of o.
+  double us(const LinearAttention& w) const {
+    if (w.pass == Pass::wgrad) return memory_bound_us(w);
+    const LinearAttentionRates& rates = a_.linear_attention;
+    const bool is_forward = w.pass == Pass::forward;
+    const auto rate = [](const Quantity& quantity, const char* key, const char* what) {
+      if (quantity.value > 0) return quantity.value;
+      throw input_error(std::string("[accelerator.linear_attention] ") + key + ": expected a rate of " + what +
+                        " (docs/platform.md says how it is measured), got a platform without it");
+    };
+    const double state = double(w.key_dim * w.value_dim), tokens = double(w.seq), heads = double(w.batch * w.heads);
+    if (w.delta) {
+      const char* what = "the gated delta rule";
+      const double ns = rate(rates.delta_ns, "delta_ns", what) * tokens * heads + rates.delta_serial_ns.value * tokens;
+      return ns * 1e-3 * state / (128 * 128) * (is_forward ? 1 : rate(rates.delta_backward, "delta_backward", what)) +
+             kernel_gap();
+    }
+    const char* what = "Mamba-2's state space";
+    const double ns = rate(rates.ssd_ns, "ssd_ns", what) * tokens * std::max(rates.ssd_pairs.value, heads);
+    return ns * 1e-3 * state / (128 * 64) * (is_forward ? 1 : rate(rates.ssd_backward, "ssd_backward", what)) +
+           kernel_gap();
+  }
+
   double us(const Route& route) const {
     const double elements = double(route.rows) * double(route.experts);
     const int kernels = kernels_of_router(f_, route);
@@ -269,6 +298,14 @@ class KernelClock {
   static double elements_of(const W& work) {
     if constexpr (std::is_same_v<W, Permute>)
       return double(work.sorted_rows()) * double(work.cols);
+    else if constexpr (std::is_same_v<W, ShortConv>)
+      return double(work.rows) * double(work.channels);
+    else if constexpr (std::is_same_v<W, LinearGates>)
+      return double(work.rows) * double(work.heads);
+    else if constexpr (std::is_same_v<W, LinearAttention>)
+      return double(work.rows()) * double(work.value_cols());
+    else if constexpr (std::is_same_v<W, GatedNorm>)
+      return double(work.rows) * double(work.groups * work.cols);
     else if constexpr (requires { work.all_rows(); })  // a norm
       return double(work.all_rows()) * double(work.cols);
     else if constexpr (requires { work.cols; })
@@ -394,6 +431,11 @@ ProductType lowest_product_type(const Schedule& schedule) {
 int kernels_of(const Framework& framework, const Operation& operation) {
   if (const auto* route = std::get_if<Route>(&operation.work)) return kernels_of_router(framework, *route);
   if (std::holds_alternative<LatentHeads>(operation.work)) return kKernelsOfLatentHeads;
+  if (std::holds_alternative<LinearGates>(operation.work)) return kKernelsOfGates;
+  if (const auto* linear = std::get_if<LinearAttention>(&operation.work); linear != nullptr)
+    return linear->pass == Pass::forward ? kKernelsOfLinear
+           : linear->pass == Pass::dgrad ? kKernelsOfLinearGradients
+                                         : 1;
   const auto* softmax = std::get_if<Softmax>(&operation.work);
   return softmax != nullptr && falls_back(framework, *softmax) ? kKernelsOfPyTorch : 1;
 }

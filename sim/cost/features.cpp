@@ -32,7 +32,7 @@ std::string result_type(const Schedule& schedule, const Operation& operation) {
   const bool varies = std::visit(
       []<class W>(const W&) {
         constexpr bool is_one =
-            OfExperts<W> ||
+            OfExperts<W> || OfLinearAttention<W> ||
             kIsOneOf<W, Attention, AttentionProduct, Softmax, AttentionMerge, SplitHeads, PackKv, JoinQkv, Rope,
                      LatentHeads, LayerNorm, RmsNorm, Dropout, Embedding, CrossEntropy, VocabStats, ScaledCast, Amax,
                      UpdateScale, Quantise, TransposeCodes, AdamW, Collective, PointToPoint>;
@@ -197,6 +197,25 @@ WorkCost work_cost(const Schedule& schedule, const Operation& operation) {
           },
           [&](const GateRows& g) -> WorkCost {
             return {std::string("gate_rows") + suffix(g.pass), row_wise(g.rows, g.cols), DemandClass::vector};
+          },
+          [&](const ShortConv& c) -> WorkCost {
+            return {std::string("short_conv") + suffix(c.pass), row_wise(c.rows, c.channels), DemandClass::vector};
+          },
+          [&](const LinearGates& g) -> WorkCost {
+            return {std::string("linear_gates") + suffix(g.pass), row_wise(g.rows, g.heads), DemandClass::vector};
+          },
+          [&](const LinearAttention& a) -> WorkCost {
+            // Features: calls of chunks; then products of a chunk with itself, and of its tokens with the state.
+            const double heads = double(a.batch * a.heads), tokens = double(a.seq), k = double(a.key_dim),
+                         v = double(a.value_dim);
+            const double chunks = double((a.seq + kLinearChunk - 1) / kLinearChunk);
+            return {std::string("linear_attention") + (a.delta ? "_delta" : "") + suffix(a.pass),
+                    {1, heads * chunks, heads * tokens * (k + v), heads * tokens * k * v},
+                    DemandClass::attention};
+          },
+          [&](const GatedNorm& n) -> WorkCost {
+            return {std::string("gated_norm") + suffix(n.pass), row_wise(n.rows, n.groups * n.cols),
+                    DemandClass::vector};
           },
           [&](const Embedding& e) -> WorkCost {
             const std::string key = e.positions ? "embedding" : "token_embedding";

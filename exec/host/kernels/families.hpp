@@ -36,6 +36,10 @@ void run_kernel(const SortByExpert& work, std::span<const Operand> operands);
 void run_kernel(const GroupedGemm& work, std::span<const Operand> operands);
 void run_kernel(const WeightedActivation& work, std::span<const Operand> operands);
 void run_kernel(const GateRows& work, std::span<const Operand> operands);
+void run_kernel(const ShortConv& work, std::span<const Operand> operands);
+void run_kernel(const LinearGates& work, std::span<const Operand> operands);
+void run_kernel(const LinearAttention& work, std::span<const Operand> operands);
+void run_kernel(const GatedNorm& work, std::span<const Operand> operands);
 // Throws Error(runtime) for a token outside [0, vocab), before anything is written.
 void run_kernel(const Embedding& work, std::span<const Operand> operands);
 // Throws Error(runtime) for a target outside [0, vocab), before anything is written.
