@@ -8,6 +8,7 @@
 #include "base/full_name.hpp"
 #include "base/rope_scaling.hpp"
 #include "model/experts.hpp"
+#include "model/linear_mixers.hpp"
 
 namespace stretto {
 
@@ -20,7 +21,8 @@ const char* name_of(PositionEmbedding embedding);
 // A layer is a sublayer that mixes tokens, the mixer, and then an MLP. Mixers are causal; docs/adding.md says what a
 // new one touches. An MLP of kind `none` is a layer without one, which a search for smaller models leaves (Bercovich et
 // al., arXiv 2411.19146: "no-op"); `experts` is a mixture (Experts).
-enum class MixerKind : std::uint8_t { attention, latent };
+// A layer with the mixer `none` has an MLP alone.
+enum class MixerKind : std::uint8_t { attention, latent, gated_delta, mamba, none };
 enum class MlpKind : std::uint8_t { dense, none, experts };
 
 // The kind of a layer. Layers of equal kind have equal operations: they share blocks, costs and graphs. A field more is
@@ -31,11 +33,17 @@ struct LayerSpec {
   auto operator<=>(const LayerSpec&) const = default;
   bool has_mlp() const { return mlp != MlpKind::none; }  // of either kind
   bool has_experts() const { return mlp == MlpKind::experts; }
-  // On names of blocks that only layers of this kind have: "", ".no_mlp", ".experts". A model has one of `attention`
-  // and `latent`.
+  // On names of blocks that only layers of this kind have: "", ".no_mlp", ".experts", ".gated_delta.experts". A model
+  // has one of `attention` and `latent`.
   std::string suffix() const { return suffix_of_parameters(); }
   // On names of units of parameters: layers with an equal one have parameters of equal names and shapes.
-  std::string suffix_of_parameters() const { return !has_mlp() ? ".no_mlp" : has_experts() ? ".experts" : ""; }
+  std::string suffix_of_parameters() const {
+    const std::string of_mixer = mixer == MixerKind::gated_delta ? ".gated_delta"
+                                 : mixer == MixerKind::mamba     ? ".mamba"
+                                 : mixer == MixerKind::none      ? ".no_mixer"
+                                                                 : "";
+    return of_mixer + (!has_mlp() ? ".no_mlp" : has_experts() ? ".experts" : "");
+  }
 };
 
 // Returns whether a pattern of layers has a layer: {n} has every n-th one, counted from 1 (n, 2n, …); a longer list has
@@ -98,10 +106,25 @@ struct Transformer {
   // to execute a step, which would be another model's.
   std::vector<std::string> left_out = {};
   Experts experts = {};
+  GatedDelta gated_delta = {};
+  Mamba mamba = {};
   std::vector<LayerSpec> layers = {};  // [layer]; empty: as `experts` says, and else LayerSpec{}
   LayerSpec layer(std::int64_t number) const {
     if (!layers.empty()) return layers[static_cast<std::size_t>(number)];
-    return {latent.any() ? MixerKind::latent : MixerKind::attention,
+    const MixerKind full = latent.any() ? MixerKind::latent : MixerKind::attention;
+    switch (mamba.letter(number)) {
+      case 'M':
+        return {MixerKind::mamba, MlpKind::none};
+      case '*':
+        return {full, MlpKind::none};
+      case '-':
+        return {MixerKind::none, MlpKind::dense};
+      case 'E':
+        return {MixerKind::none, MlpKind::experts};
+      default:
+        break;
+    }
+    return {gated_delta.is_in(number) ? MixerKind::gated_delta : full,
             experts.in_layer(number) ? MlpKind::experts : MlpKind::dense};
   }
   std::vector<LayerSpec> layer_kinds() const;  // each kind that occurs, once, in the order of its first layer
@@ -178,9 +201,11 @@ struct Parameter {
 // latent vector, then the shared key), kv_norm.weight [kv_lora_rank], kv_up.weight [kv_up_size,kv_lora_rank] (rows by
 // head: the fixed part of its key, then its value). A layer of E experts, each F wide, has in place of fc1 and fc2
 // router.weight [E,H], experts.fc1.weight [E·fc1 of an expert,H], experts.fc2.weight [E·H,F], and of a shared one
-// shared.fc1.weight, shared.fc2.weight, shared.gate.weight [1,H]. Vectors have rows = 1. Absent: wpe with rope, biases
-// of norms with RMSNorm, other biases without add_bias_linear, q_norm and k_norm without qk_layernorm, ln_2, fc1 and
-// fc2 in layers without an MLP, lm_head when tied. The list follows from the graphs of the layers (model/layers).
+// shared.fc1.weight, shared.fc2.weight, shared.gate.weight [1,H]. The gated delta rule and Mamba-2 have in place of qkv
+// and proj in_proj.weight, conv.weight [channels,taps], conv.bias, a_log, dt_bias, skip [heads], out_norm.weight and
+// out_proj.weight. Vectors have rows = 1. Absent: wpe with rope, biases of norms with RMSNorm, other biases without
+// add_bias_linear, q_norm and k_norm without qk_layernorm, ln_2, fc1 and fc2 in layers without an MLP, lm_head when
+// tied. The list follows from the graphs of the layers (model/layers).
 std::vector<Parameter> parameters(const Transformer& model);
 
 // Returns the arrays that are no parameters, because no gradient changes them, but are saved with them: of each layer

@@ -252,6 +252,7 @@ void check(const Subject& subject, const Transformer& model, const std::vector<P
 void check(const Subject& subject, const Transformer& model) { check(subject, model, parameters(model)); }
 
 const Subject kLayer{"layer", [](Builder& g) { layers::layer(g, {}); }};
+const Subject kOfModel{"layer of the model", [](Builder& g) { layers::layer(g, g.model().layer(0)); }};
 const Subject kExperts{"experts",
                        [](Builder& g) { layers::layer(g, {.mixer = MixerKind::attention, .mlp = MlpKind::experts}); }};
 const Subject kAttentionOnly{"attention", [](Builder& g) {
@@ -307,6 +308,20 @@ TEST_CASE("graphs of layers: gradients are those of central differences, in ever
   for (const std::int64_t q_lora_rank : {6, 0}) {
     latent.latent.q_lora_rank = q_lora_rank;
     check(kAttentionOnly, latent);
+  }
+}
+
+TEST_CASE("graphs of layers: the gated delta rule, Mamba-2, and MLPs alone", "[graphs]") {
+  Transformer model = in_llama_style(tiny_model());
+  model.seq_length = 5;
+  model.gated_delta = {{2}, 3, 3, 2, 2, 4};
+  model.mamba = {"M", 3, 2, 2, 4};
+  for (const LayerSpec& spec : {LayerSpec{MixerKind::gated_delta, MlpKind::none},
+                                {MixerKind::mamba, MlpKind::none},
+                                {MixerKind::gated_delta, MlpKind::dense},
+                                {MixerKind::none, MlpKind::dense}}) {
+    model.layers = {spec};
+    check(kOfModel, model);
   }
 }
 

@@ -37,7 +37,8 @@ void for_each_kind(const Layout& layout, const Use& use) {
     use(derived(layout, [&kind = spec](Builder& g) { layers::layer(g, kind); }), layers);
 }
 
-// Returns the FLOPs of a product of the whole model; 0 for other works.
+// Returns the FLOPs of a product of the whole model, and those of linear attention, which are of no pairs of tokens; 0
+// for other works.
 double product_flops(const Node& node, const LayerGraphs& graphs) {
   const auto rows = [&](std::size_t i) {
     const Slice& slice = node.operands[i].slice;
@@ -49,6 +50,7 @@ double product_flops(const Node& node, const LayerGraphs& graphs) {
     return 2 * rows(result) * cols(result) * (product->trans_a ? rows(0) : cols(0));
   if (const auto* product = std::get_if<GroupedGemm>(&node.work))  // each row is of one expert
     return 2 * rows(0) * cols(0) * cols(product->pass == Pass::wgrad ? 1 : result);
+  if (std::visit([]<class W>(const W&) { return OfLinearAttention<W>; }, node.work)) return model_flops(node.work);
   return 0;
 }
 

@@ -11,6 +11,9 @@ void embedding(Builder& g);
 void attention(Builder& g, const LayerSpec& spec, const Slice& x, const Slice& out);
 // q, k and v of multi-latent attention (LatentHeads in model/schedule/work.hpp), from the norm's output.
 Slice latent_qkv(Builder& g, const Slice& x);
+// out = x + out_proj(gated norm(linear attention(conv(in_proj(norm(x)))))), of the gated delta rule and of Mamba-2
+void gated_delta(Builder& g, const Slice& x, const Slice& out);
+void mamba(Builder& g, const Slice& x, const Slice& out);
 // out = x + fc2(activation(fc1(norm(x))))
 void mlp(Builder& g, const Slice& x, const Slice& out);
 // out = x + Σ p · expert(norm(x)) over the experts that the router chooses, of probability p, (+ shared(norm(x)))

@@ -16,7 +16,9 @@ namespace {
 // Returns whether TransformerEngine's linear layers multiply by this parameter; it keeps only these in fp8. Norm
 // weights, all near 1, would be rounded to one value, and embeddings are looked up.
 // weight decay applies only to matrices
-bool is_linear_weight(const Parameter& p) { return p.layer >= 0 && p.decayed && p.shard != Shard::none; }
+bool is_linear_weight(const Parameter& p) {
+  return p.layer >= 0 && p.decayed && p.shard != Shard::none && p.name != "conv.weight";
+}
 
 // Adds buckets of the chosen parameters among `parts` from `begin` on; entries are indices into `parts`.
 template <class Choose>
@@ -55,9 +57,12 @@ std::vector<std::size_t> parameters_of(const std::vector<Parameter>& all, const 
 
 Initial initial_of(const Parameter& p, const Scenario& scenario) {
   Initial initial;
+  // Megatron-LM draws exp(a_log) between 1 and 16; here heads begin in the middle, with steps near 1 (dt_bias) and, in
+  // Mamba-2, all of their input (skip).
+  if (p.name == "a_log" || p.name == "dt_bias" || p.name == "skip") initial.mean = 1;
   if (!p.decayed && p.name.ends_with(".weight")) initial.mean = 1;
   if (p.decayed) initial.deviation = scenario.training.init_method_std;
-  if (p.name == "proj.weight" || p.name.ends_with("fc2.weight"))
+  if (p.name == "proj.weight" || p.name == "out_proj.weight" || p.name.ends_with("fc2.weight"))
     initial.deviation *= 1.0 / std::sqrt(2.0 * double(scenario.model.num_layers));
   return initial;
 }

@@ -183,7 +183,9 @@ enum class QuantisedLayer : std::uint8_t {
   shared_fc1,
   shared_fc2,
   experts_fc1,
-  experts_fc2
+  experts_fc2,
+  in_proj,  // of linear attention (model/layers/linear_mixer.cpp)
+  out_proj,
 };
 const char* name_of(QuantisedLayer layer);  // "qkv", …, "shared.fc1", …
 

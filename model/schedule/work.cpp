@@ -135,7 +135,7 @@ const char* kind_of(const Work& work) {
 const char* name_of(ColumnCopy copy) { return name_in({"none", "plain", "transposed"}, copy); }
 const char* name_of(QuantisedLayer layer) {
   return name_in({"qkv", "proj", "fc1", "fc2", "q", "q_down", "q_up", "kv_down", "kv_up", "shared.fc1", "shared.fc2",
-                  "experts.fc1", "experts.fc2"},
+                  "experts.fc1", "experts.fc2", "in_proj", "out_proj"},
                  layer);
 }
 
