@@ -7,7 +7,8 @@ namespace {
 
 constexpr FlagVerdict kNo = FlagVerdict::without_effect, kNear = FlagVerdict::approximated,
                       kRefused = FlagVerdict::refused;
-constexpr std::string_view kOff = "0|None|none|null|false|False";
+constexpr std::string_view kOff = "0|None|none|null|false|False",
+                           kOffOrGated = "0|None|none|null|false|False|gdn|gated_delta_net";
 
 std::vector<FlagRule> make_rules() {
   return {
@@ -15,10 +16,7 @@ std::vector<FlagRule> make_rules() {
       {"--moe-expert-capacity-factor", kRefused, "a capacity of experts without padding", "None|-1|-1.0"},
       {"--fp8-dot-product-attention", kRefused, "attention in fp8"},
       {"--fp8-multi-head-attention", kRefused, "attention in fp8"},
-      {"--experimental-attention-variant", kRefused, "linear and sparse attention", kOff},
-      {"--linear-attention-freq", kRefused, "linear and sparse attention", kOff},
-      {"--hybrid-layer-pattern", kRefused, "Mamba layers"},
-      {"--hybrid-override-pattern", kRefused, "Mamba layers"},
+      {"--experimental-attention-variant", kRefused, "sparse attention", kOffOrGated},
       {"--hybrid-attention-ratio", kRefused, "Mamba layers", "0|0.0"},
       {"--hybrid-mlp-ratio", kRefused, "Mamba layers", "0|0.0"},
       {"--is-hybrid-model", kRefused, "Mamba layers"},

@@ -234,6 +234,8 @@ class Import {
       }
     } else if (name == "--moe-layer-freq") {
       if (const auto text = value(flag)) values["model.moe_layer_freq"] = layers_of(flag, *text);
+    } else if (name == "--linear-attention-freq") {
+      if (const auto text = value(flag)) values["model.linear_attention_freq"] = layers_of(flag, *text);
     } else if (name == "--moe-router-force-load-balancing") {
       values["training.moe_expert_loads"] = "forced";
     } else if (name == kCapacity && is_neutral(*rule_of(name), flag.values)) {

@@ -44,6 +44,16 @@ constexpr Special kSpecial[] = {
        if (!s.model.experts.any() || freq == std::vector<std::int64_t>{1}) return {};
        return freq.size() == 1 ? Json(freq.front()) : Json(Json(freq).dump());
      }},
+    {"model.linear_attention_freq",
+     [](S s) -> Json {
+       const std::vector<std::int64_t>& freq = s.model.gated_delta.linear_attention_freq;
+       if (freq.empty()) return {};
+       return freq.size() == 1 ? Json(freq.front()) : Json(Json(freq).dump());
+     }},
+    {"model.hybrid_layer_pattern",
+     [](S s) -> Json {
+       return s.model.mamba.hybrid_layer_pattern.empty() ? Json() : Json(s.model.mamba.hybrid_layer_pattern);
+     }},
     {"model.moe_shared_expert_intermediate_size",
      [](S s) -> Json { return unless_0(s.model.experts.moe_shared_expert_intermediate_size); }},
     {"model.moe_z_loss_coeff",

@@ -58,9 +58,9 @@ TEST_CASE("every field of a section is read by a row or is named here", "[keys]"
   Scenario s;
   // padded_vocab_size follows from make_vocab_size_divisible_by; no key says `layers` yet, and none
   // num_nextn_predict_layers and left_out.
-  CHECK(fields_with_row("model", s, s.model) == fields_of<Transformer>() - 7 + fields_of<RopeScaling>() +
-                                                    fields_of<Experts>() + fields_of<LatentAttention>() - 1 +
-                                                    fields_of<YarnScaling>());
+  CHECK(fields_with_row("model", s, s.model) ==
+        fields_of<Transformer>() - 9 + fields_of<RopeScaling>() + fields_of<Experts>() + fields_of<LatentAttention>() -
+            1 + fields_of<YarnScaling>() + fields_of<GatedDelta>() + fields_of<Mamba>());
   // cp_comm_type and hierarchical_context_parallel_sizes are arrays, tp_comm_overlap_cfg is a table.
   CHECK(fields_with_row("parallel", s, s.parallel) == fields_of<Parallel>() - 2);
   CHECK(fields_with_row("overlap", s, s.overlap) == fields_of<Overlap>() - 1);

@@ -66,6 +66,46 @@ void check_latent(TomlTable& table, const Transformer& model) {
     expect(latent.yarn.factor != 1 || !table.has(of_yarn), of_yarn, "rotary_scaling_factor as well");
 }
 
+// Checks the keys of linear attention and of hybrids (transformer_config.py of Megatron-LM).
+void check_linear(TomlTable& table, const Transformer& model) {
+  const auto expect = [&](bool holds, const char* key, const std::string& expected) {
+    if (!holds) throw table.failure(key, "expected " + expected);
+  };
+  const GatedDelta& delta = model.gated_delta;
+  const std::vector<std::int64_t>& freq = delta.linear_attention_freq;
+  if (!delta.any())
+    for (const char* key : {"linear_conv_kernel_dim", "linear_key_head_dim", "linear_value_head_dim",
+                            "linear_num_key_heads", "linear_num_value_heads"})
+      expect(!table.has(key), key, "linear_attention_freq as well");
+  expect(freq.size() != 1 || freq[0] >= 2, "linear_attention_freq",
+         "2 or more, or an array, got " + number(freq.empty() ? 0 : freq[0]));
+  expect(freq.size() < 2 || (std::ssize(freq) == model.num_layers &&
+                             std::all_of(freq.begin(), freq.end(), [](auto one) { return one == 0 || one == 1; })),
+         "linear_attention_freq",
+         "a number, or 0 or 1 for each of the num_layers " + number(model.num_layers) + " layers, got " +
+             number(std::ssize(freq)) + " numbers");
+  expect(!delta.any() || delta.linear_num_value_heads % delta.linear_num_key_heads == 0, "linear_num_value_heads",
+         "a multiple of linear_num_key_heads " + number(delta.linear_num_key_heads) + ", got " +
+             number(delta.linear_num_value_heads));
+  const Mamba& mamba = model.mamba;
+  const std::string& pattern = mamba.hybrid_layer_pattern;
+  const char* of_pattern = "hybrid_layer_pattern";
+  if (!mamba.any())
+    for (const char* key : {"mamba_state_dim", "mamba_head_dim", "mamba_num_groups", "mamba_num_heads"})
+      expect(!table.has(key), key, "hybrid_layer_pattern with an M as well");
+  if (pattern.empty()) return;
+  expect(pattern.find_first_not_of("M*-E") == std::string::npos, of_pattern,
+         "the letters M, *, - and E, got \"" + pattern + "\"");
+  expect(std::ssize(pattern) == model.num_layers, of_pattern,
+         "a letter for each of the num_layers " + number(model.num_layers) + " layers, got " +
+             number(std::ssize(pattern)));
+  expect((pattern.find('E') == std::string::npos) == !model.experts.any(), of_pattern,
+         model.experts.any() ? "an E with num_moe_experts" : "num_moe_experts as well with an E");
+  expect(!delta.any(), "linear_attention_freq", "it or hybrid_layer_pattern, got both");
+  expect(!mamba.any() || mamba.mamba_num_heads % mamba.mamba_num_groups == 0, "mamba_num_heads",
+         "a multiple of mamba_num_groups " + number(mamba.mamba_num_groups) + ", got " + number(mamba.mamba_num_heads));
+}
+
 // Checks what Megatron-LM checks of experts (transformer_config.py, moe_utils.py), and refuses what is not modelled.
 void check_experts(TomlTable& table, const Transformer& model) {
   const Experts& experts = model.experts;
@@ -162,6 +202,7 @@ Transformer read_model(TomlTable table, const Parallel& parallel, const std::fil
 
   check_experts(table, model);
   check_latent(table, model);
+  check_linear(table, model);
   const bool divides = model.hidden_size % model.num_attention_heads == 0;
   if (model.kv_channels == 0 && !divides && !model.latent.any())
     throw table.failure("num_attention_heads", "expected a divisor of hidden_size " + number(model.hidden_size) +

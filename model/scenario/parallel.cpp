@@ -226,6 +226,14 @@ void check_layout(const TomlTable& table, const Transformer& model, const Parall
   divide("num_query_groups", model.kv_heads());
   divide("ffn_hidden_size", model.ffn_hidden_size);
   divide("moe_shared_expert_intermediate_size", model.experts.moe_shared_expert_intermediate_size);
+  if (model.gated_delta.any()) {
+    divide("linear_num_key_heads", model.gated_delta.linear_num_key_heads);
+    divide("linear_num_value_heads", model.gated_delta.linear_num_value_heads);
+  }
+  if (model.mamba.any()) {
+    divide("mamba_num_heads", model.mamba.mamba_num_heads);
+    divide("mamba_num_groups", model.mamba.mamba_num_groups);
+  }
   if (model.experts.any() && tp > 1 && !parallel.sequence_parallel)
     throw table.failure("sequence_parallel", "expected true with num_moe_experts and tensor_model_parallel_size " +
                                                  number(tp) + ", as Megatron-LM trains experts, got false");
@@ -234,6 +242,11 @@ void check_layout(const TomlTable& table, const Transformer& model, const Parall
   if (cp > 1 && model.latent.any())
     throw table.failure("context_parallel_size", "expected 1 with multi_latent_attention, got " + number(cp) +
                                                      ": parts of its sequences are not modelled yet");
+  if (cp > 1 && (model.gated_delta.any() || model.mamba.any()))
+    throw table.failure("context_parallel_size",
+                        std::string("expected 1 with ") +
+                            (model.mamba.any() ? "hybrid_layer_pattern" : "linear_attention_freq") + ", got " +
+                            number(cp) + ": the exchange of tokens for heads of linear attention is not modelled yet");
   if (cp > 1 && model.seq_length % (2 * cp) != 0)
     throw table.failure("context_parallel_size", "expected a seq_length that 2 x context_parallel_size " +
                                                      number(2 * cp) + " divides, got " + number(model.seq_length));

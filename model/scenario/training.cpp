@@ -72,6 +72,10 @@ void read_data(TomlTable& table, KeyReader& keys, const Transformer& model, Trai
   if (training.eod_token >= model.vocab_size)
     throw table.failure("eod_token", "expected a token below vocab_size = " + number(model.vocab_size) + ", got " +
                                          number(training.eod_token));
+  if (training.reset_attention_mask && (model.gated_delta.any() || model.mamba.any()))
+    throw table.failure("reset_attention_mask",
+                        "expected false with linear attention, got true: states that end with a document are not "
+                        "modelled yet");
   if (training.divides_documents() && training.eod_token < 0 && !training.data.empty())
     throw table.failure("eod_token", "expected the token that ends a document of data, got none");
   for (const char* key : {"eval_interval", "eval_iters"})
