@@ -3,7 +3,7 @@
 
 #include "model/layers/layers.hpp"
 
-// What the gated delta rule and Mamba-2 have in common: product, short convolution, gates, gated norm, product.
+// Parts that the gated delta rule and Mamba-2 share: product, short convolution, gates, gated norm, product.
 namespace stretto::layers {
 
 // Returns in_proj(norm(x)), of these parts, which heads cut.

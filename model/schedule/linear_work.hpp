@@ -25,7 +25,8 @@ struct ShortConv {
   bool operator==(const ShortConv&) const = default;
 };
 
-// What a head of linear attention takes of a token and what it forgets before: `rate` and `decay`, two numbers.
+// Two numbers of a token and head of linear attention: `rate` is how much of the token the state takes, and e^decay how
+// much it keeps of what came before.
 // step = softplus(raw_decay + dt_bias) and decay = −exp(a_log) · step, which is never positive. With own_rate the rate
 // is sigmoid(raw_rate) (the gated delta rule's β); otherwise it is step (Mamba-2's Δ), and there is no raw_rate.
 // forward: (raw_rate[rows,heads] R), raw_decay[rows,heads] R, a_log[1,heads] R, dt_bias[1,heads] R, rate[rows,heads] W,

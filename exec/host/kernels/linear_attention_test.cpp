@@ -101,7 +101,7 @@ TEST_CASE("the gradient of linear attention agrees with finite differences", "[k
         operands.push_back(operand);
       run(back, operands);
       const auto value = [&] { return weighted_sum(d_out, in.run_forward(work)); };
-      // Of a long sequence the elements of a few rows.
+      // A long sequence is checked in a few rows.
       const auto check = [&](Matrix<double>& x, const Matrix<double>& gradient) {
         for (std::int64_t row = 0; row < x.rows; row += is_long ? 41 : 1)
           for (std::int64_t col = 0; col < x.cols; ++col) {
