@@ -159,9 +159,15 @@ class Reader {
 
   HfConfig read() {
     require<std::string>(table_, "model_type");
-    const std::string &like = family_.like, &experts = family_.experts;
+    const std::string& like = family_.like;
+    const std::string experts = has_layers_of('E') ? family_.experts : std::string("none");
     const bool is_deepseek = like.starts_with("deepseek");
-    if (experts == "none" && !is_deepseek) refuse_not_modelled(table_);
+    if (family_.experts == "none" && !is_deepseek) refuse_not_modelled(table_);
+    if (experts != family_.experts)  // a hybrid without layers of experts
+      for (const char* key : {"first_k_dense_replace", "n_routed_experts", "n_shared_experts", "num_experts_per_tok",
+                              "moe_intermediate_size", "moe_shared_expert_intermediate_size", "n_group", "topk_group",
+                              "norm_topk_prob", "routed_scaling_factor"})
+        table_.has(key);
     if (like == "gpt2")
       read_gpt2();
     else if (is_deepseek)
@@ -170,6 +176,7 @@ class Reader {
       read_llama(like == "mixtral" ? "mistral" : like == "qwen3_moe" ? "qwen3" : like);
     if (experts == "mixtral" || experts == "qwen3_moe") read_experts(experts == "mixtral");
     if (experts.starts_with("deepseek")) read_experts_of_deepseek(experts == "deepseek_v3");
+    read_hybrid();
     take_switches();
     for (const char* key : kHarmless) table_.has(key);
     for (const std::string& key : table_.keys())
@@ -186,6 +193,39 @@ class Reader {
   }
 
  private:
+  // Returns whether a hybrid has layers of this letter (Mamba::hybrid_layer_pattern); a model that is none may have
+  // any.
+  bool has_layers_of(char letter) {
+    const auto pattern = value_or<std::string>(table_, "hybrid_override_pattern", "");
+    return pattern.empty() || pattern.find(letter) != std::string::npos;
+  }
+  // Reads the layers of a hybrid with Mamba-2 (Nemotron-H's configuration).
+  void read_hybrid() {
+    Transformer& model = scenario_.model;
+    Mamba& mamba = model.mamba;
+    mamba.hybrid_layer_pattern = value_or<std::string>(table_, "hybrid_override_pattern", "");
+    if (mamba.hybrid_layer_pattern.empty()) return;
+    if (mamba.hybrid_layer_pattern.find_first_not_of("M*-E") != std::string::npos)
+      throw table_.error("hybrid_override_pattern", "the letters M, *, - and E");
+    if (std::ssize(mamba.hybrid_layer_pattern) != model.num_layers)
+      throw table_.error("hybrid_override_pattern",
+                         "a letter for each of the num_hidden_layers " + number(model.num_layers) + " layers");
+    const auto size = [&](const char* key, std::int64_t most) {
+      return require<std::int64_t>(table_, key, {.min = 1, .max = most});
+    };
+    if (value_or<std::int64_t>(table_, "conv_kernel", Mamba::kConvTaps) != Mamba::kConvTaps)
+      throw table_.error("conv_kernel", "4 taps");
+    mamba.mamba_num_heads = size("mamba_num_heads", kMaxHidden);
+    mamba.mamba_head_dim = size("mamba_head_dim", kMaxHeadDim);
+    mamba.mamba_state_dim = size("ssm_state_size", kMaxHeadDim);
+    mamba.mamba_num_groups = size("n_groups", kMaxHidden);
+    if (mamba.mamba_num_heads % mamba.mamba_num_groups != 0)
+      throw table_.error("n_groups", "a divisor of mamba_num_heads " + number(mamba.mamba_num_heads));
+    if (const auto shared =
+            value_or<std::int64_t>(table_, "moe_shared_expert_intermediate_size", 0, {.min = 0, .max = kMaxFfn});
+        shared > 0 && model.experts.has_shared())
+      model.experts.moe_shared_expert_intermediate_size = shared;
+  }
   // Reads every key of a scenario that has a name in config.json. Absent keys keep their values.
   void read_keys(HfName ScenarioKey::*of_class) {
     for (const ScenarioKey& key : scenario_keys_of("model"))
@@ -511,6 +551,8 @@ bool has_experts_of_hf(const Transformer& model) {
 }  // namespace
 
 HfStyle hf_style(const Transformer& model) {
+  if (model.gated_delta.any() || !model.mamba.hybrid_layer_pattern.empty())
+    throw input_error("expected a model without linear attention: its names are not written yet");
   const bool has_positions = model.position_embedding_type == PositionEmbedding::learned_absolute,
              is_layer_norm = model.normalization == Normalization::layer_norm;
   if (has_positions && is_layer_norm && !model.swiglu && model.add_bias_linear &&

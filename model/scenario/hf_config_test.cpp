@@ -220,10 +220,19 @@ TEST_CASE("what Stretto's model has not names the file and the key", "[hf_config
   refuses(kLlama, "model_type", "\"minstral\"", "did you mean \"minist");
   refuses(kLlama, "model_type", "\"gpt_oss\"",
           "attention sinks, windows of attention in some layers and biases of experts and of the router");
-  refuses(kLlama, "model_type", "\"qwen3_next\"", "gated delta rules");
+  refuses(kLlama, "model_type", "\"qwen3_next\"", "a gate on attention's output");
   CHECK_THAT(refused_config(with(kLlama, "model_type", "\"qwen2_moe\"")), Contains("num_experts: expected"));
-  CHECK_THAT(refused_config(with(with(kLlama, "model_type", "\"nemotron_h\""), "moe_intermediate_size", "Infinity")),
-             Contains("\"nemotron_h\" needs what is not modelled yet: Mamba layers"));
+  CHECK_THAT(refused_config(with(with(kLlama, "model_type", "\"jamba\""), "moe_intermediate_size", "Infinity")),
+             Contains("\"jamba\" needs what is not modelled yet: Mamba layers"));
+  const std::string hybrid = with(with(with(kLlama, "model_type", "\"nemotron_h\""), "num_hidden_layers", "4"),
+                                  "hybrid_override_pattern", "\"M-*M\"");
+  const Transformer read = parse_hf_config(hybrid, "c").model;
+  CHECK(read.layer(0).mixer == MixerKind::mamba);
+  CHECK(read.layer(1).mixer == MixerKind::none);
+  CHECK(read.mamba.mamba_num_heads == 128);
+  CHECK_FALSE(read.swiglu);
+  refuses(hybrid, "hybrid_override_pattern", "\"MM\"", "a letter for each");
+  CHECK_THAT(refused_config(with(hybrid, "moe_latent_size", "64")), Contains("experts of another width"));
   refuses(kLlama, "model_type", "7");
   for (const char* key : {"num_local_experts", "num_experts", "n_routed_experts", "num_experts_per_tok"})
     refuses(kLlama, key, "8", "experts is not modelled yet");
