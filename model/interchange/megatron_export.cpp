@@ -132,7 +132,9 @@ Translation to_megatron(const Scenario& scenario) {
   result.text = "# flags of Megatron-LM's main at d98e8a64 (August 2026)\n" + environment_of(scenario, result.notes);
   const std::int64_t ranks = scenario.parallel.ranks(),
                      of_node = processes_of_node(ranks, scenario.parallel.tensor_model_parallel_size);
-  result.text += fmt::format("torchrun --nnodes {} --nproc_per_node {} pretrain_gpt.py", ranks / of_node, of_node);
+  const bool is_hybrid = !scenario.model.mamba.hybrid_layer_pattern.empty();
+  result.text += fmt::format("torchrun --nnodes {} --nproc_per_node {} {}.py", ranks / of_node, of_node,
+                             is_hybrid ? "pretrain_hybrid" : "pretrain_gpt");
   const auto line = [&](const std::string& text) { result.text += " \\\n    " + text; };
   for (const MegatronRow& row : megatron_rows()) {
     const Json value = row.get(scenario);
@@ -149,6 +151,7 @@ Translation to_megatron(const Scenario& scenario) {
     const std::string text = text_of(theirs(row, value));
     line(row.flag + " " + (row.is_list && text.find('[') == std::string::npos ? text : quoted(text)));
   }
+  if (scenario.model.gated_delta.any()) line("--experimental-attention-variant gdn");
   for (const Asserted& one : kAsserted)
     for (const MegatronRow& row : megatron_rows())
       if (row.key == one.key && one.given(scenario) && row.get(scenario) == false)

@@ -522,7 +522,6 @@ constexpr KnownProgram kPrograms[] = {
     {"text_generation", "inference"},
     {"text_gen", "inference"},
     {"pretrain_mamba", "Mamba layers"},
-    {"pretrain_hybrid", "Mamba layers"},
     {"train_mamba", "Mamba layers"},
 };
 

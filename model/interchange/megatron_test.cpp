@@ -102,6 +102,14 @@ TEST_CASE("scenario, flags, scenario is the identity for every row", "[megatron]
                        "moe_dispatch_fwd_dtype = \"mxfp8\"\nmoe_combine_bwd_dtype = \"mxfp8\"\n",
                        "p"),
         "rows of experts sent as codes");
+  for (const char* linear :
+       {"linear_attention_freq = 4\nlinear_conv_kernel_dim = 3\nlinear_key_head_dim = 64\nlinear_value_head_dim = 96\n"
+        "linear_num_key_heads = 4\nlinear_num_value_heads = 8\n",
+        "num_layers = 4\nlinear_attention_freq = [1, 0, 1, 1]\n", "linear_attention_freq = 2\n",
+        "num_layers = 4\nhybrid_layer_pattern = \"M-*M\"\nmamba_num_heads = 16\nmamba_head_dim = 32\n"
+        "mamba_state_dim = 64\nmamba_num_groups = 4\n",
+        "num_layers = 3\nhybrid_layer_pattern = \"MM*\"\n"})
+    check(parse_scenario("[model]\npreset = \"llama3-8b\"\n" + std::string(linear), "p"), linear);
   for (const MegatronRow& row : megatron_rows()) {
     INFO(row.key << " has had one value");
     CHECK((row.flag.empty() || seen[row.key].size() > 1 || testing::is_fast_suite()));
