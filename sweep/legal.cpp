@@ -88,7 +88,12 @@ std::vector<std::string> legal_values(const std::string& key, const Scenario& sc
   const Transformer& model = scenario.model;
   const std::int64_t domain = platform.accelerator ? std::max<std::int64_t>(platform.accelerator->domain, 1) : gpus;
   const std::int64_t most_tp = std::min({domain, gpus, std::int64_t{64}});
-  if (key == kTp) return texts_of(divisors({std::gcd(model.num_attention_heads, model.kv_heads())}, most_tp));
+  if (key == kTp) {
+    std::int64_t heads = std::gcd(model.num_attention_heads, model.kv_heads());
+    if (model.gated_delta.any()) heads = std::gcd(heads, model.gated_delta.linear_num_key_heads);
+    if (model.mamba.any()) heads = std::gcd(heads, model.mamba.mamba_num_groups);
+    return texts_of(divisors({heads}, most_tp));
+  }
   const std::int64_t layers = split_layers(scenario);
   // Powers of two may split the layers unevenly (settings.cpp).
   if (key == kPp)
@@ -97,6 +102,7 @@ std::vector<std::string> legal_values(const std::string& key, const Scenario& sc
     const std::int64_t most = std::max<std::int64_t>(1, layers / 2);
     return texts_of(merged(divisors({layers}, most), powers_of_two(most)));
   }
+  if (key == kCp && (model.gated_delta.any() || model.mamba.any())) return {"1"};
   if (key == kCp) return texts_of(powers_of_two(std::max<std::int64_t>(1, std::min(gpus, model.seq_length / 2))));
   if (!model.experts.any() && (key == kEp || key == kEtp)) return {"1"};
   if (key == kEp) return texts_of(divisors({model.experts.num_moe_experts}, gpus));
