@@ -137,6 +137,23 @@ StepSamples probe_steps(const MachineOf& machine_of, int cores, Notebook& notebo
     scenario.model.qk_layernorm = true;
     experts.push_back(std::make_unique<StepRun>(scenario, machine));
   }
+  // The gated delta rule, and then Mamba-2, in all layers.
+  for (const StepShape& shape : kLatent) {
+    Scenario scenario = scenario_of(shape, 1, 1);
+    const std::int64_t heads = scenario.model.num_attention_heads, head = scenario.model.head_dim();
+    scenario.model.gated_delta = {std::vector<std::int64_t>(static_cast<std::size_t>(scenario.model.num_layers), 1),
+                                  4,
+                                  head,
+                                  head,
+                                  heads / 2,
+                                  heads};
+    if (scenario.model.num_layers == 1) scenario.model.gated_delta.linear_attention_freq = {2};
+    experts.push_back(std::make_unique<StepRun>(scenario, machine));
+    scenario.model.gated_delta = {};
+    scenario.model.mamba = {std::string(static_cast<std::size_t>(scenario.model.num_layers), 'M'), 2 * head, head,
+                            heads / 2, heads};
+    experts.push_back(std::make_unique<StepRun>(scenario, machine));
+  }
   const auto in_precision = [](Scenario scenario, const std::optional<LowPrecision>& low, bool transposes) {
     scenario.training.precision = "bf16";
     if (low) scenario.training.low_precision = *low;
