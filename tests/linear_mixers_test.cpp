@@ -9,14 +9,14 @@
 namespace stretto::testing::linear_mixers {
 namespace {
 
-// 0: every second layer is linear; 1: layers of one sublayer, with Mamba-2; 2: as 0, with experts.
+// 0: every second layer is linear; 1: layers of one sublayer, with Mamba-2; 2: as 0, with experts; 3: Mamba-2 alone.
 Scenario in_linear_layout(const Layout& layout, const std::string& mode, int kind) {
   Scenario scenario = layout_scenario(layout, mode, true, "fp64");
   Transformer& model = scenario.model;
-  if (kind == 1) {
+  if (kind % 2 == 1) {
     model.mamba = {"", 3, 2, 6, 12};
     while (std::ssize(model.mamba.hybrid_layer_pattern) < model.num_layers)
-      model.mamba.hybrid_layer_pattern += "M-*"[model.mamba.hybrid_layer_pattern.size() % 3];
+      model.mamba.hybrid_layer_pattern += kind == 3 ? 'M' : "M-*"[model.mamba.hybrid_layer_pattern.size() % 3];
     return scenario;
   }
   model.gated_delta = {{2}, 3, 2, 3, 6, 12};
@@ -50,7 +50,7 @@ void change(exec::FullTensor& tensor) {
 }  // namespace
 
 TEST_CASE("linear attention: every layout and mode equals the single rank", "[serial][linear]") {
-  const int kind = GENERATE(0, 1, 2);
+  const int kind = GENERATE(0, 1, 2, 3);
   SingleRank single(2, change);
   INFO("kind " << kind);
   check_every_mode(single, kLinearLayouts, of_kind(kind));
@@ -58,7 +58,7 @@ TEST_CASE("linear attention: every layout and mode equals the single rank", "[se
 }
 
 TEST_CASE("FLOPs of a step with linear attention are those of its products", "[linear]") {
-  for (const int kind : {0, 1}) check_flops(in_linear_layout({}, "plain", kind));
+  for (const int kind : {0, 1, 3}) check_flops(in_linear_layout({}, "plain", kind));
 }
 
 TEST_CASE("keys of linear attention are checked", "[linear]") {

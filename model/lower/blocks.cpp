@@ -77,14 +77,16 @@ class Blocks {
     x_ = w_.recomputable("x", rows, hidden, layers + 1, {.is_input = true, .role = TensorRole::layer_input});
     std::vector<bool> has, is_again;
     for (const std::size_t kind : shape_.kind_of_layer) {
-      has.push_back(shape_.kinds[kind].spec.has_mlp());
+      const LayerSpec& spec = shape_.kinds[kind].spec;
+      has.push_back(spec.has_mlp() && spec.mixer != MixerKind::none);
       is_again.push_back(std::any_of(kinds_[kind].values.begin(), kinds_[kind].values.end(),
                                      [](const Value& v) { return v.given == Given::between && v.is_again; }));
     }
     BlockWriter::Role between{.again = is_again, .role = TensorRole::x_mid};
     // Where W units compute weight gradients, its storage also holds the gradient of the first section's last product.
     if (!shape_.weights_in_units && std::count(has.begin(), has.end(), false) > 0) between.layers = has;
-    between_ = w_.recomputable("x_mid", rows, hidden, layers, between);
+    const bool has_any = std::count(has.begin(), has.end(), true) > 0;
+    if (shape_.weights_in_units || has_any) between_ = w_.recomputable("x_mid", rows, hidden, layers, between);
     if (delayed_ != nullptr) {
       PlacedValues& values = graphs_.values();
       values.set_given(Given::forward_scales, whole(schedule_, delayed_->forward.scale, Coord::layer));
@@ -107,7 +109,7 @@ class Blocks {
     graphs_.set_context(shape_.kinds[kind].context);
     graphs_.values().set_in_layer(true);
     graphs_.values().set_given(Given::input, w_.act(x_, Coord::layer));
-    graphs_.values().set_given(Given::between, w_.act(between_, Coord::layer));
+    if (between_) graphs_.values().set_given(Given::between, w_.act(*between_, Coord::layer));
     graphs_.values().set_given(Given::output, output_);
   }
 
@@ -142,8 +144,9 @@ class Blocks {
   ModelEnds ends_;
   std::vector<LayerGraphs> kinds_;  // [BlockShape::kinds]
   ModelBlocks blocks_;
-  TensorId x_ = 0, between_ = 0;  // the residual stream before and within layers
-  View output_;                   // and after a layer
+  TensorId x_ = 0;                        // the residual stream before layers,
+  std::optional<TensorId> between_ = {};  // and within those that have a mixer and an MLP
+  View output_;                           // and after a layer
 };
 
 }  // namespace
