@@ -8,10 +8,10 @@
 namespace stretto {
 
 // Works of linear attention and state spaces (gated delta rule, arXiv 2412.06464; Mamba-2, arXiv 2405.21060), by the
-// rules of model/schedule/work.hpp. Rows are tokens of whole sequences, one sequence behind the other.
+// rules of model/schedule/work.hpp. Rows are tokens of whole sequences, one sequence after the other.
 
-// y = SiLU(c): each channel of c is a causal convolution of its own over the tokens of a sequence, of `width` taps, the
-// last of which is the token's own; before a sequence are zeros. A bias is added before the SiLU.
+// y = SiLU(c): each channel of c is a causal convolution of its own over the tokens of a sequence, of `width` taps;
+// the last tap is the token's own, and before a sequence are zeros. A bias is added before the SiLU.
 // forward: x[rows,channels] R, weight[channels,width] R, (bias[1,channels] R), y W.
 // dgrad:   dy R, x R, weight R, (bias R), dx W.
 // wgrad:   dy R, x R, weight R, (bias R), dweight A, (dbias[1,channels] A).

@@ -457,7 +457,7 @@ void compare(const LatentHeads&) {
 }
 
 template <OfLinearAttention W>
-void compare(const W&) {}  // the host's only: missing_kernel() refuses it
+void compare(const W&) {}             // the host's only: missing_kernel() refuses it
 void compare(const Gemm&) {}          // cuBLAS runs GEMMs: the executor's tests cover them
 void compare(const GroupedGemm&) {}   // the same
 void compare(const Collective&) {}    // below

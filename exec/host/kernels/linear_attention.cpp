@@ -160,7 +160,8 @@ class Recurrence {
     return part_of<T>(o_[operand], at.row, at.rows, at.head, 1);
   }
 
-  // The chunk's gradients from that of its output and of the state behind it, which becomes that of the state before.
+  // Adds the chunk's gradients from that of its output and that of the state after it, `d_state`, which becomes that of
+  // the state before it.
   void add_gradients(const Place& at, const Dense<T>& state, Dense<T>& d_state) const {
     const Keys<T> q(keys(0, at), w_.unit_keys), k(keys(1, at), w_.unit_keys);
     StateChunk<T> c(w_, q, k, values(2, at), numbers(3, at), numbers(4, at), state);
