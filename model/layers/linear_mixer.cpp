@@ -53,7 +53,8 @@ void leave(Builder& g, const Gated& gated, const Slice& x, const Slice& out) {
         {reads(gated.o), reads(gated.z), reads(g.vector("out_norm.weight", width)), writes(y)});
   const Slice b = g.branch_result();
   g.linear("out_proj", y, b, false);
-  g.residual("residual_1", "out_proj", x, b, out, DropoutSite::residual_1);
+  // Layers of all mixers share the backward pass of this addition, and with it the name of the term's gradient.
+  g.residual("residual_1", "proj", x, b, out, DropoutSite::residual_1);
 }
 
 }  // namespace stretto::layers
