@@ -114,7 +114,8 @@ bool add_shape_by_flavor(std::string_view name, std::string_view flavor, Setting
 }
 
 std::optional<std::pair<std::string, std::string>> flavor_of(const Transformer& model) {
-  if (model.experts.num_moe_experts > 0 || model.latent.any() || !model.swiglu || model.add_bias_linear ||
+  const bool is_linear = model.gated_delta.any() || !model.mamba.hybrid_layer_pattern.empty();
+  if (model.experts.num_moe_experts > 0 || model.latent.any() || is_linear || !model.swiglu || model.add_bias_linear ||
       model.normalization != Normalization::rms_norm || model.position_embedding_type != PositionEmbedding::rope)
     return std::nullopt;
   for (const Shape& shape : kShapes) {
