@@ -25,6 +25,7 @@ std::string RandomScenario::toml() {
   latent();
   experts();
   recompute_modules();
+  linear_attention();
   if (codes_ != nullptr) low_precision();
   for (TomlSection* section : {&model_, &parallel_, &overlap_, &training_}) draw_others(*section);
   std::string text;
@@ -36,10 +37,10 @@ std::string RandomScenario::toml() {
 namespace {
 
 RandomLayout drawn_layout(std::uint64_t seed, Draw* codes) {
-  Draw draw(seed), others(~seed);
+  Draw draw(seed), others(~seed), mixers(seed * 31 + 11);
   RandomLayout layout;
   for (; layout.refused < kMostDraws; ++layout.refused) {
-    RandomScenario scenario(draw, others, codes);
+    RandomScenario scenario(draw, others, mixers, codes);
     layout.toml = scenario.toml();
     layout.keys = scenario.keys();
     try {

@@ -62,11 +62,6 @@ std::vector<std::string> keys_not_drawn() {
       "training.reuse_grad_buf_for_mxfp8_param_ag", "training.fp4_format", "training.fp4_recipe",
       "training.fp4_param_gather", "training.fp8_transposes", "training.fp8", "training.fp4",
       "training.moe_dispatch_fwd_dtype", "training.moe_combine_bwd_dtype",
-      // Layers of other kinds; linear_mixers_test.cpp has layouts of its own.
-      "model.linear_attention_freq", "model.linear_conv_kernel_dim", "model.linear_key_head_dim",
-      "model.linear_value_head_dim", "model.linear_num_key_heads", "model.linear_num_value_heads",
-      "model.hybrid_layer_pattern", "model.mamba_num_heads", "model.mamba_head_dim", "model.mamba_state_dim",
-      "model.mamba_num_groups",
       // Other spellings (scenario_test.cpp reads each).
       "model.encoder_seq_length", "overlap.overlap_grad_sync", "overlap.overlap_param_sync", "overlap.fp8_params",
       "overlap.ub_tp_comm_overlap", "overlap.ub_tp_comm_overlap_cfg", "overlap.grad_sync_dtype",

@@ -227,6 +227,14 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("pairs of passes, early attention, sequence parallel",
         pairs && o.ep_overlap_early_attn_memory_release && p.tensor_model_parallel_size > 1);
     see("pairs of passes, weight gradients of a shared expert apart", pairs && shared && o.delay_wgrad_compute);
+    const bool is_linear = scenario.model.gated_delta.any(), is_hybrid = scenario.model.mamba.any();
+    see("linear attention, sequence parallel",
+        is_linear && p.sequence_parallel && p.tensor_model_parallel_size > 1 && pipeline);
+    see("linear attention, weight gradients apart", is_linear && apart);
+    see("linear attention, recomputed", is_linear && recomputed == Recompute::Granularity::full);
+    see("a hybrid, sequence parallel",
+        is_hybrid && p.sequence_parallel && p.tensor_model_parallel_size > 1 && pipeline);
+    see("a hybrid, parameters sharded", is_hybrid && in_units && p.shards_parameters());
     const bool has_experts = scenario.model.experts.any();
     see("zero-bubble with experts", has_experts && is_h1);
     see("zero-bubble in a V with experts of several ranks",
@@ -239,7 +247,7 @@ TEST_CASE("random layouts are everywhere", "[serial]") {
     see("experts in slots without padding", exchanges_in_slots(scenario));
     see("experts in shards of several ranks", in_shards && o.ep_flash_shards < p.expert_model_parallel_size);
   }
-  CHECK(seen.size() == 100);
+  CHECK(seen.size() == 105);
 
   // A new key must be drawn, or listed in keys_not_drawn() with the reason.
   const std::vector<std::string> known = scenario_keys(), excepted = keys_not_drawn();

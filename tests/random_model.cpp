@@ -134,6 +134,40 @@ void RandomScenario::experts() {
   }
 }
 
+// Draws of their own leave other keys of a seed as they are. Documents and parts of sequences are refused.
+void RandomScenario::linear_attention() {
+  if (cp_ > 1 || codes_ != nullptr || pairs_ || !mixers_.seldom()) return;
+  training_.set("reset_attention_mask", false);
+  if (!has_experts_ && mixers_.coin()) return hybrid();
+  const std::int64_t keys = tp_ * mixers_.between(1, 2);
+  if (mixers_.coin()) {
+    model_.set("linear_attention_freq", mixers_.between(2, 3));
+  } else {
+    std::vector<std::int64_t> is_linear;
+    while (std::ssize(is_linear) < layers_) is_linear.push_back(mixers_.between(0, 1));
+    if (layers_ == 1) return;
+    model_.set("linear_attention_freq", is_linear);
+  }
+  model_.set("linear_conv_kernel_dim", mixers_.between(1, 4));
+  model_.set("linear_key_head_dim", mixers_.between(1, 4));
+  model_.set("linear_value_head_dim", mixers_.between(1, 4));
+  model_.set("linear_num_key_heads", keys);
+  model_.set("linear_num_value_heads", keys * mixers_.between(1, 2));
+}
+
+// Layers of one sublayer each.
+void RandomScenario::hybrid() {
+  std::string pattern;
+  while (std::ssize(pattern) < layers_) pattern += mixers_.one_of({'M', 'M', '*', '-'});
+  model_.set("hybrid_layer_pattern", pattern);
+  if (pattern.find('M') == std::string::npos) return;
+  const std::int64_t groups = tp_ * mixers_.between(1, 2);
+  model_.set("mamba_num_groups", groups);
+  model_.set("mamba_num_heads", groups * mixers_.between(1, 2));
+  model_.set("mamba_head_dim", mixers_.between(1, 4));
+  model_.set("mamba_state_dim", mixers_.between(1, 4));
+}
+
 void RandomScenario::recompute_modules() {
   if (!recomputes_modules_ || others_.coin()) return;
   std::vector<std::string> modules = {others_.one_of({"core_attn", "mlp", "layernorm"})};

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <sstream>
 #include <string>
@@ -32,6 +33,7 @@ class TomlSection {
   const std::string& name() const { return name_; }
   std::string text() const { return text_.str() + "\n"; }
   const std::vector<std::string>& keys() const { return keys_; }
+  bool has(const std::string& key) const { return std::count(keys_.begin(), keys_.end(), name_ + "." + key) > 0; }
 
  private:
   std::ostream& line(const char* key) {
@@ -47,9 +49,10 @@ class TomlSection {
 // and how it is trained and what overlaps (random_training.cpp).
 class RandomScenario {
  public:
-  // `others` draws the keys that no code here decides, and `codes` a recipe of low precision, unless it is null.
-  RandomScenario(Draw& draw, Draw& others, Draw* codes = nullptr)
-      : draw_(draw), others_(others), codes_(codes), unit_(codes != nullptr ? 128 : 1) {}
+  // `others` draws the keys that no code here decides, `mixers` linear attention, and `codes` a recipe of low
+  // precision, unless it is null.
+  RandomScenario(Draw& draw, Draw& others, Draw& mixers, Draw* codes = nullptr)
+      : draw_(draw), others_(others), mixers_(mixers), codes_(codes), unit_(codes != nullptr ? 128 : 1) {}
 
   std::string toml();
   const std::vector<std::string>& keys() const { return keys_; }
@@ -67,6 +70,8 @@ class RandomScenario {
   void latent();
   void experts();
   void recompute_modules();
+  void linear_attention();
+  void hybrid();
   void micro_batches();
   void optimizer();
   void recompute();
@@ -80,6 +85,7 @@ class RandomScenario {
 
   Draw& draw_;
   Draw& others_;
+  Draw& mixers_;
   Draw* codes_;
   const std::int64_t unit_;  // sizes are multiples of it
   std::string subsections_;

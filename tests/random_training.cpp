@@ -192,9 +192,11 @@ void RandomScenario::compare() {
 
 // Draws keys by their rows (model/scenario/keys.hpp).
 void RandomScenario::draw_others(TomlSection& section) {
-  for (const ScenarioKey& key : scenario_keys_of(section.name()))
-    if (!key.drawn.empty())
-      section.set(key.name, key.drawn[static_cast<std::size_t>(others_.between(0, std::ssize(key.drawn) - 1))]);
+  for (const ScenarioKey& key : scenario_keys_of(section.name())) {
+    if (key.drawn.empty()) continue;
+    const KeyValue& value = key.drawn[static_cast<std::size_t>(others_.between(0, std::ssize(key.drawn) - 1))];
+    if (!section.has(key.name)) section.set(key.name, value);
+  }
 }
 
 }  // namespace stretto::testing
