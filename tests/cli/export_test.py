@@ -120,7 +120,8 @@ class Export(ProgramTest):
                         self.assertEqual(again[section].get(key), value, f"{more} {key}")
         self.write("experts.toml", '[model]\npreset = "mixtral-8x7b"\n')
         self.fails(2, "export", "experts.toml", "--format", "torchtitan", says=["num_moe_experts", "dense model"])
-        self.fails(2, "export", self.tiny, "--format", "torchtitan", says=["flavor of llama3 or qwen3"])
+        for refused in ([self.tiny], ["ours.toml", "--set", "model.linear_attention_freq=4"]):
+            self.fails(2, "export", *refused, "--format", "torchtitan", says=["flavor of llama3 or qwen3"])
 
     def test_what_cannot_be_exported(self):
         self.fails(2, "export", self.tiny, "--set", "model.swiglu=true", "-o", "out", says=["a mixture"])
