@@ -15,8 +15,8 @@ BlockWriter::BlockWriter(Schedule& schedule, const BlockShape& shape, const Para
   if (shape.sequence_parallel && shape.pairs_passes) d_gathered_ = workspace("d_gathered", tokens(), width);
   const bool rounds_at_random = shape.low.recipe == LowPrecisionRules::Recipe::nvfp4;
   if (model.hidden_dropout > 0 || model.attention_dropout > 0 || rounds_at_random) add_dropout_keys();
-  if (shape.masks_documents || shape.resets_positions) {
-    documents_ = add_tensor(schedule, kDocuments, Dtype::i32, BufferKind::input, shape.micro_batch_size,
+  if (shape.data.masks_documents || shape.data.resets_positions) {
+    documents_ = add_tensor(schedule, kDocuments, Dtype::i32, BufferKind::input, shape.data.micro_batch_size,
                             model.seq_length, 1, shape.micro_batches);
     schedule.step_data.documents = documents_;
   }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "model/graph/layout.hpp"
 #include "model/layout.hpp"
 #include "model/linear_layers.hpp"
 #include "model/lower/builder.hpp"
@@ -37,7 +38,7 @@ struct BlockShape {
   Transformer model;
   std::vector<LayerKind> kinds;            // each kind once
   std::vector<std::size_t> kind_of_layer;  // [layer] into `kinds`
-  std::int64_t micro_batch_size = 1;
+  TokenData data;
   double loss_scale = 1;  // 1 / tokens of the global batch
   // [layer], with one more for the head's input
   std::vector<LayerSlots> slots;
@@ -52,26 +53,16 @@ struct BlockShape {
   // Weight gradients of layers' linear layers are blocks of their own, called by W units, which have the head's too, or
   // within the backward pass, after what other layers wait for.
   bool weights_apart = false, weights_in_units = false;
-  bool experts_weights_last = false;  // weight gradients of experts come after the way back of their rows' gradients
-  bool expert_slots = false;          // each pair of ranks that share experts has a slot for its rows of experts
-  bool attention_early = false;       // of pairs: the backward pass's attention precedes the forward pass's experts
-  std::string head_weight;            // parameter of the head's GEMM
-  std::int64_t micro_batches = 1;     // per step and rank; the inputs of all of them exist when the step starts
+  bool attention_early = false;    // of pairs: the backward pass's attention precedes the forward pass's experts
+  std::string head_weight;         // parameter of the head's GEMM
+  std::int64_t micro_batches = 1;  // per step and rank; the inputs of all of them exist when the step starts
   Recompute recompute;
   AttentionBackend attention_backend = AttentionBackend::fused;
-  bool masks_documents = false;            // attention does not cross documents,
-  double document_tokens = 0;              // whose mean length this is; 0: unknown
-  bool resets_positions = false;           // positions count from the beginning of a document
-  bool masks_ends = false;                 // the last token of a document has no target
-  bool frozen_base = false;                // no gradients of parameters: backward computes only data gradients
-  bool gelu_fusion = false;                // GELU and its gradient are epilogues of the preceding products
-  bool bias_gradient_fusion = false;       // gradients of biases are epilogues of weight gradients
-  bool gelu_bias_gradient_fusion = false;  // with GELU's gradient as an epilogue: the preceding bias gradient too
-  bool residual_fusion = false;            // proj and fc2 add to the residual stream; needs tp 1 and no hidden dropout
-  bool norm_gradient_fusion = false;       // norms have one operation for both of their gradients
-  Group tp;                                // the ranks that cut the layers
-  bool sequence_parallel = false;          // these ranks also cut the tokens between layers
-  bool scatters_messages = false;          // these ranks also cut the tokens of messages between stages
+  bool frozen_base = false;  // no gradients of parameters: backward computes only data gradients
+  Fusions fusions;
+  Group tp;                        // the ranks that cut the layers
+  bool sequence_parallel = false;  // these ranks also cut the tokens between layers
+  bool scatters_messages = false;  // these ranks also cut the tokens of messages between stages
   ContextShape cp;
   LowPrecision precision;
   LowPrecisionRules low;       // of `precision`
@@ -83,17 +74,12 @@ struct BlockShape {
     return std::count(in_codes.begin(), in_codes.end(), false) > 0;
   }
   LaneId shared_expert = 0;  // the lane of its computation; other than the common one: it is concurrent with exchanges
-  // The ranks that share the experts of a layer, each with `local_experts` from `first_expert` on: they exchange rows
-  // and their counts. Ranks that gather tokens because they cut each expert in `expert_tp`, or share experts: these, or
-  // where there is no such group those of tp.
+  // The ranks that share the experts of a layer: they exchange rows and their counts. Ranks that gather tokens because
+  // they cut each expert, or share experts: these, or where there is no such group those of tp.
   Group ep, ep_counts, expert_tokens;
-  std::int64_t expert_tp = 1;
-  std::int64_t local_experts = 0;
-  Expr first_expert = 0;
-  double rank_capacity = 0;    // Parallel::moe_expert_rank_capacity_factor
-  double expert_capacity = 0;  // Parallel::moe_expert_capacity_factor
+  ExpertCut experts;     // but for how its rows travel, which is the communicator's
   Group sharing_tokens;  // ranks that share the tokens of a micro-batch, where a loss of the router sums over them
-  LinearCuts linear_cuts() const { return {tp.size, expert_tp, local_experts}; }
+  LinearCuts linear_cuts() const { return {tp.size, experts.width_ranks, experts.local}; }
   const LayerKind& kind(std::int64_t layer) const { return kinds[kind_of_layer[static_cast<std::size_t>(layer)]]; }
   // The tokens of every sequence that this rank has.
   SequenceParts parts() const { return {cp.size, cp.place, 1}; }
@@ -106,7 +92,7 @@ struct BlockShape {
   }
   // Returns the number of slots of the head's activations, which are slots of their own, from 0 on.
   std::int64_t head_slots() const { return slots.back().used.back() + 1; }
-  std::int64_t tokens() const { return micro_batch_size * model.seq_length / cp.size; }
+  std::int64_t tokens() const { return data.micro_batch_size * model.seq_length / cp.size; }
 };
 
 // Returns the shape but for its chunks, slots and buffers, which follow from the orders of the stages.

@@ -19,29 +19,13 @@ Layout layout_of(const Schedule& schedule, const BlockShape& shape) {
   const TokenTransport transport =
       shape.ep.exists() ? schedule.communicators[shape.ep.communicator].transport : TokenTransport::nccl;
   Layout layout{.model = shape.model};
-  layout.data = {shape.micro_batch_size, shape.masks_documents, shape.document_tokens, shape.resets_positions,
-                 shape.masks_ends};
+  layout.data = shape.data;
   layout.tp = shape.tp.size;
   layout.tp_place = shape.tp.place;
   layout.sequence_parallel = shape.sequence_parallel;
   layout.parts = shape.parts();
   layout.context = context_cut(shape.cp.kinds.front());
-  layout.experts = {.ranks = shape.ep.exists() ? shape.ep.size : 1,
-                    .local = shape.local_experts,
-                    .first = shape.first_expert,
-                    .width_ranks = shape.expert_tp,
-                    .exchanges = shape.ep.exists(),
-                    .capacity = shape.expert_capacity,
-                    .rank_capacity = shape.rank_capacity,
-                    .in_slots = shape.expert_slots,
-                    .place = shape.ep.place,
-                    .sums_balance = shape.sharing_tokens.exists(),
-                    .weights_last = shape.experts_weights_last,
-                    .shared_is_concurrent = shape.shared_expert != 0 && shape.ep.exists()};
-  layout.experts.gathers_over_tensor = !shape.expert_tokens.exists() && shape.sequence_parallel && shape.expert_tp > 1;
-  layout.experts.gathering = shape.expert_tokens.exists()         ? shape.expert_tokens.size
-                             : layout.experts.gathers_over_tensor ? shape.tp.size
-                                                                  : 1;
+  layout.experts = shape.experts;
   layout.experts.in_transport = shape.ep.exists() && transport != TokenTransport::nccl;
   layout.concurrent_passes = shape.pairs_passes;
   layout.micro_batches = shape.micro_batches;
@@ -50,8 +34,7 @@ Layout layout_of(const Schedule& schedule, const BlockShape& shape) {
   layout.loss_scale = shape.loss_scale;
   layout.trains = !shape.frozen_base;
   layout.is_unfused = shape.attention_backend == AttentionBackend::unfused;
-  layout.fusions = {shape.gelu_fusion, shape.bias_gradient_fusion, shape.gelu_bias_gradient_fusion,
-                    shape.residual_fusion, shape.norm_gradient_fusion && !shape.frozen_base};
+  layout.fusions = shape.fusions;
   return layout;
 }
 
@@ -162,7 +145,7 @@ ModelEnds::ModelEnds(Schedule& schedule, const BlockShape& shape, BlockWriter& w
   values.set_given(Given::loss, loss);
   if (schedule.step_data.dropout_keys) values.set_given(Given::dropout_key, writer.dropout_key());
   if (schedule.step_data.documents) values.set_given(Given::documents, writer.documents());
-  if (!shape.masks_ends) return;
+  if (!shape.data.masks_ends) return;
   const TensorId weight = add_tensor(schedule, kLossWeight, Dtype::f64, BufferKind::input, 1, 1);
   schedule.step_data.loss_weight = weight;
   values.set_given(Given::loss_weight, whole(schedule, weight));
