@@ -1,5 +1,5 @@
 #pragma once
-// Both gradients of LayerNorm and RMSNorm at once: dx, and those of the weights. norm.cu alone includes this file.
+// Both gradients of LayerNorm and RMSNorm at once: dx, and those of the weights. norm_kernels.hpp alone includes this file.
 #include <type_traits>
 
 #include "exec/cuda/kernels/column_sums.hpp"

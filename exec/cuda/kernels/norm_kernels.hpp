@@ -1,3 +1,4 @@
+#pragma once
 // LayerNorm and RMSNorm. A warp computes a row of a head, which it reads once: short rows stay in registers.
 #include <vector>
 
@@ -8,11 +9,10 @@
 #include "exec/cuda/kernels/norm_rows.hpp"
 
 namespace stretto::cuda {
-namespace {
 
 constexpr unsigned kRowsOfBlock = 4;
 
-__device__ std::int64_t row_of_warp() { return std::int64_t{blockIdx.x} * kRowsOfBlock + threadIdx.y; }
+__device__ inline std::int64_t row_of_warp() { return std::int64_t{blockIdx.x} * kRowsOfBlock + threadIdx.y; }
 
 // Lane l has the packs l, l + 32, … of columns: kPacks of them, which it keeps in registers, or where that is 0 any
 // number, which it reads again for every sum.
@@ -186,15 +186,6 @@ void run(const Norm& work, std::span<const exec::Operand> operands, const Stream
     packs ? run<widest, kCentred, T>(work.pass, work.all_rows(), cols, heads, epsilon, operands, stream)
           : run<1, kCentred, T>(work.pass, work.all_rows(), cols, heads, epsilon, operands, stream);
   });
-}
-
-}  // namespace
-
-void run_kernel(const LayerNorm& work, std::span<const exec::Operand> operands, const Stream& stream) {
-  run<true>(work, operands, stream);
-}
-void run_kernel(const RmsNorm& work, std::span<const exec::Operand> operands, const Stream& stream) {
-  run<false>(work, operands, stream);
 }
 
 }  // namespace stretto::cuda
