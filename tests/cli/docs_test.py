@@ -78,8 +78,7 @@ class Adding(unittest.TestCase):
         self.assertEqual([name for name in sorted(changed) if f"`{name}`" not in self.page], [])
 
 
-@unittest.skipUnless(IS_FAST, "not the release build")
-class Docs(ProgramTest):
+class Clone(ProgramTest):
     def setUp(self):
         super().setUp()
         # The folder stands for a clone with a calibrated platform: scenarios, and the targets of links in them.
@@ -87,6 +86,11 @@ class Docs(ProgramTest):
         (self.folder / "build").mkdir()
         for name in ("host.toml", "build/host.toml"):
             shutil.copy(PLATFORM, self.folder / name)
+
+
+@unittest.skipUnless(IS_FAST and not os.environ.get("STRETTO_WITHOUT_PAGES"), "not the release build, or each page is a test of its own")
+class Pages(Clone):
+    """The commands of each page, a test a page, so that ctest runs pages at once."""
 
     def run_commands(self, page):
         commands = commands_of(page)
@@ -102,16 +106,13 @@ class Docs(ProgramTest):
                 self.assertGreater(len(done.out), 5)
                 print(f"{time.monotonic() - begin:.1f} s: stretto {' '.join(words)}")
 
-    @slow
-    def test_commands_of_the_readme(self):
-        self.run_commands(ROOT / "README.md")
 
-    @slow
-    def test_commands_of_the_walks(self):
-        self.assertEqual(len(WALKS), 3)
-        for walk in WALKS:
-            self.run_commands(walk)
+for page in (ROOT / "README.md", *WALKS):
+    setattr(Pages, "test_" + page.stem.replace("-", "_"), slow(lambda self, page=page: self.run_commands(page)))
 
+
+@unittest.skipUnless(IS_FAST, "not the release build")
+class Docs(Clone):
     def test_keys_that_are_not_modelled(self):
         """docs/scenario.md names some: they are refused by name."""
         said = re.search(r"^Keys of what is not modelled.*?(?=Low precision that)", (ROOT / "docs/scenario.md").read_text(), re.M | re.S)[0]
