@@ -7,7 +7,7 @@
 #include "base/fp8.hpp"
 #include "base/scaling.hpp"
 #include "exec/operand.hpp"
-#include "model/schedule/low_precision_work.hpp"
+#include "model/ops/codes.hpp"
 
 namespace stretto::exec {
 
@@ -98,7 +98,7 @@ inline Codes codes_of(const Operand& operand, Scaling scaling, ScaledAlong along
   assert(is_code(operand.dtype) && operand.rows == shape.rows && operand.cols == shape.cols);
   return {static_cast<std::uint8_t*>(operand.data), operand.ld, operand.dtype, scaling, along, rows, cols};
 }
-// Return the codes of a product's factors as they are stored (model/schedule/work.hpp).
+// Return the codes of a product's factors as they are stored (model/ops/gemm.hpp).
 inline Codes codes_of_a(const Gemm& work, const Operand& a) {
   return codes_of(a, work.scaling_a, work.trans_a ? ScaledAlong::columns : ScaledAlong::rows,
                   work.trans_a ? work.k : work.m, work.trans_a ? work.m : work.k);

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "model/schedule/dtype.hpp"
+#include "model/ops/dtype.hpp"
 #include "model/schedule/schedule.hpp"
 
 namespace stretto::exec {

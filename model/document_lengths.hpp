@@ -50,7 +50,7 @@ PackedSequences packed_sequences(const DocumentLengths& lengths, double mean, st
 double slowest_replica(const PackedSequences& packed, std::int64_t replicas, std::int64_t sequences);
 
 // Returns the mean length of geometric documents that have `pairs` in a sequence of `seq` tokens (AttentionPairs::count
-// in model/schedule/work.hpp).
+// in model/ops/attention.hpp).
 double geometric_mean_of(double pairs, std::int64_t seq);
 
 // Reads lengths.file, a path. Throws Error(input) with file and line for a line that is no number from 1 to 10^9, and

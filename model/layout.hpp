@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "model/schedule/expr.hpp"
+#include "model/ops/expr.hpp"
 #include "model/transformer.hpp"
 
 namespace stretto {

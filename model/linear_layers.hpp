@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/schedule/low_precision_work.hpp"
+#include "model/ops/codes.hpp"
 #include "model/transformer.hpp"
 
 namespace stretto {

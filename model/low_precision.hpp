@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 
-#include "model/schedule/low_precision_work.hpp"
+#include "model/ops/codes.hpp"
 
 namespace stretto {
 

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 
-#include "model/schedule/dtype.hpp"
+#include "model/ops/dtype.hpp"
 
 namespace stretto {
 

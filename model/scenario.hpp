@@ -11,9 +11,9 @@
 #include "model/framework.hpp"
 #include "model/layout.hpp"
 #include "model/low_precision.hpp"
+#include "model/ops/dtype.hpp"
 #include "model/optimizer_precision.hpp"
 #include "model/recompute.hpp"
-#include "model/schedule/dtype.hpp"
 #include "model/transformer.hpp"
 
 namespace stretto {

@@ -18,7 +18,7 @@ struct Flops {
 // A frozen base has no weight gradients, so linear layers and the head count twice their forward pass and not three
 // times. Documents have document_tokens tokens on average (0: each sequence is one document). The counts are sums over
 // the nodes of the layers' graphs (model/layers, model/passes): a fused kernel of attention skips most of the masked
-// pairs, and pairs across documents (model/schedule/work.hpp, AttentionPairs), unfused attention skips none.
+// pairs, and pairs across documents (model/ops/attention.hpp, AttentionPairs), unfused attention skips none.
 Flops training_flops_per_sequence(const Transformer& model, bool frozen_base = false,
                                   AttentionBackend backend = AttentionBackend::fused, double document_tokens = 0);
 

@@ -2,7 +2,7 @@
 #include <optional>
 #include <string_view>
 
-#include "model/schedule/dtype.hpp"
+#include "model/ops/dtype.hpp"
 
 namespace stretto {
 

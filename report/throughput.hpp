@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "model/ops/dtype.hpp"
 #include "model/scenario.hpp"
-#include "model/schedule/dtype.hpp"
 
 namespace stretto {
 

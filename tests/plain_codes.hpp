@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/scaling.hpp"
-#include "model/schedule/low_precision_work.hpp"
+#include "model/ops/codes.hpp"
 
 // Shared by tests of low precision.
 namespace stretto::testing {

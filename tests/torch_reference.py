@@ -23,7 +23,7 @@ def philox(counter, key):
 
 
 def dropout(x, probability, key, site):
-    """x is [samples, rows, columns], all samples of a global batch; see Dropout in model/schedule/work.hpp."""
+    """x is [samples, rows, columns], all samples of a global batch; see Dropout in model/ops/dropout.hpp."""
     if probability == 0:
         return x
     samples, rows, columns = x.shape

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <span>
 
-#include "model/schedule/dtype.hpp"
+#include "model/ops/dtype.hpp"
 #include "model/schedule/work.hpp"
 
 namespace stretto::local {

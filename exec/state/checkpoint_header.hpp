@@ -9,7 +9,7 @@
 
 #include "base/read_file.hpp"
 #include "exec/state/header_json.hpp"
-#include "model/schedule/dtype.hpp"
+#include "model/ops/dtype.hpp"
 
 namespace stretto::exec {
 

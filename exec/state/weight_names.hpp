@@ -15,7 +15,7 @@ namespace stretto::exec {
 // Hugging Face's are those of its GPT2LMHeadModel, LlamaForCausalLM, Qwen3ForCausalLM, MixtralForCausalLM,
 // Qwen3MoeForCausalLM, DeepseekV2ForCausalLM and DeepseekV3ForCausalLM (transformers, modeling_gpt2.py,
 // modeling_llama.py, …), whose models without a head write them without the prefix. LlamaForCausalLM rotates the halves
-// of a head, as Rope does (model/schedule/work.hpp), so the rows of q and k keep their order.
+// of a head, as Rope does (model/ops/rope.hpp), so the rows of q and k keep their order.
 //
 // A parameter's name is its identity in a file, so this table reads names; all other code asks fields of the schedule.
 struct WeightNaming {

@@ -137,7 +137,7 @@ using NodeId = std::uint32_t;
 
 struct Node {
   Work work;                      // of the whole model; fit() makes it that of a rank
-  std::vector<Operand> operands;  // as model/schedule/work.hpp lists them; none: no operation in this direction
+  std::vector<Operand> operands;  // as model/ops lists them; none: no operation in this direction
   std::string base, what;         // "fc1" and "fprop", or a derived pass's "dgrad"
   Phase phase = Phase::forward;
   Module module = Module::none;

@@ -9,7 +9,7 @@ namespace stretto::layers {
 void embedding(Builder& g);
 // out = x + proj(attention(rope(norms of heads(qkv(norm(x))))))
 void attention(Builder& g, const LayerSpec& spec, const Slice& x, const Slice& out);
-// q, k and v of multi-latent attention (LatentHeads in model/schedule/work.hpp), from the norm's output.
+// q, k and v of multi-latent attention (LatentHeads in model/ops/rope.hpp), from the norm's output.
 Slice latent_qkv(Builder& g, const Slice& x);
 // out = x + out_proj(gated norm(linear attention(conv(in_proj(norm(x)))))), of the gated delta rule and of Mamba-2
 void gated_delta(Builder& g, const Slice& x, const Slice& out);

@@ -11,8 +11,8 @@
 #include "model/lower/builder.hpp"
 #include "model/lower/groups.hpp"
 #include "model/lower/lower.hpp"
+#include "model/ops/sequence_parts.hpp"
 #include "model/recompute.hpp"
-#include "model/schedule/sequence_parts.hpp"
 #include "model/transformer.hpp"
 
 namespace stretto {

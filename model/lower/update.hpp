@@ -27,7 +27,7 @@ Operation reduce_instances(std::string name, const ParameterClass& of, View own)
 Operation sum_squares(const std::string& suffix, const UpdateContext& context, const ParameterClass& of, View own);
 Operation gather_parameters(std::string name, const Group& group, View own, View whole);
 
-// A shard as AdamW uses it; model/schedule/work.hpp has the operands. With `master` the parameter is only written,
+// A shard as AdamW uses it; model/ops/adamw.hpp has the operands. With `master` the parameter is only written,
 // rounded from the master, unless the master has only the `remainders`.
 struct OwnShard {
   View gradient, parameter, m, v;

@@ -5,7 +5,7 @@
 namespace stretto::passes {
 namespace {
 
-// The nodes of unfused attention; AttentionProduct, Softmax and Dropout in model/schedule/work.hpp have the equations.
+// The nodes of unfused attention; AttentionProduct, Softmax and Dropout in model/ops have the equations.
 std::vector<Node> separate(LayerGraphs& graphs, const Node& fused) {
   const auto& work = std::get<Attention>(fused.work);
   const Slice &qkv = fused.operands[0].slice, &out = fused.operands[1].slice;

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "model/schedule/expr.hpp"
+#include "model/ops/expr.hpp"
 
 namespace stretto {
 

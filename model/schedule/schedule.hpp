@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "model/schedule/dtype.hpp"
-#include "model/schedule/expr.hpp"
+#include "model/ops/dtype.hpp"
+#include "model/ops/expr.hpp"
 #include "model/schedule/ids.hpp"
 #include "model/schedule/mesh.hpp"
 #include "model/schedule/module.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "model/schedule/expr.hpp"
+#include "model/ops/expr.hpp"
 #include "model/schedule/ids.hpp"
 
 namespace stretto {

@@ -53,7 +53,7 @@ struct TokenExchange {
   Quantity hybridep_us;  // HybridEP's scan of what goes where, once for dispatch and combine
 };
 
-// Linear attention (LinearAttention of model/schedule/linear_work.hpp), forward; a platform may lack these numbers.
+// Linear attention (LinearAttention of model/ops/linear_attention.hpp), forward; a platform may lack these numbers.
 // delta rule: delta_ns · tokens · heads + delta_serial_ns · tokens of a sequence, with heads of 128 x 128
 // Mamba-2:    ssd_ns · tokens of a sequence · max(ssd_pairs, sequences · heads), with heads of 128 x 64
 // Other heads take as much more as their state is larger. A gradient takes `delta_backward` or `ssd_backward` times as

@@ -3,12 +3,12 @@
 #include <optional>
 #include <string_view>
 
-#include "model/schedule/dtype.hpp"
+#include "model/ops/dtype.hpp"
 
 namespace stretto::sim {
 
 // Kinds of products by the types of their factors. A platform has a table for each kind. The types of low precision are
-// codes with scales (model/schedule/low_precision_work.hpp): one for a tensor (fp8), one for each 128 along the axis of
+// codes with scales (model/ops/codes.hpp): one for a tensor (fp8), one for each 128 along the axis of
 // the sum or for squares of 128 (fp8_block), a byte for each 32 (mxfp8), and e4m3 for each 16 of e2m1 (nvfp4).
 enum class ProductType : std::uint8_t { bf16, f32, fp8, fp8_block, mxfp8, nvfp4 };
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "model/schedule/dtype.hpp"
+#include "model/ops/dtype.hpp"
 #include "model/schedule/schedule.hpp"
 #include "model/schedule/work.hpp"
 #include "sim/cost/cost.hpp"

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "exec/cuda/kernels/stream.hpp"
-#include "model/schedule/sequence_parts.hpp"
+#include "model/ops/sequence_parts.hpp"
 
 namespace stretto::cuda {
 

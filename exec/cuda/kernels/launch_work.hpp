@@ -3,7 +3,7 @@
 
 #include "exec/cuda/kernels/stream.hpp"
 #include "exec/operand.hpp"
-#include "model/schedule/expr.hpp"
+#include "model/ops/expr.hpp"
 #include "model/schedule/work.hpp"
 
 namespace stretto::cuda {

@@ -18,7 +18,7 @@ __device__ inline Random4 philox4x32(Random4 counter, std::uint32_t key0, std::u
   return counter;
 }
 
-// Dropout factors (model/schedule/work.hpp, DropoutSite) of four columns from `col` on, a multiple of 4. `key` is the
+// Dropout factors (model/ops/dropout.hpp, DropoutSite) of four columns from `col` on, a multiple of 4. `key` is the
 // operand i32[1,3] in device memory, borrowed.
 struct DropoutMask {
   const std::int32_t* key;

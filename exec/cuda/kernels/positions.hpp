@@ -2,11 +2,11 @@
 #include <cstdint>
 
 #include "exec/cuda/kernels/launch.hpp"
-#include "model/schedule/sequence_parts.hpp"
+#include "model/ops/sequence_parts.hpp"
 
 namespace stretto::cuda {
 
-// place_of_row() of model/schedule/sequence_parts.hpp on the device: the positions in their sequences of the tokens of
+// place_of_row() of model/ops/sequence_parts.hpp on the device: the positions in their sequences of the tokens of
 // one held part. Passed to kernels by value.
 struct Positions {
   std::int64_t tokens, chunk, skip_first, skip_second;  // the skips are added to the token's number in its chunk pair

@@ -4,7 +4,7 @@
 
 #include "exec/cuda/device.hpp"
 #include "exec/operand.hpp"
-#include "model/schedule/low_precision_work.hpp"
+#include "model/ops/codes.hpp"
 
 namespace stretto::cuda {
 

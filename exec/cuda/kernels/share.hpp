@@ -4,7 +4,7 @@
 
 #include "exec/comm/local.hpp"
 #include "exec/cuda/kernels/stream.hpp"
-#include "model/schedule/dtype.hpp"
+#include "model/ops/dtype.hpp"
 #include "model/schedule/work.hpp"
 
 namespace stretto::cuda {

@@ -37,7 +37,7 @@ struct DescribedDevice {
 // queries cuDNN rounds dk and dv of each head to bf16 before it adds up those of a group, and dk and dv of each region
 // are rounded before they are added up. Not thread-safe.
 //
-// Dropout: cuDNN draws masks (Philox) other than those of model/schedule/work.hpp. Forward pass and gradient draw equal
+// Dropout: cuDNN draws masks (Philox) other than those of model/ops/dropout.hpp. Forward pass and gradient draw equal
 // ones (attention_seed.hpp), so a forward pass that runs here needs its gradient here too. A mask follows from the
 // place in a graph: passes over parts of the keys would have equal ones, so with dropout only whole sequences have
 // plans.

@@ -7,7 +7,7 @@
 namespace stretto::cuda {
 
 // The tensors of attention's graphs that have memory, by their ids in cuDNN: operands of Attention
-// (model/schedule/work.hpp), f32 scalars by value, and further tensors that the graphs need.
+// (model/ops/attention.hpp), f32 scalars by value, and further tensors that the graphs need.
 enum class AttentionTensor : std::int64_t {
   q = 1,
   k,

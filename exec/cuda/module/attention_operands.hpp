@@ -17,7 +17,7 @@ struct AttentionPlaces {
   void *d_o = nullptr, *dq = nullptr, *dk = nullptr, *dv = nullptr;
 };
 
-// The operands of an Attention (model/schedule/work.hpp) in bf16, as graphs of cuDNN take them: a graph for each of its
+// The operands of an Attention (model/ops/attention.hpp) in bf16, as graphs of cuDNN take them: a graph for each of its
 // regions. A graph needs tokens in the order of their positions, and log-sum-exps without gaps; where operands are
 // others, it gets copies in scratch memory. Runs as
 //   begin(); for every region, the last first: before(), the graph, after(); end()

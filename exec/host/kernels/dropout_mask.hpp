@@ -9,7 +9,7 @@
 
 namespace stretto::host {
 
-// The factors of dropout, 0 or 1 / (1 − probability), as model/schedule/work.hpp specifies them: Philox4x32-10 words
+// The factors of dropout, 0 or 1 / (1 − probability), as model/ops/dropout.hpp specifies them: Philox4x32-10 words
 // (base/rng.hpp) compared with the threshold probability · 2³². A pure function of the constructor's arguments, equal
 // in every element type and on every device. Owns copies of all arguments; immutable, so thread-safe. Needs
 // 0 < probability < 1. Throws nothing.

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "exec/operand.hpp"
-#include "model/schedule/expr.hpp"
+#include "model/ops/expr.hpp"
 #include "model/schedule/schedule.hpp"
 
 namespace stretto::host {

@@ -45,7 +45,7 @@ struct Inputs {
   }
 };
 
-// The recurrence of model/schedule/linear_work.hpp, token by token.
+// The recurrence of model/ops/linear_attention.hpp, token by token.
 Matrix<double> recurrence(const LinearAttention& w, const Inputs& in) {
   Matrix<double> out(w.rows(), w.value_cols());
   for (std::int64_t sample = 0; sample < w.batch; ++sample)

@@ -10,7 +10,7 @@
 
 namespace stretto::host {
 
-// Common code of LayerNorm and RMSNorm. Operands are those of model/schedule/work.hpp; rows are [begin, end) of an
+// Common code of LayerNorm and RMSNorm. Operands are those of model/ops/norm.hpp; rows are [begin, end) of an
 // operand's rows, columns the elements of one head. Pure functions over memory of the caller; thread-safe for disjoint
 // rows.
 

@@ -19,7 +19,7 @@ namespace {
 // Rows of a strip: blocks of every scaling end at its end.
 constexpr std::int64_t kStrip = kBlockwise;
 
-// The random words of Quantise, as model/schedule/low_precision_work.hpp specifies them.
+// The random words of Quantise, as model/ops/codes.hpp specifies them.
 struct RandomWords {
   std::array<std::uint32_t, 2> key{};
   std::uint32_t first_sample = 0, first_site = 0;

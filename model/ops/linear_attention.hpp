@@ -1,9 +1,11 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 
-#include "model/schedule/pass.hpp"
+#include "model/ops/operand_list.hpp"
+#include "model/ops/pass.hpp"
 
 namespace stretto {
 
@@ -87,6 +89,17 @@ struct GatedNorm {
   static constexpr std::array kFields = {"pass", "rows", "groups", "cols", "gate_first", "epsilon"};
   bool operator==(const GatedNorm&) const = default;
 };
+
+OperandList operands(const ShortConv& work);
+OperandList operands(const LinearGates& work);
+OperandList operands(const LinearAttention& work);
+OperandList operands(const GatedNorm& work);
+std::string sizes_text(const ShortConv& work);
+std::string sizes_text(const LinearGates& work);
+std::string sizes_text(const LinearAttention& work);
+std::string sizes_text(const GatedNorm& work);
+double counted_flops(const ShortConv& work);
+double counted_flops(const LinearAttention& work);
 
 template <class W>
 concept OfLinearAttention = std::is_same_v<W, ShortConv> || std::is_same_v<W, LinearGates> ||

@@ -1,12 +1,15 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <string>
+#include <type_traits>
 
 #include "base/router_score.hpp"
-#include "model/schedule/expr.hpp"
-#include "model/schedule/low_precision_work.hpp"
-#include "model/schedule/pass.hpp"
-#include "model/schedule/sequence_parts.hpp"
+#include "model/ops/codes.hpp"
+#include "model/ops/expr.hpp"
+#include "model/ops/operand_list.hpp"
+#include "model/ops/pass.hpp"
+#include "model/ops/sequence_parts.hpp"
 
 namespace stretto {
 
@@ -231,5 +234,38 @@ struct GateRows {
   static constexpr std::array kFields = {"pass", "rows", "cols"};
   bool operator==(const GateRows&) const = default;
 };
+
+OperandList operands(const Route& work);
+OperandList operands(const BalanceLoss& work);
+OperandList operands(const MeanCounts& work);
+OperandList operands(const CountLoads& work);
+OperandList operands(const MoveBias& work);
+OperandList operands(const SortTokens& work);
+OperandList operands(const Permute& work);
+OperandList operands(const CountRows& work);
+OperandList operands(const SortByExpert& work);
+OperandList operands(const GroupedGemm& work);
+OperandList operands(const WeightedActivation& work);
+OperandList operands(const GateRows& work);
+std::string sizes_text(const Route& work);
+std::string sizes_text(const BalanceLoss& work);
+std::string sizes_text(const MeanCounts& work);
+std::string sizes_text(const CountLoads& work);
+std::string sizes_text(const MoveBias& work);
+std::string sizes_text(const SortTokens& work);
+std::string sizes_text(const Permute& work);
+std::string sizes_text(const CountRows& work);
+std::string sizes_text(const SortByExpert& work);
+std::string sizes_text(const GroupedGemm& work);
+std::string sizes_text(const WeightedActivation& work);
+std::string sizes_text(const GateRows& work);
+double counted_flops(const GroupedGemm& work);
+
+// A work of the router or of experts.
+template <class W>
+concept OfExperts = std::is_same_v<W, Route> || std::is_same_v<W, BalanceLoss> || std::is_same_v<W, MeanCounts> ||
+    std::is_same_v<W, CountLoads> || std::is_same_v<W, MoveBias> || std::is_same_v<W, SortTokens> ||
+    std::is_same_v<W, Permute> || std::is_same_v<W, CountRows> || std::is_same_v<W, SortByExpert> ||
+    std::is_same_v<W, GroupedGemm> || std::is_same_v<W, WeightedActivation> || std::is_same_v<W, GateRows>;
 
 }  // namespace stretto

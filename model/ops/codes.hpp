@@ -4,9 +4,10 @@
 #include <string>
 #include <type_traits>
 
-#include "model/schedule/dtype.hpp"
-#include "model/schedule/expr.hpp"
-#include "model/schedule/sequence_parts.hpp"
+#include "model/ops/dtype.hpp"
+#include "model/ops/expr.hpp"
+#include "model/ops/operand_list.hpp"
+#include "model/ops/sequence_parts.hpp"
 
 namespace stretto {
 
@@ -94,7 +95,7 @@ constexpr std::int64_t group_rows_of(Scaling scaling) {
   const std::int64_t block = rule_of(scaling).block;
   return block == 0 ? 16 : block == 16 ? 128 : block;
 }
-// Groups of rows in one matrix, such as the rows of experts (model/schedule/expert_work.hpp: GroupedGemm). Codes of a
+// Groups of rows in one matrix, such as the rows of experts (model/ops/experts.hpp: GroupedGemm). Codes of a
 // group are a matrix of their own: its rows are rounded up with zeros, and groups follow one another. A copy of the
 // transposed matrix holds each group's transposed one, in the bytes from [first row · cols] on; its shape is that of
 // all rows together, or where groups are `equal`, one below the other.
@@ -193,7 +194,7 @@ const char* name_of(QuantisedLayer layer);  // "qkv", …, "shared.fc1", …
 // one copy, `rowwise`, which serves as both, and its transpose.
 // hadamard: the second copy is of (D · H) x: every 16 rows of x are multiplied by H16 / 4 after fixed signs.
 // stochastic: dY of NVFP4 is rounded up or down at random. The 32 bits of a number are Philox's (base/rng.hpp) of key
-// and counter {column / 4, row, sample, site}, as Dropout's are (model/schedule/work.hpp): row is the token's position
+// and counter {column / 4, row, sample, site}, as Dropout's are (model/ops/dropout.hpp): row is the token's position
 // in its sequence of `seq` tokens (`parts` of it are held), and the rank has tokens [first_row, …) of the micro-batch
 // and columns [first_column, …) of the layer's output. site = 16 + 2 · layer, and one more for the second copy.
 //
@@ -269,6 +270,32 @@ struct TransposeCodes {
   static constexpr std::array kFields = {"rows", "cols", "format", "scaling"};
   bool operator==(const TransposeCodes&) const = default;
 };
+
+namespace operand_specs {
+
+// Returns the operand with codes of a matrix [rows, cols].
+inline OperandSpec codes_of(const char* name, const char* modes, Dtype format, Scaling scaling, ScaledAlong along,
+                            std::int64_t rows, std::int64_t cols) {
+  const CodeShape shape = code_shape(format, scaling, along, rows, cols);
+  return {name, modes, shape.rows, shape.cols, Shape::matrix, Type::codes};
+}
+
+// Returns why a matrix has no such groups of rows, or "".
+inline std::string problem_of(const GroupedRows& g) {
+  if (g.groups < 0) return "groups must be positive";
+  if (g.groups == 0) return g.capacity == 0 && !g.equal ? "" : "capacity and equal are of groups";
+  if (g.equal && (g.capacity != 0 || g.rows % g.groups != 0)) return "groups must have equally many rows";
+  return g.capacity == 0 || g.capacity >= g.rows ? "" : "capacity must be at least rows";
+}
+
+}  // namespace operand_specs
+
+OperandList operands(const Amax& work);
+OperandList operands(const UpdateScale& work);
+OperandList operands(const Quantise& work);
+OperandList operands(const TransposeCodes& work);
+std::string sizes_text(const Amax& work);
+std::string sizes_text(const Quantise& work);
 
 // A work of low precision.
 template <class W>

@@ -1,4 +1,4 @@
-#include "model/schedule/expr.hpp"
+#include "model/ops/expr.hpp"
 
 #include <catch2/catch.hpp>
 #include <stdexcept>

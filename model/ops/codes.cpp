@@ -1,6 +1,10 @@
+#include "model/ops/codes.hpp"
+
 #include <algorithm>
 
-#include "model/schedule/operand_specs.hpp"
+#include "base/values_of.hpp"
+#include "model/ops/dropout.hpp"
+#include "model/ops/sizes_text.hpp"
 
 namespace stretto {
 
@@ -15,44 +19,16 @@ std::string problem_of(Dtype format, Scaling scaling, ScaledAlong along, std::in
   return is_whole ? "" : shape + " is not cut into whole blocks of " + std::to_string(side);
 }
 
-namespace operand_specs {
+const char* name_of(ColumnCopy copy) { return name_in({"none", "plain", "transposed"}, copy); }
 
-OperandList operands_of_codes(const GroupedGemm& g) {
-  const ScalingRule a = rule_of(g.scaling_a), b = rule_of(g.scaling_b);
-  if (a.block != b.block || a.has_factor != b.has_factor) return bad("A and B are scaled in different ways");
-  const bool is_forward = g.pass == Pass::forward, is_wgrad = g.pass == Pass::wgrad;
-  const Dtype format = a.block == 16 ? Dtype::e2m1x2 : Dtype::e4m3;  // e5m2 has its shapes
-  const ScaledAlong along = is_wgrad ? ScaledAlong::columns : ScaledAlong::rows;
-  const auto codes = [](const char* name, const CodeShape& shape) {
-    return OperandSpec{name, "R", shape.rows, shape.cols, Shape::matrix, Type::codes};
-  };
-  const auto rows = [&](const char* name, std::int64_t cols, Scaling scaling) {
-    return codes(name, is_wgrad && g.transposes ? grouped_transposed_shape(format, scaling, g.grouped(), cols)
-                                                : grouped_code_shape(format, scaling, along, g.grouped(), cols));
-  };
-  const GroupedRows w = g.grouped_weights();
-  if (w.code_rows(group_rows_of(g.scaling_b)) != w.rows) return bad("weights of a group are no whole blocks");
-  OperandList list{{rows(is_forward ? "x" : "dy", is_forward ? g.k : g.n, g.scaling_a)}, ""};
-  if (is_wgrad)
-    list.operands.push_back(rows("x", g.k, g.scaling_b));
-  else if (!is_forward && g.transposes)
-    list.operands.push_back(codes("weights", grouped_transposed_shape(format, g.scaling_b, w, g.k)));
-  else
-    list.operands.push_back(
-        codes("weights",
-              grouped_code_shape(format, g.scaling_b, is_forward ? ScaledAlong::rows : ScaledAlong::columns, w, g.k)));
-  if (!g.equal) list.operands.push_back(vector_of("offsets", "R", g.groups + 1, Type::i32));
-  if (g.has_factors())
-    list.operands.insert(list.operands.end(), {vector_of("inverse_a", "R", g.groups, Type::f32),
-                                               vector_of("inverse_b", "R", g.groups, Type::f32)});
-  if (is_wgrad)
-    list.operands.push_back({"dweights", "A", g.groups * g.n, g.k});
-  else
-    list.operands.push_back({is_forward ? "y" : "dx", "W", g.matrix_rows(), is_forward ? g.n : g.k});
-  return list;
+const char* name_of(QuantisedLayer layer) {
+  return name_in({"qkv", "proj", "fc1", "fc2", "q", "q_down", "q_up", "kv_down", "kv_up", "shared.fc1", "shared.fc2",
+                  "experts.fc1", "experts.fc2", "in_proj", "out_proj"},
+                 layer);
 }
 
-OperandList operands_of_codes(const Amax& a) {
+OperandList operands(const Amax& a) {
+  using namespace operand_specs;
   if (a.rows < 1 || a.cols < 1) return bad("dimensions must be positive");
   if (a.hadamard && a.groups == 0 && a.rows % 16 != 0) return bad("Hadamard transforms are of 16 rows");
   if (const std::string problem = problem_of({a.groups, a.rows, a.capacity, a.equal}); !problem.empty())
@@ -64,7 +40,8 @@ OperandList operands_of_codes(const Amax& a) {
   return list;
 }
 
-OperandList operands_of_codes(const UpdateScale& u) {
+OperandList operands(const UpdateScale& u) {
+  using namespace operand_specs;
   if (u.elements < 1 || u.history < 0) return bad("elements must be positive");
   if (u.format != Dtype::e4m3 && u.format != Dtype::e5m2) return bad("the format must be e4m3 or e5m2");
   const bool keeps = u.history > 0;
@@ -74,7 +51,8 @@ OperandList operands_of_codes(const UpdateScale& u) {
   return list;
 }
 
-OperandList operands_of_codes(const Quantise& q) {
+OperandList operands(const Quantise& q) {
+  using namespace operand_specs;
   if (q.rows < 1 || q.cols < 1) return bad("dimensions must be positive");
   if (q.scaling == Scaling::none || !is_code(q.format)) return bad("it makes codes");
   if (!q.rowwise && q.columnwise == ColumnCopy::none) return bad("it has no copy to make");
@@ -117,7 +95,8 @@ OperandList operands_of_codes(const Quantise& q) {
   return list;
 }
 
-OperandList operands_of_codes(const TransposeCodes& t) {
+OperandList operands(const TransposeCodes& t) {
+  using namespace operand_specs;
   if (t.rows < 1 || t.cols < 1) return bad("dimensions must be positive");
   if (t.scaling == Scaling::none || !is_code(t.format)) return bad("it transposes codes");
   for (const std::string& problem : {problem_of(t.format, t.scaling, ScaledAlong::columns, t.rows, t.cols),
@@ -128,5 +107,17 @@ OperandList operands_of_codes(const TransposeCodes& t) {
           ""};
 }
 
-}  // namespace operand_specs
+std::string sizes_text(const Amax& a) {
+  return dims(a.rows, a.cols) + (a.hadamard ? " hadamard" : "") +
+         (a.groups > 0 ? " in " + std::to_string(a.groups) + " groups" : "");
+}
+
+std::string sizes_text(const Quantise& q) {
+  return dims(q.rows, q.cols) + " " + std::string(name_of(q.format)) + " " + name_of(q.scaling) +
+         (q.rowwise ? " rowwise" : "") + (q.columnwise == ColumnCopy::none ? "" : " columnwise ") +
+         (q.columnwise == ColumnCopy::none ? "" : name_of(q.columnwise)) + (q.hadamard ? " hadamard" : "") +
+         (q.stochastic ? " stochastic" : "") + (q.records ? " +amax" : "") + (q.of_codes ? " of codes" : "") +
+         (q.groups > 0 ? " in " + std::to_string(q.groups) + " groups" : "");
+}
+
 }  // namespace stretto

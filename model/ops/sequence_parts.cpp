@@ -1,4 +1,4 @@
-#include "model/schedule/sequence_parts.hpp"
+#include "model/ops/sequence_parts.hpp"
 
 #include <cassert>
 

@@ -1,4 +1,4 @@
-#include "model/schedule/expr.hpp"
+#include "model/ops/expr.hpp"
 
 #include <cassert>
 #include <stdexcept>

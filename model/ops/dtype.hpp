@@ -6,9 +6,9 @@ namespace stretto {
 
 // Element types. Codes are bytes: e4m3 and e5m2 are fp8 of the OCP 8-bit floating point specification, with 4 and 5
 // bits of exponent. An element of e2m1x2 is two codes of e2m1 (OCP microscaling formats), neighbours in a row, the
-// first in the low half. A buffer of codes holds their scales too (model/schedule/low_precision_work.hpp). f16 and i16
+// first in the low half. A buffer of codes holds their scales too (model/ops/codes.hpp). f16 and i16
 // are types of the optimizer's state alone: IEEE binary16 with one scale a tensor, and the lower halves of f32 numbers
-// (AdamW in model/schedule/work.hpp).
+// (AdamW in model/ops/adamw.hpp).
 enum class Dtype : std::uint8_t { f32, f64, bf16, i32, e4m3, e5m2, e2m1x2, f16, i16 };
 constexpr bool is_code(Dtype dtype) { return dtype == Dtype::e4m3 || dtype == Dtype::e5m2 || dtype == Dtype::e2m1x2; }
 
