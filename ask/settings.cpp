@@ -6,10 +6,10 @@
 #include "base/read_file.hpp"
 #include "base/toml.hpp"
 #include "base/utf8.hpp"
-#include "model/interchange/megatron.hpp"
-#include "model/interchange/nemo_recipe.hpp"
-#include "model/interchange/recipe.hpp"
-#include "model/interchange/torchtitan.hpp"
+#include "interchange/megatron.hpp"
+#include "interchange/nemo_recipe.hpp"
+#include "interchange/recipe.hpp"
+#include "interchange/torchtitan.hpp"
 
 namespace stretto::ask {
 namespace {

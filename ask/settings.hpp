@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "ask/request.hpp"
-#include "model/interchange/imported.hpp"
+#include "interchange/imported.hpp"
 
 namespace stretto::ask {
 

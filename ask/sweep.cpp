@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
-#include "model/interchange/megatron.hpp"
+#include "interchange/megatron.hpp"
 #include "model/step_size.hpp"
 #include "predict/quick_step.hpp"
 #include "report/layout_text.hpp"

@@ -10,7 +10,7 @@
 #include "base/toml_text.hpp"
 #include "cli/commands.hpp"
 #include "habits/model_names.hpp"
-#include "model/interchange/perf_recipes.hpp"
+#include "interchange/perf_recipes.hpp"
 #include "model/scenario.hpp"
 #include "report/table.hpp"
 

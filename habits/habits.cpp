@@ -9,8 +9,8 @@
 #include "base/toml.hpp"
 #include "habits/model_names.hpp"
 #include "habits/recipes.hpp"
+#include "interchange/perf_recipes.hpp"
 #include "model/framework_profile.hpp"
-#include "model/interchange/perf_recipes.hpp"
 
 namespace stretto::habits {
 namespace {

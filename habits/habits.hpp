@@ -7,7 +7,7 @@
 
 namespace stretto::habits {
 
-// What is known of a run. A text that is "" is not known.
+// A run as far as it is known. A text that is "" is not known.
 struct Run {
   std::string profile, platform, model;  // the model as somebody wrote it
   std::string precision;                 // "bf16", "fp8_cs", "fp8": a recipe that is not said
@@ -27,7 +27,7 @@ struct Assumed {
   bool operator==(const Assumed&) const = default;
 };
 
-// What the table fills in (scenarios/habits.toml explains its entries).
+// The values that the table fills in (scenarios/habits.toml explains its entries).
 struct Filled {
   std::string profile, precision;    // the run's, or those in their place
   std::vector<Assumed> values;       // in the order of the table, each key once

@@ -9,7 +9,7 @@
 #include "base/data_folder.hpp"
 #include "base/error.hpp"
 #include "base/toml.hpp"
-#include "model/interchange/model_shapes.hpp"
+#include "interchange/model_shapes.hpp"
 #include "model/transformer.hpp"
 
 namespace stretto::habits {

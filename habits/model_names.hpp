@@ -9,7 +9,7 @@ namespace stretto::habits {
 struct ModelName {
   std::string name;               // "llama3-8b"
   std::string preset;             // of [model]; "": `shape` has its sizes
-  std::string shape;              // word of model/interchange/model_shapes.hpp, "qwen314b"
+  std::string shape;              // word of interchange/model_shapes.hpp, "qwen314b"
   std::string recipe;             // the model in names of Megatron-Bridge's recipes, "llama3_8b"; "": it has none
   std::vector<std::string> also;  // other spellings, folded
 };

@@ -138,7 +138,7 @@ class Asked {
     for (const auto& [key, value] : first.keys) assume(key, value, first.because, first.source);
   }
 
-  // What the framework does at this precision and layout.
+  // Fills in the habits of the framework at this precision and layout.
   void take_habits() {
     Run run;
     run.profile = made_.profile;
@@ -164,7 +164,7 @@ class Asked {
     for (const Assumed& one : filled.values) assume(one.key, one.value, one.because, one.source);
   }
 
-  // What else the assumptions may be: routing as a router leaves it, and the library by which rows of experts are
+  // Adds other readings of the assumptions: routing as a router leaves it, and the library by which rows of experts are
   // exchanged where no recipe says it.
   void add_readings() {
     const auto is_assumed = [&](const std::string& key) {

@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "base/error.hpp"
-#include "model/interchange/bridge_recipes.hpp"
-#include "model/interchange/command_line.hpp"
-#include "model/interchange/recipe.hpp"
+#include "interchange/bridge_recipes.hpp"
+#include "interchange/command_line.hpp"
+#include "interchange/recipe.hpp"
 
 namespace stretto::habits {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "habits/model_names.hpp"
-#include "model/interchange/perf_recipes.hpp"
+#include "interchange/perf_recipes.hpp"
 
 namespace stretto::habits {
 

@@ -15,7 +15,7 @@
 #include "base/error.hpp"
 #include "base/memory.hpp"
 #include "base/shell.hpp"
-#include "model/interchange/megatron.hpp"
+#include "interchange/megatron.hpp"
 #include "model/scenario/keys.hpp"
 #include "page/cluster.hpp"
 #include "page/diagnosed.hpp"

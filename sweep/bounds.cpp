@@ -43,7 +43,7 @@ ChunkTimes chunk_times(const ModelChunk& chunk, const Transformer& model, const 
 }
 
 // Returns the number of passes of the stage's chunks that come before its first backward pass, that pass's own included
-// (model/lower/pipeline_order.cpp).
+// (model/order/pipeline_order.cpp).
 std::int64_t passes_at_once(const Scenario& scenario, std::int64_t stage) {
   const Parallel& parallel = scenario.parallel;
   if (lies_in_v(parallel.pipeline_schedule)) return 1;

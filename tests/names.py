@@ -9,7 +9,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FOLDERS = "api ask calibrate cli compare diagnose exec habits page predict report sim sweep validate".split()
+FOLDERS = "api ask calibrate cli compare diagnose exec habits interchange page predict report sim sweep validate".split()
 THING = r"(?:operations?|ops?|tensors?|blocks?|schedule_?|schedule\(\)|storages?|communicators?)"
 NAME = THING + r"(?:\[[^;=]*?\])?(?:\.|->)name"
 READS = [

@@ -14,7 +14,7 @@
 #include "base/error.hpp"
 #include "base/parallel.hpp"
 #include "habits/recipes.hpp"
-#include "model/interchange/perf_recipes.hpp"
+#include "interchange/perf_recipes.hpp"
 #include "predict/quick_step.hpp"
 
 namespace stretto::validate {

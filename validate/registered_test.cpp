@@ -4,7 +4,7 @@
 
 #include "base/data_folder.hpp"
 #include "habits/recipes.hpp"
-#include "model/interchange/perf_recipes.hpp"
+#include "interchange/perf_recipes.hpp"
 #include "tests/message_of.hpp"
 
 namespace stretto::validate {

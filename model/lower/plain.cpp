@@ -13,10 +13,10 @@
 #include "model/lower/lower.hpp"
 #include "model/lower/optimizer.hpp"
 #include "model/lower/parameters.hpp"
-#include "model/lower/pipeline_order.hpp"
 #include "model/lower/router_sums.hpp"
 #include "model/lower/sharded.hpp"
 #include "model/lower/stage_writer.hpp"
+#include "model/order/pipeline_order.hpp"
 
 namespace stretto {
 namespace {

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "model/lower/blocks.hpp"
-#include "model/lower/pipeline_order.hpp"
+#include "model/order/pipeline_order.hpp"
 
 namespace stretto {
 

@@ -1,6 +1,6 @@
 // overlap_moe_expert_parallel_comm (Megatron-LM's combined 1F1B): a forward and a backward pass of different
 // micro-batches run concurrently, layer by layer, each in a sequence of its own, so that rows of experts of one are on
-// the way while the other computes. model/lower/pipeline_order has one forward pass more ahead, and
+// the way while the other computes. model/order/pipeline_order has one forward pass more ahead, and
 // model/lower/stage_writer writes the pairs. Two knobs change their order:
 //
 // delay_wgrad_compute: weight gradients are blocks of their own; those of experts come while their rows' gradients are

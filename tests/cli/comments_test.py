@@ -7,7 +7,7 @@ import unittest
 
 from program import ROOT, main
 
-FOLDERS = ("api", "ask", "base", "calibrate", "cli", "compare", "diagnose", "exec", "model", "page", "predict", "python", "report", "scenarios", "scripts", "sim",
+FOLDERS = ("api", "ask", "base", "calibrate", "cli", "compare", "diagnose", "exec", "habits", "interchange", "model", "page", "predict", "python", "report", "scenarios", "scripts", "sim",
            "sweep", "tests", "trace", "validate")
 SUFFIXES = (".hpp", ".cpp", ".cuh", ".cu", ".h", ".c", ".py", ".toml")
 CLIPPED = re.compile(r"(?:Of|What|Those|The same)\b")

@@ -12,7 +12,7 @@ class Page(ProgramTest):
     def test_links_what_it_includes(self):
         """page/CMakeLists.txt lists sources by name, which no other build reads: each has the sources of its headers."""
         text = (ROOT / "page/CMakeLists.txt").read_text()
-        globbed = {path for folder in ("base", "model", "habits", "sim", "predict", "diagnose", "page") for path in (ROOT / folder).rglob("*.cpp")}
+        globbed = {path for folder in ("base", "model", "interchange", "habits", "sim", "predict", "diagnose", "page") for path in (ROOT / folder).rglob("*.cpp")}
         left_out = re.compile(r"_test\.cpp$|network/simgrid\.cpp$")
         sources = {name for name in (path.relative_to(ROOT).as_posix() for path in globbed) if not left_out.search(name)}
         for names, folder in re.findall(r"foreach\(name ([^)]*)\)\s*list\(APPEND sources \$\{root\}/(\w+)/\$\{name\}\.cpp\)", text):
