@@ -26,7 +26,7 @@ void add_number(CLI::App& command, const std::string& name, std::optional<T>& va
 }
 
 // Returns a file name in the folder of `path`: "mine.toml" and "gemm" give "mine.gemm.csv".
-std::string beside(const std::string& path, const char* what) {
+std::string next_to(const std::string& path, const char* what) {
   return std::filesystem::path(path).replace_extension(std::string(what) + ".csv").string();
 }
 
@@ -119,8 +119,8 @@ void import_measurements(MeasurementImport& options, const Files& files, Output&
                       ": expected --output FILE, the platform file to write, got none");
   if (std::filesystem::path(output.name()).extension() == ".csv")
     throw input_error("--output " + output.name() + ": expected a platform file, FILE.toml, got a table");
-  Files::set_default(options.gemms, beside(output.name(), "gemm"));
-  Files::set_default(options.collectives, beside(output.name(), "collectives"));
+  Files::set_default(options.gemms, next_to(output.name(), "gemm"));
+  Files::set_default(options.collectives, next_to(output.name(), "collectives"));
   Files::set_default(options.host, std::filesystem::path(output.name()).replace_extension("host.toml").string());
   if (is_data_name(options.base)) options.base = data_file("platforms", options.base);
   std::vector<calibrate::ImportFile> imports;
@@ -133,7 +133,7 @@ void import_measurements(MeasurementImport& options, const Files& files, Output&
   if (!options.base.empty()) {
     base = sim::read_platform(options.base);
     for (const char* table : {"gemm", "collectives"})
-      read.push_back({"a table of --base", beside(options.base, table)});
+      read.push_back({"a table of --base", next_to(options.base, table)});
   }
   files.claim_outputs(read);
   std::vector<calibrate::Measurements> measured;

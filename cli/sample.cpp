@@ -121,7 +121,7 @@ void sample_command(const SampleOptions& options) {
   if (!scenario.model.left_out.empty())
     throw input_error(
         options.scenario +
-        ": [model] hf_config: expected a model whose text can be computed, got one of which a part is left "
+        ": [model] hf_config: expected a model whose text can be computed, got one with a part that is left "
         "out, which is predicted alone: " +
         scenario.model.left_out.front());
   const std::string file = tokenizer_file(options);

@@ -222,7 +222,8 @@ std::string train_as(const TrainCommandOptions& options, ScenarioRun& run) {
   say_notes();
   const auto device = executor->device();
   if (device && is_first)
-    out << memory_tables_text({memory_use(schedule, plan), processes ? 1 : ranks, device->memory_bytes, device->beside})
+    out << memory_tables_text(
+               {memory_use(schedule, plan), processes ? 1 : ranks, device->memory_bytes, device->outside_plan})
         << "\n";
   const exec::TrainResult result = exec::train(scenario, schedule, *executor, callbacks);
   say_notes();  // notes of the first steps

@@ -59,7 +59,7 @@ Traces read_traces(const std::vector<std::string>& files, std::int64_t rank, con
   }
   if (rank >= 0 && traces.section.ranks.size() > 1)
     throw input_error(
-        fmt::format("--rank: expected none beside traces of {} ranks, got {}", traces.section.ranks.size(), rank));
+        fmt::format("--rank: expected none with traces of {} ranks, got {}", traces.section.ranks.size(), rank));
   return traces;
 }
 

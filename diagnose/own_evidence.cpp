@@ -34,7 +34,7 @@ class Words {
     }
     return sizes;
   }
-  // The number behind a word, 0 without one.
+  // The number after a word, 0 without one.
   std::int64_t after(std::string_view word) const {
     const auto found = std::find(words_.begin(), words_.end(), word);
     return found == words_.end() ? 0 : sizes(static_cast<std::size_t>(found - words_.begin()) + 1)[0];

@@ -39,7 +39,7 @@ class Executor {
     std::int64_t memory_bytes = 0;  // all of it: of a GPU what nvidia-smi shows as its total
     double memory_GBps = 0;         // upper bound: clock times width; 0: not known
     // Bytes of the device's memory that were used before this executor was made, and bytes outside the ranks' plans.
-    std::vector<OutsidePlan> beside = {};
+    std::vector<OutsidePlan> outside_plan = {};
     double compute_capability = 0;  // 9.0 for H100; 0: not known
   };
   virtual std::optional<Device> device() const { return {}; }

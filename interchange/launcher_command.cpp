@@ -61,9 +61,9 @@ bool is_launcher_command(const CommandLine& line) {
 Translation from_launcher_command(const CommandLine& line, const std::string& name, const ImportOptions& options) {
   const auto [stage, config] = stage_of(line);
   const std::string folder = "launcher_scripts/conf/" + stage + "/", file = config + ".yaml";
-  const std::string beside = line.program.substr(0, line.program.size() - std::string("main.py").size());
+  const std::string before_it = line.program.substr(0, line.program.size() - std::string("main.py").size());
   std::string found;
-  const std::string text = read_file(options, {beside + "conf/" + stage + "/" + file, folder + file}, found);
+  const std::string text = read_file(options, {before_it + "conf/" + stage + "/" + file, folder + file}, found);
   if (found.empty())
     throw input_error(name + ": " + stage + "=" + config + ": expected " + folder + file +
                       " in a folder above the script, got none");

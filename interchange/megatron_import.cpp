@@ -117,7 +117,7 @@ class Import {
     }
     if (values.empty()) throw wrong(flag, "expected a value, got none");
     for (std::size_t i = 1; i < values.size(); ++i)
-      settings_.notes.push_back(fmt::format("{} belongs to no flag, behind {}", in_quotes(values[i]),
+      settings_.notes.push_back(fmt::format("{} belongs to no flag, after {}", in_quotes(values[i]),
                                             Assessment{flag.name, flag.line, ""}.place()));
     return values.front();
   }

@@ -193,7 +193,7 @@ class Config {
     if (look({"training"}, "dtype") == "bfloat16")
       near("training", "dtype", "masters, gradients and moments are in f32");
     if (look({"fault_tolerance"}, "enable") == true)
-      near("fault_tolerance", "enable", "what groups of replicas exchange beside the step is left out");
+      near("fault_tolerance", "enable", "what groups of replicas exchange outside the step is left out");
   }
 
   // torchao's float8: products of layers have codes with one scale a tensor, from the tensor itself; gradients are in

@@ -22,7 +22,7 @@ constexpr double kOperation_bytes = 130;  // a bound operation, with its clocks 
 constexpr double kCall_bytes = 110;
 constexpr double kStorage_bytes = 230;  // a storage with its name, lifetime and cells
 
-// Returns whether groups of experts and of dense layers cut the ranks at places of which one is no multiple of another,
+// Returns whether groups of experts and of dense layers cut the ranks at strides where one is no multiple of another,
 // as with tp 2 and ep 3. Then no ranks are folded (period_of() in model/schedule/folding.cpp).
 bool experts_cut_across(const Scenario& scenario) {
   const Parallel& parallel = scenario.parallel;
@@ -185,7 +185,7 @@ void require_size(const Scenario& scenario, std::int64_t free_bytes) {
     return input_error((scenario.file.empty() ? scenario.name : scenario.file) + ": " + key + ": expected " + expected +
                        ", got " + std::to_string(got) + ": the schedule of a step would have about " +
                        count_text(size.operations) + " operations on " + count_text(size.ranks) +
-                       " ranks and take about " + bytes_text(size.bytes) + " of memory, of which " + bytes_text(free) +
+                       " ranks and take about " + bytes_text(size.bytes) + " of memory; " + bytes_text(free) +
                        " are free");
   };
   const auto bytes_of = [&](const std::function<void(Scenario&)>& change) {
@@ -201,7 +201,7 @@ void require_size(const Scenario& scenario, std::int64_t free_bytes) {
                   parallel.expert_model_parallel_size);
   // The ranks per device are the cause when one rank a device would need at most a quarter of the free memory.
   if (ranks_of_stage(scenario) > 1 && 4 * bytes_of([](Scenario& s) { s.cluster.ranks_per_device = 1; }) <= free)
-    throw failure("[cluster] ranks_per_device", "1, which makes all ranks of a stage alike",
+    throw failure("[cluster] ranks_per_device", "1, which makes all ranks of a stage equal",
                   scenario.cluster.ranks_per_device);
   const std::int64_t unit = scenario.training.micro_batch_size * parallel.data_parallel_size;
   std::int64_t micro_batches =

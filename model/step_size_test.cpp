@@ -69,18 +69,18 @@ TEST_CASE("a schedule that memory cannot hold is refused with the key to change"
   CHECK(failure_of("[training]\nglobal_batch_size = 8", 8 * MiB).empty());
   const std::string batch = failure_of("[training]\nglobal_batch_size = 100000", 64 * MiB);
   CHECK_THAT(batch, Contains("size: [training] global_batch_size: expected at most ") && Contains("got 100000") &&
-                        Contains("of memory, of which 64 MiB are free"));
+                        Contains("of memory; 64 MiB are free"));
   // The recommended value fits, and is not much smaller than it must be.
   const std::int64_t most = std::stoll(batch.substr(batch.find("at most ") + 8));
   CHECK(failure_of("[training]\nglobal_batch_size = " + std::to_string(most), 64 * MiB).empty());
   CHECK_FALSE(failure_of("[training]\nglobal_batch_size = " + std::to_string(most * 12 / 10), 64 * MiB).empty());
   CHECK_THAT(failure_of("[parallel]\ndata_parallel_size = 10007\n[cluster]\nranks_per_device = 2", 64 * MiB),
-             Contains("[cluster] ranks_per_device: expected 1, which makes all ranks of a stage alike, got 2"));
+             Contains("[cluster] ranks_per_device: expected 1, which makes all ranks of a stage equal, got 2"));
   // A schedule of 8,192 ranks, two a device, took 13.7 GB because stages share devices.
   CHECK_THAT(failure_of("[parallel]\ndata_parallel_size = 4096\npipeline_model_parallel_size = 2\n"
                         "order = \"tp-cp-ep-pp-dp\"\n[cluster]\nranks_per_device = 2",
                         8192 * MiB),
-             Contains("[cluster] ranks_per_device: expected 1, which makes all ranks of a stage alike, got 2"));
+             Contains("[cluster] ranks_per_device: expected 1, which makes all ranks of a stage equal, got 2"));
   CHECK_THAT(failure_of("[parallel]\npipeline_model_parallel_size = 2\nvirtual_pipeline_model_parallel_size = 2\n"
                         "microbatch_group_size_per_vp_stage = 5\n[overlap]\noverlap_p2p_comm = "
                         "true\n[training]\nglobal_batch_size = 30000",

@@ -210,8 +210,8 @@ class Search {
     const std::int64_t allocated = of_all(fewer.allocated_bytes(), more.allocated_bytes());
     const std::int64_t held = more.taken_bytes() - more.allocated_bytes();
     // Outside of tensors a graph grows with micro-batches. Both steps have the same entries.
-    for (std::size_t part = 0; part < whole.beside.size(); ++part)
-      whole.beside[part].bytes = of_all(fewer.beside.at(part).bytes, whole.beside[part].bytes);
+    for (std::size_t part = 0; part < whole.outside_plan.size(); ++part)
+      whole.outside_plan[part].bytes = of_all(fewer.outside_plan.at(part).bytes, whole.outside_plan[part].bytes);
     whole.roles = {MemoryUse{"", allocated}};
     // When the device is full the allocator returns the memory that it holds.
     const std::int64_t room = (whole.device_bytes - whole.reserved_bytes()) / whole.ranks_per_device;

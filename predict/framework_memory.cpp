@@ -226,7 +226,7 @@ class Role {
     if (const auto kept = memory_.kept.find(role); kept != memory_.kept.end()) {
       of.keeps_more = true;
       of.kept_bytes = bytes_of(double(of.bytes) / double(stretto::bytes_of(storage.dtype)), kept->second);
-      of.kept_part = part(std::string("kept beside ") + name_of(role), kept->second.source);
+      of.kept_part = part(std::string("saved with ") + name_of(role), kept->second.source);
     }
     return of;
   }

@@ -124,20 +124,20 @@ DeviceMemory memory_of(const Schedule& schedule, const MemoryPlan& plan, const s
     Coordinates at;
     at[Coord::pp] = static_cast<std::int64_t>(role);
     first_rank.push_back(schedule.mesh.rank_of(at));
-    std::vector<OutsidePlan> beside =
+    std::vector<OutsidePlan> outside_plan =
         cuda::memory_outside_plan(schedule, first_rank.back(), device, by_nccl, has_graph, by_framework.is_known);
-    if (role == 0 || sum_of(beside) > sum_of(memory.beside)) memory.beside = std::move(beside);
+    if (role == 0 || sum_of(outside_plan) > sum_of(memory.outside_plan)) memory.outside_plan = std::move(outside_plan);
   }
-  memory.beside.insert(memory.beside.begin(), cuda::context_outside_plan(device.sms));
+  memory.outside_plan.insert(memory.outside_plan.begin(), cuda::context_outside_plan(device.sms));
   if (platform.accelerator) {
     const Quantity& rest = by_framework.libraries.value_or(platform.accelerator->reserved_bytes);
-    memory.beside.push_back({by_framework.libraries ? "code of libraries" : "code of libraries, fragmentation",
-                             static_cast<std::int64_t>(rest.value), rest.source.kind, rest.source.origin});
+    memory.outside_plan.push_back({by_framework.libraries ? "code of libraries" : "code of libraries, fragmentation",
+                                   static_cast<std::int64_t>(rest.value), rest.source.kind, rest.source.origin});
   }
   if (!by_framework.is_known) return memory;
   if (const std::int64_t bytes = userbuffer_bytes(schedule, by_framework); bytes > 0)
-    memory.beside.push_back({"userbuffers of tp_comm_overlap", bytes, by_framework.userbuffers->source.kind,
-                             by_framework.userbuffers->source.origin});
+    memory.outside_plan.push_back({"userbuffers of tp_comm_overlap", bytes, by_framework.userbuffers->source.kind,
+                                   by_framework.userbuffers->source.origin});
   const std::vector<TensorRole> roles = roles_of_storages(schedule);
   const std::int64_t limit_bytes = memory.device_bytes - memory.reserved_bytes();
   parallel_each(std::ssize(first_rank), [&](std::int64_t at) {

@@ -33,8 +33,8 @@ TEST_CASE("a critical path leads through what was waited for last") {
 TEST_CASE("after the start of another operation a critical path goes on with what that one waited for") {
   test::HandMade made;
   made.compute(0, 2, 10);
-  const auto beside = made.add(1, 10, 11, 11, 40, {{0}});
-  made.add(2, 12, 12, 12, 50, {{beside, 0, EdgeKind::start_start}});
+  const auto concurrent = made.add(1, 10, 11, 11, 40, {{0}});
+  made.add(2, 12, 12, 12, 50, {{concurrent, 0, EdgeKind::start_start}});
   made.timeline.step_end = 50;
   const CriticalPath path = critical_path(test::step_of(made.schedule, {made.program}), made.timeline);
   CHECK(ops_of(path) == std::vector<std::uint32_t>{0, 2});

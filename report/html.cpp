@@ -105,7 +105,7 @@ BarChart breakdowns(const HtmlReport& report) {
   const bool has_queues = std::any_of(report.steps.begin(), report.steps.end(), [](const HtmlStep& step) {
     return step.row.predicted.queue_wait > 0 || step.row.measured.queue_wait > 0;
   });
-  if (has_queues) chart.series.push_back({"behind a hardware queue", "queue-wait"});
+  if (has_queues) chart.series.push_back({"waiting for a hardware queue", "queue-wait"});
   const std::size_t host = chart.series.size();
   const bool has_host = std::any_of(report.steps.begin(), report.steps.end(), [](const HtmlStep& step) {
     return step.row.predicted.host > 0 || step.row.measured.host > 0;
@@ -177,7 +177,7 @@ BarChart memory(const HtmlReport& report) {
   const auto held = series("fragmentation", "fragmentation",
                            any([](const DeviceMemory&, const MemoryUse& use) { return use.held > 0; }));
   const auto outside = series("outside of tensors: context, libraries, NCCL", "outside-tensors",
-                              any([](const DeviceMemory& of, const MemoryUse&) { return !of.beside.empty(); }));
+                              any([](const DeviceMemory& of, const MemoryUse&) { return !of.outside_plan.empty(); }));
   for (const HtmlStep& step : report.steps) {
     if (step.memory.roles.empty()) continue;
     BarRow row{step.group_text(), step.row.mode, {}};
@@ -211,7 +211,7 @@ std::string timelines(const HtmlReport& report) {
          "pipeline's bubble and other waits. Below, operation by operation: gaps are waiting, a "
          "pale front of a communication is waiting for its peers, dashes are where the step begins and ends. Ranks "
          "that "
-         "behave alike are predicted once, by the first of them." +
+         "behave equally are predicted once, by the first of them." +
          (has_measured(report) ? " Measured is the repeat with the median step." : "") + "</p></details>\n" +
          "<noscript><p class=\"nothing\">The timelines are drawn by a script, which this browser does not "
          "run.</p></noscript>\n<div id=\"timeline\"></div>\n</section>\n"

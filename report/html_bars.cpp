@@ -198,7 +198,7 @@ std::string numbers(const BarChart& chart, const std::string& caption = {}) {
   return "<details><summary>the numbers</summary>\n" + caption + html_table(table) + "</details>\n";
 }
 
-// Returns the series of which some bar has a segment.
+// Returns the series that have a segment in some bar.
 std::vector<BarSeries> seen_series(const BarChart& chart) {
   std::vector<bool> is_seen(chart.series.size(), false);
   for (const BarRow& row : chart.rows)

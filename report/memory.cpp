@@ -122,7 +122,7 @@ std::size_t DeviceMemory::fullest() const {
 std::vector<OutsidePlan> DeviceMemory::parts() const {
   if (roles.empty()) return {};
   std::vector<OutsidePlan> parts = parts_of(roles[fullest()], ranks_per_device);
-  parts.insert(parts.end(), beside.begin(), beside.end());
+  parts.insert(parts.end(), outside_plan.begin(), outside_plan.end());
   std::erase_if(parts, [](const OutsidePlan& part) { return part.bytes == 0; });
   return parts;
 }
@@ -188,7 +188,7 @@ Table stages_table(const DeviceMemory& memory) {
              has_held = any([](const MemoryUse&use) { return use.held > 0; });
   if (has_further) headers.push_back("other tensors");
   if (has_held) headers.push_back("fragmentation");
-  if (!memory.beside.empty()) headers.push_back("outside of tensors");
+  if (!memory.outside_plan.empty()) headers.push_back("outside of tensors");
   headers.push_back("sum");
   if (memory.device_bytes > 0) headers.push_back("free");
   Table table(headers);
@@ -198,7 +198,7 @@ Table stages_table(const DeviceMemory& memory) {
     if (has_further) bytes.push_back(sum_of(use.further));
     if (has_held) bytes.push_back(use.held);
     for (std::int64_t& part : bytes) part *= memory.ranks_per_device;
-    if (!memory.beside.empty()) bytes.push_back(memory.reserved_bytes());
+    if (!memory.outside_plan.empty()) bytes.push_back(memory.reserved_bytes());
     std::vector<std::string> cells = numbers_that_add_up(bytes, unit);
     cells.insert(cells.begin(), use.role);
     cells.push_back(unit.number(double(memory.bytes_of(use))));

@@ -56,11 +56,11 @@ Fit fit_of(double bytes, double device_bytes, double unsure);
 struct DeviceMemory {
   std::vector<MemoryUse> roles;  // [program]
   std::int64_t ranks_per_device = 1;
-  std::int64_t device_bytes = 0;    // bytes of the device: on a GPU, what nvidia-smi shows as its total
-  std::vector<OutsidePlan> beside;  // memory outside of its ranks' tensors: context, libraries, NCCL
-  double unsure = 0;                // half width of the interval, as a share; 0: exact
+  std::int64_t device_bytes = 0;          // bytes of the device: on a GPU, what nvidia-smi shows as its total
+  std::vector<OutsidePlan> outside_plan;  // memory outside of its ranks' tensors: context, libraries, NCCL
+  double unsure = 0;                      // half width of the interval, as a share; 0: exact
 
-  std::int64_t reserved_bytes() const { return sum_of(beside); }
+  std::int64_t reserved_bytes() const { return sum_of(outside_plan); }
   std::size_t fullest() const;  // index of the role that takes most; there must be one
   // Peaks of a rank of the fullest role: of tensors, and of the bytes that its allocator holds.
   std::int64_t allocated_bytes() const { return roles.empty() ? 0 : roles[fullest()].allocated(); }

@@ -51,12 +51,12 @@ TEST_CASE("memory of a role adds up to the plan's peak", "[memory]") {
 TEST_CASE("a plan fits when the fullest role and what is reserved do", "[memory]") {
   const Planned planned;
   DeviceMemory memory{memory_use(planned.schedule, planned.plan), 1, 3000, {{"NCCL", 468, "published", ""}}};
-  memory.beside.push_back({"CUDA context", 100, "published", ""});
+  memory.outside_plan.push_back({"CUDA context", 100, "published", ""});
   CHECK(memory.fullest() == 0);
   CHECK(memory.free_bytes() == 0);
   CHECK(memory.fits());
   CHECK(memory_text(memory) == "2.930 KiB of 2.930 KiB a device; fits, 0 B are free on stage 0, the fullest");
-  ++memory.beside.front().bytes;
+  ++memory.outside_plan.front().bytes;
   CHECK_FALSE(memory.fits());
   CHECK_THAT(memory_text(memory), Catch::Matchers::Contains("DOES NOT FIT, 1 B too much"));
   memory.ranks_per_device = 2;

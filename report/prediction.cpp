@@ -40,9 +40,9 @@ nlohmann::json known(const std::optional<double>& value) {
 }
 
 // Returns parts of memory with their sources.
-nlohmann::json parts_json(const std::vector<OutsidePlan>& beside) {
+nlohmann::json parts_json(const std::vector<OutsidePlan>& outside_plan) {
   nlohmann::json parts = nlohmann::json::array();
-  for (const OutsidePlan& part : beside)
+  for (const OutsidePlan& part : outside_plan)
     parts.push_back({{"part", part.what}, {"bytes", part.bytes}, {"kind", part.kind}, {"source", part.source}});
   return parts;
 }
@@ -115,7 +115,7 @@ std::vector<std::pair<std::string, double>> Prediction::limits() const {
   std::vector<std::pair<std::string, double>> limits = {
       {"compute", b.compute}, {"waiting for a core", b.core_wait}, {"waiting for peers", b.bubble - b.host}};
   if (b.host > 0) limits.push_back({"waiting for the host", b.host});
-  if (b.queue_wait > 0) limits.push_back({"waiting behind a hardware queue", b.queue_wait});
+  if (b.queue_wait > 0) limits.push_back({"waiting for a hardware queue", b.queue_wait});
   for (const ExposedPart& part : exposed)
     limits.push_back({"exposed " + part.communicator + " communication", part.ms});
   for (auto& [what, ms] : limits) ms /= step_ms;
@@ -163,8 +163,8 @@ Table prediction_table(const Prediction& p) {
   table.add_row(
       {"bubble", fmt::format("{} ({})", time_text(p.breakdown.bubble), percent_text(share_of(p, p.breakdown.bubble)))});
   if (p.breakdown.queue_wait > 0)
-    table.add_row({"behind hardware queues", fmt::format("{} ({})", time_text(p.breakdown.queue_wait),
-                                                         percent_text(share_of(p, p.breakdown.queue_wait)))});
+    table.add_row({"waiting for hardware queues", fmt::format("{} ({})", time_text(p.breakdown.queue_wait),
+                                                              percent_text(share_of(p, p.breakdown.queue_wait)))});
   if (p.has_host)
     table.add_row({"host bound", percent_text(share_of(p, p.breakdown.host))});
   else
@@ -212,7 +212,7 @@ nlohmann::json prediction_json(const Prediction& p) {
           {"peak_bytes", p.memory.predicted_bytes()},
           {"predicted_peak_bytes", p.memory.predicted_bytes()},
           {"reserved_bytes", p.memory.reserved_bytes()},
-          {"reserved", parts_json(p.memory.beside)},
+          {"reserved", parts_json(p.memory.outside_plan)},
           {"device_bytes", p.memory.device_bytes},
           {"free_bytes", p.memory.free_bytes()},
           {"fullest_stage", p.memory.roles.empty() ? "" : p.memory.roles[p.memory.fullest()].role},

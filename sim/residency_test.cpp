@@ -48,12 +48,12 @@ TEST_CASE("cores that channels gave back are there for what waits", "[sim]") {
   toy.collective("all_reduce", cost);
   toy.compute("long", 100 * us, {}, 1);
   // Both ranks' second lane asks at 0, when two channels and a long operation have begun, or wait.
-  const OpId beside = toy.compute("second", 10 * us, {}, 1, DemandClass::gemm, 2);
+  const OpId concurrent = toy.compute("second", 10 * us, {}, 1, DemandClass::gemm, 2);
   const SimResult result = one_step(toy);
   // At 0 long and all_reduce of rank 0 run, and second of rank 0. At 10 rank 1's long gets that core, at 100 its
   // channel gets one.
-  CHECK(row_of(result, beside, 0).start == 0);
-  CHECK(row_of(result, beside, 1).start > 100 * us);
+  CHECK(row_of(result, concurrent, 0).start == 0);
+  CHECK(row_of(result, concurrent, 1).start > 100 * us);
 }
 
 TEST_CASE("without cores to hold, nothing waits", "[sim]") {

@@ -99,7 +99,7 @@ std::vector<const TimelineRow*> rows_of(const Simulated& s, const BoundProgram& 
 // Returns the bytes outside plans that any pipeline has. NCCL's depend on the messages between its stages.
 std::int64_t reserved_by_all(const DeviceMemory& memory) {
   std::int64_t sum = 0;
-  for (const OutsidePlan& part : memory.beside)
+  for (const OutsidePlan& part : memory.outside_plan)
     if (part.what != "NCCL") sum += part.bytes;
   return sum;
 }

@@ -606,7 +606,7 @@ TEST_CASE("keys of experts are checked, and what is not modelled is refused by i
   CHECK_THAT(refusal("num_moe_experts = 4\n", {"model.add_bias_linear=true"}), Contains("biases of experts"));
   const std::string selective = "training.recompute_granularity=selective";
   CHECK_THAT(refusal("num_moe_experts = 4\n", {selective, "training.recompute_modules=[\"moe\", \"moe_act\"]"}),
-             Contains("no \"moe_act\" beside \"moe\""));
+             Contains("no \"moe_act\" with \"moe\""));
   CHECK_THAT(refusal("", {selective, "training.recompute_modules=moe"}), Contains("num_moe_experts with"));
   CHECK_THAT(refusal("num_moe_experts = 4\n",
                      {selective, "training.recompute_modules=moe", "training.cuda_graph_modules=moe_router"}),

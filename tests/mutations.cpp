@@ -209,7 +209,7 @@ void add_data_parallel(std::vector<Subject>& subjects, std::int64_t ranks_per_de
     });
   for (const char* mode : {"plain", "overlap_param_gather"})
     add({2, 1}, mode, "bf16", "fp8", [](Scenario& s) { s.overlap.fp8_param_gather = true; });
-  add({2, 1, false, 2, 2}, "overlap_param_gather", "fp32", "beside the update",
+  add({2, 1, false, 2, 2}, "overlap_param_gather", "fp32", "concurrent with the update",
       [](Scenario& s) { s.overlap.overlap_param_gather_with_optimizer_step = true; });
 }
 

@@ -54,7 +54,7 @@ Results results_of(Schedule schedule, const Scenario& scenario, const sim::Platf
                                                  use.gradients, use.activations, use.workspace, use.held, use.state});
     for (const OutsidePlan& part : use.further) results.memory.push_back(part.bytes);
   }
-  for (const OutsidePlan& part : memory.beside) results.memory.push_back(part.bytes);
+  for (const OutsidePlan& part : memory.outside_plan) results.memory.push_back(part.bytes);
   for (const StageTrack& track : stage_bars(verified.schedule, result.programs, result.timeline))
     for (const StageBar& bar : track.bars)
       results.bars.push_back({int(bar.kind), bar.micro_batch, bar.chunk, bar.start, bar.end});

@@ -84,10 +84,10 @@ void RandomScenario::overlap() {
   if (draw_.coin()) overlap_.set("cp_comm_overlap", draw_.coin());
   overlap_.set("cp_flash_overlap", draw_.coin());
   // Two stages of several chunks must overlap their messages.
-  const bool beside = draw_.coin() || (pp_ == 2 && vp_ > 1 && !zero_bubble_) || (pairs_ && pp_ > 1);
-  overlap_.set("overlap_p2p_comm", beside);
-  if (beside) overlap_.set("overlap_p2p_comm_warmup_flush", draw_.coin());
-  if (!beside) overlap_.set("batch_p2p_comm", draw_.coin());
+  const bool overlaps = draw_.coin() || (pp_ == 2 && vp_ > 1 && !zero_bubble_) || (pairs_ && pp_ > 1);
+  overlap_.set("overlap_p2p_comm", overlaps);
+  if (overlaps) overlap_.set("overlap_p2p_comm_warmup_flush", draw_.coin());
+  if (!overlaps) overlap_.set("batch_p2p_comm", draw_.coin());
   if (pp_ == 1 || draw_.coin()) return;
   overlap_.set("defer_embedding_wgrad_compute", true);
   if (draw_.coin()) overlap_.set("wgrad_deferral_limit", draw_.between(0, micro_batches_ + 1));

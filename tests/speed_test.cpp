@@ -81,11 +81,11 @@ TEST_CASE("GPT-3 175B is built, verified and simulated in a fraction of a second
 
 TEST_CASE("DeepSeek-V3 is built, verified and simulated in a second on 2,048 ranks, with a straggler in a few",
           "[speed]") {
-  const Cost alike = cost_of(deepseek_v3()), with_straggler = cost_of(deepseek_v3(), 5);
-  CAPTURE(alike.cpu_s, with_straggler.cpu_s);
-  CHECK(alike.operations > 700'000);
+  const Cost equal = cost_of(deepseek_v3()), with_straggler = cost_of(deepseek_v3(), 5);
+  CAPTURE(equal.cpu_s, with_straggler.cpu_s);
+  CHECK(equal.operations > 700'000);
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  CHECK(alike.cpu_s < 1);
-  CHECK(with_straggler.cpu_s < 6 * alike.cpu_s);
+  CHECK(equal.cpu_s < 1);
+  CHECK(with_straggler.cpu_s < 6 * equal.cpu_s);
 #endif
 }

@@ -288,13 +288,13 @@ class Importer {
       quantity = {value, {"measured", printable(file) + ", " + imported_.platform.date, 0}, 0, 0};
       mine_.insert(&quantity);
     };
-    sim::BesideCommunication& beside = a.beside_communication;
+    sim::BesideCommunication& concurrent = a.beside_communication;
     for (const Measurements& one : measured_) {
       if (one.in_steps && !one.gemms.empty()) take(a.gemm_sustained, 1, one.file);
-      for (const auto& [value, quantity] :
-           {std::pair(one.interference.gemm, &beside.gemm), std::pair(one.interference.attention, &beside.attention),
-            std::pair(one.interference.memory_bound, &beside.memory_bound),
-            std::pair(one.interference.communication, &beside.communication)})
+      for (const auto& [value, quantity] : {std::pair(one.interference.gemm, &concurrent.gemm),
+                                            std::pair(one.interference.attention, &concurrent.attention),
+                                            std::pair(one.interference.memory_bound, &concurrent.memory_bound),
+                                            std::pair(one.interference.communication, &concurrent.communication)})
         if (value) take(*quantity, *value, one.file);
     }
   }

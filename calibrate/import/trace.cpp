@@ -42,16 +42,16 @@ std::optional<CollectiveKind> kind_of(KernelClass cls) {
 
 // Lengths of calls of one kernel or collective, in microseconds.
 struct KernelCalls {
-  std::vector<double> alone, beside;
+  std::vector<double> alone, concurrent;
 };
 
 // Time concurrent with communication over time alone, of all kernels that have both.
 class Slowdown {
  public:
   void add(const KernelCalls& calls, double alone_us) {
-    if (calls.alone.size() < kFewest || calls.beside.size() < kFewest) return;
-    for (const double us : calls.beside) beside_ += us;
-    alone_ += alone_us * double(calls.beside.size());
+    if (calls.alone.size() < kFewest || calls.concurrent.size() < kFewest) return;
+    for (const double us : calls.concurrent) beside_ += us;
+    alone_ += alone_us * double(calls.concurrent.size());
   }
   std::optional<double> value() const {
     if (alone_ <= 0) return std::nullopt;
@@ -84,16 +84,16 @@ class KernelTimes {
   Measurements take() {
     for (const auto& [key, calls] : collectives_) {
       const auto& [kind, members, bytes] = key;
-      if (calls.alone.empty() && calls.beside.empty()) continue;
+      if (calls.alone.empty() && calls.concurrent.empty()) continue;
       const std::int64_t nodes = std::max<std::int64_t>(1, said_.nodes);
       // The shortest call waited least for its peers.
       found_.collectives.push_back(
-          {kind, {members, nodes}, bytes, calls.alone.empty() ? minimum(calls.beside) : minimum(calls.alone)});
+          {kind, {members, nodes}, bytes, calls.alone.empty() ? minimum(calls.concurrent) : minimum(calls.alone)});
     }
     for (const auto& [shape, calls] : gemms_) {
       const auto& [m, n, k] = shape;
-      if (calls.alone.empty() && calls.beside.empty()) continue;
-      found_.gemms.push_back({m, n, k, calls.alone.empty() ? median(calls.beside) : median(calls.alone)});
+      if (calls.alone.empty() && calls.concurrent.empty()) continue;
+      found_.gemms.push_back({m, n, k, calls.alone.empty() ? median(calls.concurrent) : median(calls.alone)});
     }
     found_.interference = interference();
     note(unaligned_, "products whose m, n or k 8 does not divide");
@@ -115,7 +115,7 @@ class KernelTimes {
     if (count > 0) found_.notes.push_back(fmt::format("not used: {} {}", count, what));
   }
 
-  void add_collective(const RankTrace& trace, const Kernel& kernel, double beside) {
+  void add_collective(const RankTrace& trace, const Kernel& kernel, double concurrent) {
     const std::optional<CollectiveKind> kind = kind_of(kernel.cls);
     if (!kind) return;
     const trace::Message* message =
@@ -131,13 +131,13 @@ class KernelTimes {
       return;
     }
     const double bytes = double(std::max(message->in_elements, message->out_elements)) * double(message->element_bytes);
-    put(collectives_[{*kind, message->group_size, bytes}], kernel, beside);
+    put(collectives_[{*kind, message->group_size, bytes}], kernel, concurrent);
   }
 
-  void add_compute(const RankTrace& trace, const Kernel& kernel, double beside) {
+  void add_compute(const RankTrace& trace, const Kernel& kernel, double concurrent) {
     const auto product = trace::product_of(trace, kernel);
     const double shape = product ? product->m * product->n * product->k : 0;
-    put(kernels_[{trace.name_of(kernel), kernel.cls, shape}], kernel, beside);
+    put(kernels_[{trace.name_of(kernel), kernel.cls, shape}], kernel, concurrent);
     if (kernel.cls != KernelClass::gemm) return;
     if (!product || product->element_bytes != 2) {
       ++without_shape_;
@@ -147,13 +147,13 @@ class KernelTimes {
     if (!divides(product->m) || !divides(product->n) || !divides(product->k))
       ++unaligned_;
     else
-      put(gemms_[{product->m, product->n, product->k}], kernel, beside);
+      put(gemms_[{product->m, product->n, product->k}], kernel, concurrent);
   }
 
-  static void put(KernelCalls& calls, const Kernel& kernel, double beside) {
+  static void put(KernelCalls& calls, const Kernel& kernel, double concurrent) {
     if (kernel.length() <= 0) return;
-    if (beside >= trace::kConcurrent) calls.beside.push_back(to_us(kernel.length()));
-    if (beside <= 1 - trace::kConcurrent) calls.alone.push_back(to_us(kernel.length()));
+    if (concurrent >= trace::kConcurrent) calls.concurrent.push_back(to_us(kernel.length()));
+    if (concurrent <= 1 - trace::kConcurrent) calls.alone.push_back(to_us(kernel.length()));
   }
 
   MeasuredInterference interference() const {
@@ -166,9 +166,10 @@ class KernelTimes {
       (cls == KernelClass::gemm ? gemm : is_attention ? attention : memory_bound).add(calls, median(calls.alone));
     }
     for (const auto& [key, calls] : collectives_)
-      if (!calls.alone.empty() && !calls.beside.empty()) {
+      if (!calls.alone.empty() && !calls.concurrent.empty()) {
         // Waiting for peers lengthens both: the shortest calls are compared.
-        const KernelCalls shortest{calls.alone, std::vector<double>(calls.beside.size(), minimum(calls.beside))};
+        const KernelCalls shortest{calls.alone,
+                                   std::vector<double>(calls.concurrent.size(), minimum(calls.concurrent))};
         communication.add(shortest, minimum(calls.alone));
       }
     return {gemm.value(), attention.value(), memory_bound.value(), communication.value()};

@@ -27,9 +27,10 @@ constexpr ClassTimes kRoughly_us = {1300, 1000, 700, 4000};
 const ClassOperations kOnHost = {
     {256, 512, 384, false, true, false}, {Pass::forward, 2, 4, 4, 128, 64, true}, 512, 1024, 8 << 20};
 
-int background_count(DemandClass measured, DemandClass beside, const ClassTimes& roughly_us) {
+int background_count(DemandClass measured, DemandClass concurrent, const ClassTimes& roughly_us) {
   constexpr double kMost = 400;
-  const double ratio = roughly_us[static_cast<std::size_t>(measured)] / roughly_us[static_cast<std::size_t>(beside)];
+  const double ratio =
+      roughly_us[static_cast<std::size_t>(measured)] / roughly_us[static_cast<std::size_t>(concurrent)];
   return static_cast<int>(std::min(kMost, 2 * kMeasured * ratio + 4));
 }
 
@@ -88,18 +89,19 @@ namespace {
 // from before the first to after the last of them.
 class Pair {
  public:
-  Pair(DemandClass a, const DemandClass* beside, const ClassOperations& operations, const ClassTimes& roughly_us,
+  Pair(DemandClass a, const DemandClass* concurrent, const ClassOperations& operations, const ClassTimes& roughly_us,
        const Machine& machine)
-      : beside_(beside != nullptr), steps_(machine.steps) {
+      : has_background_(concurrent != nullptr), steps_(machine.steps) {
     schedule_.name = "probe_interference";
     schedule_.compute_dtype = operations.dtype;
     schedule_.mesh = Mesh({{Coord::dp, 1}});
     schedule_.lanes = {{"compute", LaneKind::compute, 0}};
-    if (beside_) schedule_.lanes.push_back({"beside", LaneKind::compute, 0});
+    if (has_background_) schedule_.lanes.push_back({"concurrent", LaneKind::compute, 0});
     schedule_.programs = {{"rank", {}}};
     auto& order = schedule_.programs.front().order;
     const BlockId measured = add_class_operation(schedule_, a, operations, 0, "measured");
-    const BlockId background = beside_ ? add_class_operation(schedule_, *beside, operations, 1, "beside") : 0;
+    const BlockId background =
+        has_background_ ? add_class_operation(schedule_, *concurrent, operations, 1, "concurrent") : 0;
     // Small operations after the last of one step and before the first of the next keep steps from overlapping.
     const TensorId mark = add_tensor(schedule_, "mark", operations.dtype, BufferKind::workspace, 1, 1);
     const BlockId begin =
@@ -107,9 +109,9 @@ class Pair {
     const OpId begun = schedule_.blocks[begin].ops.front();
     order.push_back(call_block(schedule_, begin));
     measured_op_ = schedule_.blocks[measured].ops.front();
-    background_op_ = beside_ ? schedule_.blocks[background].ops.front() : 0;
-    if (beside_) {
-      const int background_ops = background_count(a, *beside, roughly_us);
+    background_op_ = has_background_ ? schedule_.blocks[background].ops.front() : 0;
+    if (has_background_) {
+      const int background_ops = background_count(a, *concurrent, roughly_us);
       order.front().waits = {{EdgeKind::finish_start, {background_op_, 0, background_ops - 1, 0, 1}}};
       for (int i = 0; i < background_ops; ++i) {
         order.push_back(call_block(schedule_, background, 0, i));
@@ -118,7 +120,7 @@ class Pair {
     }
     for (int i = 0; i < kMeasured; ++i) {
       order.push_back(call_block(schedule_, measured, 0, i));
-      if (i == 0 && beside_) order.back().waits = {{EdgeKind::start_start, {background_op_, 0, 0, 0, 0}}};
+      if (i == 0 && has_background_) order.back().waits = {{EdgeKind::start_start, {background_op_, 0, 0, 0, 0}}};
     }
     verified_ = plan_and_verify(schedule_);
     executor_ = machine.make(verified_, {});
@@ -129,10 +131,10 @@ class Pair {
   void run(std::vector<double>& times_us) {
     const Timeline timeline = executor_->run(steps_);
     const BoundProgram& program = executor_->programs().front();
-    Picoseconds begin = INT64_MAX, end = beside_ ? 0 : INT64_MAX;
-    if (!beside_) begin = 0;
+    Picoseconds begin = INT64_MAX, end = has_background_ ? 0 : INT64_MAX;
+    if (!has_background_) begin = 0;
     for (const TimelineRow& row : timeline.rows)
-      if (beside_ && program.ops[row.op].op == background_op_)
+      if (has_background_ && program.ops[row.op].op == background_op_)
         begin = std::min(begin, row.start), end = std::max(end, row.end);
     for (const TimelineRow& row : timeline.rows)
       if (program.ops[row.op].op == measured_op_ && row.start >= begin && row.end <= end)
@@ -140,7 +142,7 @@ class Pair {
   }
 
  private:
-  bool beside_;
+  bool has_background_;
   int steps_;
   Schedule schedule_;
   VerifiedSchedule verified_;
@@ -148,10 +150,10 @@ class Pair {
   std::unique_ptr<exec::Executor> executor_;
 };
 
-Quantity slowdown_of(DemandClass measured, DemandClass beside, const ClassOperations& operations,
+Quantity slowdown_of(DemandClass measured, DemandClass concurrent, const ClassOperations& operations,
                      const ClassTimes& roughly_us, const Machine& machine) {
   Pair alone(measured, nullptr, operations, roughly_us, machine),
-      together(measured, &beside, operations, roughly_us, machine);
+      together(measured, &concurrent, operations, roughly_us, machine);
   std::vector<double> alone_us, together_us;
   for (int turn = 0; turn < kTurns; ++turn) {  // the two take turns, so that a slow moment of the machine affects both
     alone.run(alone_us);

@@ -48,8 +48,9 @@ TEST_CASE("processes gather what each has, in the order of ranks") {
 TEST_CASE("what fails one process fails all, with its reason") {
   for (const std::int64_t failing : {0, 2}) {
     const std::vector<std::string> errors = as_processes(4, 10, [&](ProcessGroup& group) {
-      std::atomic<bool> told{false};
-      group.on_failure([&](const std::string& reason) { told = reason.find("the disk is full") != std::string::npos; });
+      std::atomic<bool> called{false};
+      group.on_failure(
+          [&](const std::string& reason) { called = reason.find("the disk is full") != std::string::npos; });
       if (group.rank() == failing) {
         group.fail("the disk is full");
         throw runtime_failure("failed");
@@ -57,8 +58,8 @@ TEST_CASE("what fails one process fails all, with its reason") {
       try {
         group.barrier();
       } catch (const Error&) {
-        for (int i = 0; i < 200 && !told; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-        if (!told) throw runtime_failure("nobody called");
+        for (int i = 0; i < 200 && !called; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        if (!called) throw runtime_failure("nobody called");
         throw;
       }
     });

@@ -16,7 +16,7 @@ std::vector<ParameterClass> parameter_classes(Schedule&, const Scenario& scenari
   ParameterClass replicated = own, tied = own;
   replicated.suffix = ".replicated";
   replicated.holds = [tp = groups.tp.size](const Parameter& p) { return is_replicated(p, tp); };
-  replicated.alike = groups.tp;
+  replicated.tensor = groups.tp;
   replicated.sums_over_tp = parallel.sequence_parallel && groups.tp.exists();
   // Under sequence parallelism these parameters are like other replicated ones.
   ParameterClass of_heads = replicated;

@@ -18,7 +18,7 @@ struct ParameterClass {
   Group data, gather, instances;
   // Tensor-parallel ranks that have equal parameters. With `sums_over_tp` each has only the gradients of its tokens or
   // heads, which must be summed.
-  Group alike;
+  Group tensor;
   bool sums_over_tp = false;
   bool is_tied = false;     // the first and the last pipeline stage have equal parameters,
   Group tied;               // whose gradients this group sums; lower_plain() makes the group
@@ -27,7 +27,7 @@ struct ParameterClass {
   bool reduces() const { return data.exists(); }
   Expr shard() const { return shards > 1 ? data.place : Expr(0); }  // the shard that the rank updates
   // Returns how many ranks have equal shards; the norm counts the shard once.
-  std::int64_t copies() const { return data.size * instances.size / shards * alike.size * tied.size; }
+  std::int64_t copies() const { return data.size * instances.size / shards * tensor.size * tied.size; }
 };
 
 // Returns the classes of a model, in the order of their buckets: parameters that tensor parallelism cuts; parameters

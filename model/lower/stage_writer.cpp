@@ -316,7 +316,7 @@ class StageWriter {
       Call& posted = call(block_of(message), message.unit);
       const bool is_first = &message == messages.data();
       posted.joined = messages_.is_batched && !is_first;
-      posted.beside = !is_first;
+      posted.concurrent = !is_first;
       note_received(message, posted);
     }
   }

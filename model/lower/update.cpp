@@ -13,7 +13,7 @@ std::int64_t elements_of(const View& view) { return view.rows * view.cols; }
 
 Operation sum_over_tp(std::string name, const ParameterClass& of, View gradient) {
   const std::int64_t elements = elements_of(gradient);
-  return collective_operation(std::move(name), of.alike, CollectiveKind::all_reduce, elements, Phase::grad_sync,
+  return collective_operation(std::move(name), of.tensor, CollectiveKind::all_reduce, elements, Phase::grad_sync,
                               {accumulate(std::move(gradient))});
 }
 

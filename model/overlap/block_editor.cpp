@@ -209,23 +209,22 @@ std::vector<BlockWait> BlockEditor::waits() const {
   std::vector<std::vector<std::uint32_t>> on_lane(lanes);  // [lane] its operations so far
   std::vector<LaneId> lane_of;                             // [op]
   for (const Entry& entry : entries_) lane_of.push_back(schedule_.operations[entry.op].lane);
-  std::vector<std::size_t> behind(lanes);  // [lane] number of its operations that are still to be looked at
+  std::vector<std::size_t> left(lanes);  // [lane] number of its operations that are still to be looked at
   std::vector<BlockWait> waits;
   for (std::uint32_t i = 0; i < count; ++i) {
     const LaneId lane = lane_of[i];
     const bool is_first_of_lane = on_lane[lane].empty();
     std::vector<std::uint32_t> known(lanes, 0);
     if (!is_first_of_lane) known = after[on_lane[lane].back()];
-    for (LaneId l = 0; l < lanes; ++l) behind[l] = l == lane ? 0 : on_lane[l].size();
+    for (LaneId l = 0; l < lanes; ++l) left[l] = l == lane ? 0 : on_lane[l].size();
     // The loop goes from the latest operation to the earliest, so that one wait makes others unnecessary.
     while (true) {
       std::uint32_t next = 0;  // index + 1
       for (LaneId l = 0; l < lanes; ++l)
-        if (behind[l] > 0 && on_lane[l][behind[l] - 1] >= known[l])
-          next = std::max(next, on_lane[l][behind[l] - 1] + 1);
+        if (left[l] > 0 && on_lane[l][left[l] - 1] >= known[l]) next = std::max(next, on_lane[l][left[l] - 1] + 1);
       if (next == 0) break;
       const std::uint32_t j = next - 1;
-      --behind[lane_of[j]];
+      --left[lane_of[j]];
       const bool in_sequence =
           !entries_[i].is_free && !entries_[j].is_free && !(entries_[i].is_concurrent && j + 1 == i);
       if (!in_sequence && !lowered_.waits_for_all.contains(ops[i]) &&
@@ -234,9 +233,9 @@ std::vector<BlockWait> BlockEditor::waits() const {
       waits.push_back({i, EdgeKind::finish_start, j});
       for (std::size_t l = 0; l < lanes; ++l) known[l] = std::max(known[l], after[j][l]);
     }
-    if (const auto behind = lowered_.starts_after.find(ops[i]); behind != lowered_.starts_after.end())
+    if (const auto after = lowered_.starts_after.find(ops[i]); after != lowered_.starts_after.end())
       waits.push_back(
-          {i, EdgeKind::start_start, std::uint32_t(std::find(ops.begin(), ops.end(), behind->second) - ops.begin())});
+          {i, EdgeKind::start_start, std::uint32_t(std::find(ops.begin(), ops.end(), after->second) - ops.begin())});
     if (is_first_of_lane && i > 0 && known[lane_of[0]] == 0) waits.push_back({i, EdgeKind::start_start, 0});
     after[i] = std::move(known);
     after[i][lane] = i + 1;

@@ -301,7 +301,7 @@ void check_pipeline(const TomlTable& table, const Scenario& scenario) {
                           "reshard_after_forward = false" +
                               got +
                               "whose weight gradients come later than the backward pass of their micro-batch, "
-                              "behind which sharded gradients are reduced");
+                              "after which sharded gradients are reduced");
     const std::int64_t least = 2 * parallel.pipeline_model_parallel_size, given = scenario.num_microbatches();
     if (parallel.pipeline_schedule == PipelineSchedule::dualpipe_v && given < least)
       throw table.failure("pipeline_schedule", "expected at least 2 x pipeline_model_parallel_size = " + number(least) +

@@ -119,8 +119,8 @@ void read_recompute_modules(TomlTable& table, const Transformer& model, Recomput
       throw table.failure(key, std::string("expected num_moe_experts with \"") + name_of(module) + "\", got none");
     if (module != Module::moe && recompute.repeats(Module::moe) && recompute.repeats(module))
       throw table.failure(key, std::string("expected no \"") + name_of(module) +
-                                   "\" beside \"moe\", of which it is "
-                                   "a part, got both");
+                                   "\" with \"moe\", because it is "
+                                   "a part of it, got both");
   }
 }
 
@@ -131,7 +131,7 @@ void read_graphs(TomlTable& table, const Parallel& parallel, Training& training)
   training.cuda_graph_modules = enums_or(table, key, GraphModule::full_iteration);
   const bool is_whole = training.captures(GraphModule::full_iteration);
   if (is_whole && training.cuda_graph_modules.size() > 1)
-    throw table.failure(key, "expected \"full_iteration\" alone, got other modules beside it");
+    throw table.failure(key, "expected \"full_iteration\" alone, got other modules, too");
   if (training.captures(GraphModule::moe_preprocess) && !training.captures(GraphModule::moe_router))
     throw table.failure(key, "expected \"moe_router\" with \"moe_preprocess\", got none");
   // transformer_config.py:2862 of Megatron-LM d98e8a64

@@ -70,7 +70,7 @@ class Sequences {
     if (call.sequence == 0 || call.count == 0) return {};
     Sequence& s = sequences_[call.sequence];
     const bool goes_on = !s.turn.empty() && continues(*s.turn.back().call, call);
-    if (!s.turn.empty() && !goes_on && !call.beside && !call.joined) end_turn(s);
+    if (!s.turn.empty() && !goes_on && !call.concurrent && !call.joined) end_turn(s);
     s.turn.push_back({&call, begin});
     return goes_on || call.joined ? Ended{} : Ended{s.ended, s.is_of_step_before};
   }
@@ -340,7 +340,7 @@ BoundView resolve(const Schedule& schedule, const BoundProgram& program, const B
   const std::int64_t layer = view.layer.eval(at), slot = view.slot.eval(at), offset = view.offset.eval(at);
   if (layer < 0 || layer >= tensor.layers || slot < 0 || slot >= tensor.slots)
     throw input_error("schedule: " + label(schedule, op) + " accesses " + tensor.name + "[layer " +
-                      std::to_string(layer) + ", slot " + std::to_string(slot) + "], of which there are " +
+                      std::to_string(layer) + ", slot " + std::to_string(slot) + "]; there are " +
                       std::to_string(tensor.layers) + " x " + std::to_string(tensor.slots));
   const std::int64_t last = offset + (view.rows - 1) * view.ld + view.cols;
   if (offset < 0 || view.rows < 1 || view.cols < 1 || view.ld < view.cols || last > tensor.elements())

@@ -163,7 +163,8 @@ class Deriver {
     learn(knows(now), knows(of_lane_[lane]));
     knows(now)[lane] = counts_[lane];
     if (sequence != nullptr) {
-      const bool stays = call.beside || call.joined || (sequence->call != nullptr && continues(*sequence->call, call));
+      const bool stays =
+          call.concurrent || call.joined || (sequence->call != nullptr && continues(*sequence->call, call));
       if (!stays) sequence->before = sequence->after;
       sequence->call = &call;
       learn(knows(now), sequence->before.data());

@@ -20,7 +20,7 @@ bool equal_after(const FoldedCall& a, const FoldedCall& b, Step shift) {
     return a.call->waits.empty() && b.call->waits.empty() && a.call->block == b.call->block &&
            a.call->first == b.call->first && a.call->count == b.call->count && a.call->chunk == b.call->chunk &&
            a.call->slot == b.call->slot && a.call->buffer == b.call->buffer && a.call->joined == b.call->joined &&
-           a.call->sequence == b.call->sequence && a.call->beside == b.call->beside &&
+           a.call->sequence == b.call->sequence && a.call->concurrent == b.call->concurrent &&
            a.call->layer + shift.layer == b.call->layer &&
            a.call->micro_batch + shift.micro_batch == b.call->micro_batch;
   }

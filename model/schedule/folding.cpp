@@ -153,8 +153,8 @@ Folding fold_ranks(const Schedule& schedule) {
   std::int64_t stride = 1;
   const std::vector<MeshAxis>& axes = schedule.mesh.axes();
   for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
-    const std::int64_t alike = *period <= stride ? 1 : std::min(*period / stride, axis->size);
-    periods[static_cast<std::size_t>(axis->coord)] = kept.contains(axis->coord) ? axis->size : alike;
+    const std::int64_t equal = *period <= stride ? 1 : std::min(*period / stride, axis->size);
+    periods[static_cast<std::size_t>(axis->coord)] = kept.contains(axis->coord) ? axis->size : equal;
     stride *= axis->size;
   }
   return Folding(schedule.mesh, periods);

@@ -456,7 +456,7 @@ class AbstractRun {
       return {p, wait.lane,
               head + " waits for the " + (wait.kind == EdgeKind::finish_start ? "finish" : "start") + " of " +
                   label(schedule_, programs_[p].ops[wait.op]) + (wait.steps_ago > 0 ? " of the step before" : "") +
-                  behind(p, wait.lane, {wait.op, i.step - wait.steps_ago})};
+                  after(p, wait.lane, {wait.op, i.step - wait.steps_ago})};
     }
     const RendezvousSlot slot = issued_.slots[p][i.op];
     std::uint32_t other = 0;
@@ -470,10 +470,10 @@ class AbstractRun {
       std::tie(other, theirs) = other_end(slot, i.step);
     }
     const LaneId on = programs_[other].ops[theirs.op].lane;
-    return {other, on, head + " waits for rank " + std::to_string(programs_[other].rank) + behind(other, on, theirs)};
+    return {other, on, head + " waits for rank " + std::to_string(programs_[other].rank) + after(other, on, theirs)};
   }
 
-  std::string behind(std::size_t p, LaneId lane, UnrolledOp target) const {
+  std::string after(std::size_t p, LaneId lane, UnrolledOp target) const {
     const UnrolledOp head = at(p, lane, state(p, lane).finished);
     if (head.op == target.op && head.step == target.step) return "";
     return ", which comes after " + label(schedule_, programs_[p].ops[head.op]) + " in " + lane_name(p, lane);

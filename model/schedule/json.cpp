@@ -149,7 +149,7 @@ Json to_json(const Call& call) {
   return {{"block", call.block},   {"layer", call.layer},       {"micro_batch", call.micro_batch},
           {"chunk", call.chunk},   {"slot", call.slot},         {"buffer", call.buffer},
           {"first", call.first},   {"count", call.count},       {"waits", array_of(call.waits, to_json)},
-          {"joined", call.joined}, {"sequence", call.sequence}, {"beside", call.beside}};
+          {"joined", call.joined}, {"sequence", call.sequence}, {"concurrent", call.concurrent}};
 }
 Json to_json(const Program& program) { return {{"role", program.role}, {"order", array_of(program.order, to_json)}}; }
 

@@ -69,7 +69,7 @@ TEST_CASE("a buffer that a collective works on is not reused during the collecti
   const TensorId g = t.tensor("g", 1, 64, BufferKind::gradient), w = t.tensor("w", 1, 64), v = t.tensor("v", 1, 64);
   const OpId make = t.fill("make", 0, g);
   const OpId sum = t.all_reduce("sum", 2, g, {finish_of(make)});
-  t.fill("beside", 0, w);
+  t.fill("concurrent", 0, w);
   t.fill("after", 0, v, {finish_of(sum)});
   const MemoryPlan plan = plan_memory(t.schedule);
   CHECK_FALSE(overlap(t.schedule, plan, g, w));

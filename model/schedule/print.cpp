@@ -83,7 +83,7 @@ class OrderPrinter {
   // Blocks that begin with compute are in a sequence as a rule; the text names only the exceptions.
   std::string sequence_text(const Call& call) const {
     if (call.sequence == 0 || call.joined) return "";
-    if (call.beside) return ", beside the one before";
+    if (call.concurrent) return ", concurrent with the one before";
     if (call.sequence > 1) return fmt::format(", in sequence {}", call.sequence);
     const OpId first = schedule_.blocks[call.block].ops[call.first];
     return is_communication(schedule_.operations[first].work) ? ", in sequence" : "";

@@ -183,7 +183,7 @@ struct Call {
   std::uint8_t sequence = 0;
   // Concurrent with the previous call of the sequence: this call waits for what that call waits for, and the next call
   // waits for both. Joined calls are always concurrent.
-  bool beside = false;
+  bool concurrent = false;
 };
 
 // The program of a role: every rank of a pipeline stage follows it. List order is host issue order.

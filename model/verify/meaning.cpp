@@ -58,7 +58,7 @@ ValueRules::ValueRules(const Schedule& schedule)
   for (const Tensor& tensor : schedule.tensors) {
     std::vector<StorageId> storages;
     for (const TensorPlace& place : tensor.places) storages.push_back(place.storage);
-    alike.push_back(numbers.emplace(std::move(storages), numbers.size()).first->second);
+    same_places.push_back(numbers.emplace(std::move(storages), numbers.size()).first->second);
   }
 }
 
@@ -128,7 +128,7 @@ bool Meaning::is_of_unit(std::uint32_t op, Stamp own, const CellUse& use) {
     const std::uint64_t instance = stamp % kInstances;
     const bool is_of_tensor = *(end - 1) <= instance && instance < *end && instance != use.instance;
     const std::size_t other = tensor_of(instance), tensor = tensor_of(use.instance);
-    const bool is_other_layer = rules_.alike[tensor] == rules_.alike[other] &&
+    const bool is_other_layer = rules_.same_places[tensor] == rules_.same_places[other] &&
                                 instance - rules_.first_instance[other] != use.instance - rules_.first_instance[tensor];
     const std::int64_t from = chunk_of(stamp) - chunk_of(own);
     if (stamp >> kUnitBits == own >> kUnitBits && !is_of_tensor && !is_other_layer && (!way || way->chunks == from)) {
@@ -183,7 +183,7 @@ std::string Meaning::written_as(Stamp stamp) const {
 bool Meaning::takes_sum(std::uint32_t op) {
   const auto* collective = std::get_if<Collective>(&program_.work_of(op));
   if (!collective || collective->reduction != Reduction::max) return true;
-  wrong_.why = "of which it takes the maximum, and not the sum";
+  wrong_.why = "whose maximum it takes, and not the sum";
   return false;
 }
 
@@ -194,7 +194,7 @@ bool Meaning::read_sum(std::uint32_t op, const CellUse& use) {
     if (const std::uint32_t consumer = sums_.consumer[c]; consumer != 0 && !is_communication_at(op)) [[unlikely]]
       if (const auto* taken = std::get_if<Collective>(&program_.work_of(consumer - 1));
           taken && rule_of(taken->kind).reduces() && rule_of(taken->kind).gets_shard) {
-        wrong_.why = "of which " + label(schedule_, program_.ops[consumer - 1]) + " has left the sum with another rank";
+        wrong_.why = "whose sum " + label(schedule_, program_.ops[consumer - 1]) + " has left with another rank";
         return false;
       }
     if (sums_.consumer[c] == 0) sums_.consumer[c] = op + 1;

@@ -30,7 +30,8 @@ struct ValueRules {
   std::vector<bool> keeps_version;            // [OpId]: writes parameters of the previous step
   std::vector<bool> is_updated;               // [storage]: a computation writes it; other parameters are frozen
   std::vector<std::uint32_t> first_instance;  // [tensor], as number_instances() returns them
-  std::vector<std::uint32_t> alike;  // [tensor]: equal for tensors whose instances lie in the same storages, one by one
+  std::vector<std::uint32_t>
+      same_places;  // [tensor]: equal for tensors whose instances lie in the same storages, one by one
 };
 
 // Follows the values in the cells of one program, in an order in which nothing races.

@@ -116,7 +116,7 @@ TEST_CASE("a gradient is read when it is complete, and never added to again") {
 
   SECTION("its maximum over ranks is taken") {
     std::get<Collective>(t.schedule.operations[sum].work).reduction = Reduction::max;
-    CHECK_THAT(wrong_value(t.schedule), Contains("of which it takes the maximum, and not the sum"));
+    CHECK_THAT(wrong_value(t.schedule), Contains("whose maximum it takes, and not the sum"));
   }
   SECTION("reduced before the last micro-batch") {
     std::swap(order[4], order[5]);

@@ -134,7 +134,7 @@ void set_defaults(Accelerator& a) {
   a.gemm_unaligned = assumed(2.4, 1.5, 3, "as A100");
   a.gemm_share = assumed(0.65, 0.55, 0.75, "where no table is: what large GEMMs sustain");
   a.hbm_share = assumed(0.85, 0.67, 0.9, "streaming kernels on data-center GPUs reach 80 to 90 %");
-  a.kernel_us = assumed(2.75, 2, 4, "launch gap and ramp of a short kernel behind another");
+  a.kernel_us = assumed(2.75, 2, 4, "launch gap and ramp of a short kernel after another");
   a.grouped_gemm =
       assumed(1, 0.85, 1.2,
               "the model errs by 11 to 23 % of SimuMax's 20 measured shapes on B200, of several shapes in a "

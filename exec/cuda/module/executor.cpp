@@ -66,7 +66,7 @@ class CudaExecutor final : public exec::Executor {
     device_ = choose_device(options_.processes);
     if (const std::string problem = problem_of_codes(schedule_, device_.compute_capability); !problem.empty())
       throw input_error(problem);
-    beside_ = require_memory(device_, schedule_, memory_plan_, programs_, options_);
+    outside_plan_ = require_memory(device_, schedule_, memory_plan_, programs_, options_);
     fork_ = std::make_unique<CudaEvent>(false);
     gemms_ = &gemm_runner(sms_of_gemms());
     if (has_grouped_gemms()) grouped_gemms_ = &grouped_gemm_runner(sms_of_gemms());
@@ -143,7 +143,7 @@ class CudaExecutor final : public exec::Executor {
     std::size_t free = 0, total = 0;
     check(cudaMemGetInfo(&free, &total), "asking for memory");
     const std::int64_t bytes = device_.memory_bytes > 0 ? device_.memory_bytes : static_cast<std::int64_t>(total);
-    return Device{device_.name, device_.sms, bytes, device_.memory_GBps, beside_, device_.compute_capability};
+    return Device{device_.name, device_.sms, bytes, device_.memory_GBps, outside_plan_, device_.compute_capability};
   }
   void upload(Contents part) override { transfer(part, true); }
   void download(Contents part) override { transfer(part, false); }
@@ -529,7 +529,7 @@ class CudaExecutor final : public exec::Executor {
   CudaOptions options_;
   bool cudnn_dropout_;  // cuDNN runs attention with dropout, with its own masks
   GpuDevice device_;
-  std::vector<OutsidePlan> beside_;  // memory of the device outside the plans
+  std::vector<OutsidePlan> outside_plan_;  // memory of the device outside the plans
   std::vector<BoundProgram> programs_;
   LaunchPlan launches_;
   std::vector<std::unique_ptr<Rank>> ranks_;

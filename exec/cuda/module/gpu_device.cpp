@@ -27,8 +27,8 @@ std::int64_t ranks_of_machine(launch::ProcessGroup& processes) {
   return std::count(all.begin(), all.end(), mine);
 }
 
-// Returns GpuDevice::memory_bytes of a device of CUDA's. NVML numbers devices differently, so a device's place on the bus says
-// which it is.
+// Returns GpuDevice::memory_bytes of a device of CUDA's. NVML numbers devices differently, so a device's place on the
+// bus says which it is.
 std::int64_t total_of_card(int number) try {
   // nvml.h, "nvmlMemory_t": bytes in total, free, in use.
   struct Memory {
@@ -91,17 +91,17 @@ std::vector<OutsidePlan> require_memory(const GpuDevice& device, const Schedule&
   if (const char* given = std::getenv("NCCL_BUFFSIZE"))
     if (const std::int64_t bytes = std::strtoll(given, nullptr, 10); bytes > 0) facts.nccl_buffer_bytes = bytes;
   const bool by_nccl = options.processes != nullptr && schedule.mesh.ranks() > 1;
-  const std::vector<OutsidePlan> beside =
+  const std::vector<OutsidePlan> outside_plan =
       memory_outside_plan(schedule, programs.front().rank, facts, by_nccl, options.graphs);
   std::int64_t planned = 0;
   for (const BoundProgram& program : programs) planned += plan.roles[program.role].bytes;
-  require_free(device, schedule, plan, programs, planned + sum_of(beside), " (" + text_of(beside) + ")");
+  require_free(device, schedule, plan, programs, planned + sum_of(outside_plan), " (" + text_of(outside_plan) + ")");
   // The used memory includes CUDA's context, and that of other users of the device.
   std::vector<OutsidePlan> all = {
       {"context and others", static_cast<std::int64_t>(total - free), "measured", "cudaMemGetInfo"}};
   if (const std::int64_t driver = device.memory_bytes - static_cast<std::int64_t>(total); driver > 0)
     all.push_back({"kept by the driver", driver, "measured", "NVML's total less cudaMemGetInfo's"});
-  all.insert(all.end(), beside.begin(), beside.end());
+  all.insert(all.end(), outside_plan.begin(), outside_plan.end());
   return all;
 }
 

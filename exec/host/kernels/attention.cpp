@@ -66,7 +66,7 @@ struct Columns {
   std::vector<Piece> pieces;
   std::int64_t count = 0;
 
-  // Finds the columns for queries at positions up to `last` whose documents begin at `first` or behind it.
+  // Finds the columns for queries at positions up to `last` whose documents begin at `first` or after it.
   void find(const std::vector<SequenceRun>& keys, bool causal, std::int64_t first, std::int64_t last) {
     pieces.clear();
     count = 0;
