@@ -21,19 +21,19 @@ std::string script_of(const std::string& path) {
   return std::string(require_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path));
 }
 
-// Returns the text of a file that settings include: by its path; in the settings' folder; of a configuration also in a
-// folder above it; of a script or program also by its name alone.
+// Returns the text of a file that settings include: by its path; in the settings' folder, or by its name alone there;
+// in a folder above it, from which the scripts of a repository are started.
 std::optional<std::string> further_file(const std::string& folder, const std::string& path) {
   namespace fs = std::filesystem;
   const std::string extension = fs::path(path).extension().string();
   const bool is_script = extension == ".sh" || extension == ".bash" || extension == ".slurm" ||
-                         extension == ".sbatch" || extension == ".env" || extension == ".py";
+                         extension == ".sbatch" || extension == ".env" || extension == ".py" || extension == ".conf";
   const bool is_config = extension == ".yaml" || extension == ".yml" || extension == ".toml";
   if (!is_script && !is_config) return std::nullopt;
   std::vector<fs::path> candidates = {fs::path(path), fs::path(folder) / path};
   std::error_code error;
   if (is_script) candidates.push_back(fs::path(folder) / fs::path(path).filename());
-  if (is_config && fs::path(path).is_relative())
+  if (fs::path(path).is_relative())
     for (fs::path above = fs::absolute(folder, error); above.has_relative_path(); above = above.parent_path())
       candidates.push_back(above.parent_path() / path);
   for (const fs::path& candidate : candidates)
@@ -55,7 +55,7 @@ ImportOptions options_of(const ImportRequest& given) {
   options.gpus = given.gpus;
   options.path = given.file;
   const std::string folder = std::filesystem::path(given.file).parent_path().string();
-  if (!given.file.empty()) options.read = [folder](const std::string& path) { return further_file(folder, path); };
+  options.read = [folder](const std::string& path) { return further_file(folder, path); };
   for (const std::string& one : given.environment) {
     const std::size_t equal = one.find('=');
     if (equal == std::string::npos || equal == 0)

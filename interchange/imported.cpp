@@ -78,7 +78,7 @@ void require_sizes(const Settings& settings, const std::map<std::string, std::st
   // A script for several models chooses by an argument, which it compares with sizes: 7B, A22B, 350M.
   const std::pair<const std::string, std::vector<std::string>>* choice = nullptr;
   for (const auto& one : settings.choices)
-    if (std::count_if(one.second.begin(), one.second.end(), is_size) > 1) choice = &one;
+    if (std::count_if(one.second.begin(), one.second.end(), is_size) > (choice == nullptr ? 0 : 1)) choice = &one;
   if (choice != nullptr && missing.size() > 1) {
     std::vector<std::string> arguments = {"--env " + choice->first + "=" + choice->second.front()};
     for (const std::string& one : unset)

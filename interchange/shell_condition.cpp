@@ -62,7 +62,7 @@ class Condition {
       const std::string operand = next();
       if (word == "-z") return without_unknown(operand).empty();
       if (word == "-n") return !without_unknown(operand).empty();
-      if (word == "-v") return state_.variables.contains(operand);
+      if (word == "-v") return is_variable(operand);
       if (word == "-t") return false;  // there is no terminal
       return !without_unknown(operand).empty();
     }
@@ -70,6 +70,15 @@ class Condition {
     if (word == "-z") return true;
     if (word == "-n") return false;
     return !without_unknown(word).empty();
+  }
+
+  // NAME or NAME[key].
+  bool is_variable(const std::string& text) const {
+    const std::size_t bracket = text.find('[');
+    const Variable* found = state_.find(text.substr(0, bracket));
+    if (found == nullptr || bracket == std::string::npos || found->keys.empty()) return found != nullptr;
+    const std::string key = text.substr(bracket + 1, text.size() - bracket - 2);
+    return std::find(found->keys.begin(), found->keys.end(), key) != found->keys.end();
   }
 
   std::int64_t number(const std::string& word) {

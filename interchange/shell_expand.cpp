@@ -170,8 +170,7 @@ class Expander {
       const auto given = state_.variables.find(name);
       return given == state_.variables.end() ? std::nullopt : std::optional(given->second.elements.front());
     }
-    const auto found = state_.variables.find(name);
-    if (found != state_.variables.end()) return found->second.elements.empty() ? "" : found->second.elements.front();
+    if (const Variable* found = state_.find(name)) return found->elements.empty() ? "" : found->elements.front();
     if (name == "PWD") return state_.folder;
     return std::nullopt;
   }
@@ -182,6 +181,15 @@ class Expander {
     const std::string_view inner = piece.substr(2, piece.size() - 3);
     if (piece[1] == '(') return put(output_of(inner), is_quoted);
     parameter(inner, is_quoted);
+  }
+
+  // Returns the words of an associative array, the numbers of another.
+  std::vector<std::string> keys_of(const Variable& variable) {
+    if (!variable.keys.empty()) return variable.keys;
+    std::vector<std::string> numbers;
+    state_.budget.keep(variable.elements.size() * sizeof(std::string));
+    for (std::size_t i = 0; i < variable.elements.size(); ++i) numbers.push_back(std::to_string(i));
+    return numbers;
   }
 
   // ${…}
@@ -209,10 +217,10 @@ class Expander {
     if (is_indirect && !has_index) name = without_unknown(value(name).value_or(""));
     if (name.empty()) return out_.quoted("");
     const bool is_all = has_index && (index == "@" || index == "*");
-    const auto found = state_.variables.find(name);
+    const Variable* found = state_.find(name);
     if (is_all && text.empty() && !counts) {
-      if (found != state_.variables.end())
-        out_.several(found->second.elements, is_quoted && index == "@");
+      if (found != nullptr)
+        out_.several(is_indirect ? keys_of(*found) : found->elements, is_quoted && index == "@");
       else if (name != "BASH_SOURCE")
         out_.unquoted(unknown(name));
       return;
@@ -221,22 +229,24 @@ class Expander {
     if (is_all || name == "@") {
       now = "";
       const std::vector<std::string> none;
-      const auto& elements = name == "@"                       ? state_.arguments
-                             : found != state_.variables.end() ? found->second.elements
-                                                               : none;
+      const auto& elements = name == "@" ? state_.arguments : found != nullptr ? found->elements : none;
       if (counts) return put(std::to_string(elements.size()), is_quoted);
       for (const std::string& one : elements) {
         state_.budget.look(one.size() + sizeof(one));
         *now += (now->empty() ? "" : " ") + one;
       }
       if (elements.empty()) now = std::nullopt;
-    } else if (has_index && found != state_.variables.end()) {
+    } else if (has_index && found != nullptr && !found->keys.empty()) {
+      state_.budget.look(found->keys.size());
+      const auto at = std::find(found->keys.begin(), found->keys.end(), index);
+      if (at != found->keys.end()) now = found->elements[static_cast<std::size_t>(at - found->keys.begin())];
+    } else if (has_index && found != nullptr) {
       const std::string place = arithmetic(index, state_);
       const std::size_t at =
           place.size() < 7 && !place.empty() && std::isdigit(static_cast<unsigned char>(place[0])) != 0
               ? std::stoul(place)
               : 0;
-      if (at < found->second.elements.size()) now = found->second.elements[at];
+      if (at < found->elements.size()) now = found->elements[at];
     } else {
       now = value(name);
     }
@@ -378,7 +388,18 @@ std::set<std::string> unknown_names(std::string_view text) {
 void State::set(const std::string& name, std::vector<std::string> elements, bool is_array) {
   constexpr std::size_t kNodeBytes = 64;
   if (!variables.contains(name)) budget.keep(sizeof(Variable) + name.size() + kNodeBytes);
-  variables[name] = {std::move(elements), is_array, line, ++assignments};
+  Variable made;
+  made.elements = std::move(elements);
+  made.is_array = is_array;
+  made.line = line;
+  made.order = ++assignments;
+  variables[name] = std::move(made);
+}
+
+const Variable* State::find(const std::string& name) const {
+  const auto stands_for = references.find(name);
+  const auto found = variables.find(stands_for == references.end() ? name : stands_for->second);
+  return found == variables.end() ? nullptr : &found->second;
 }
 
 std::vector<std::string> fields_of(const std::string& word, State& state) {

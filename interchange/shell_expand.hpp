@@ -23,6 +23,7 @@ std::string readable(std::string_view text);
 
 struct Variable {
   std::vector<std::string> elements;
+  std::vector<std::string> keys;  // of an associative array: one for each element; else empty
   bool is_array = false;
   int line = 0;   // line of the last assignment
   int order = 0;  // number of the last assignment among all assignments
@@ -35,13 +36,16 @@ struct State {
   std::string script;                  // $0
   int line = 1;                        // line of the command that is expanded
   int assignments = 0;
-  Budget budget{"script"};  // of the whole script, with all that it includes
+  std::map<std::string, std::string> references;  // [name]: the variable for which it stands (declare -n)
+  Budget budget{"script"};                        // of the whole script, with all that it includes
   // Words that a condition compares a value with that nothing sets, by the value's name: {"2", {"8B", "70B"}}.
   std::map<std::string, std::vector<std::string>> choices;
   // Returns the output of $(…).
   std::function<std::string(const std::string& commands)> substitute;
 
   void set(const std::string& name, std::vector<std::string> elements, bool is_array = false);
+  // Returns the variable, or the one for which the name stands; nullptr for none.
+  const Variable* find(const std::string& name) const;
   // Adds a choice where `text` is a value that nothing sets.
   void compare(std::string_view text, const std::string& word);
 };

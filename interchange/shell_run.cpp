@@ -4,11 +4,13 @@
 #include <cctype>
 #include <deque>
 #include <filesystem>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/toml.hpp"
 #include "interchange/shell_arithmetic.hpp"
 #include "interchange/shell_condition.hpp"
+#include "interchange/shell_filters.hpp"
 #include "interchange/shell_syntax.hpp"
 
 namespace stretto::shell {
@@ -55,6 +57,9 @@ class Runner {
     set_slurm_variables();
     list(parsed(clean, name_, 1));
     result_.variables = state_.variables;
+    // A program is started with what its own script has exported.
+    for (auto& [key, variable] : of_programs_)
+      if (result_.exports.contains(key)) result_.variables[key] = std::move(variable);
     result_.choices = state_.choices;
     return std::move(result_);
   }
@@ -272,13 +277,14 @@ class Runner {
     } else {
       values = {text_of(made.words[0], state_)};
     }
+    state_.references.erase(name);
     const auto found = state_.variables.find(name);
     if (found != state_.variables.end()) state_.budget.look(cost_of(found->second.elements));
     if (bracket != std::string::npos) {
-      Words now = found == state_.variables.end() ? Words{} : found->second.elements;
-      now.push_back(values.empty() ? "" : values.front());
-      return state_.set(name, now, true);
+      const std::string key = text_of(made.name.substr(bracket + 1, made.name.size() - bracket - 2), state_);
+      return assign_element(name, key, values.empty() ? "" : values.front());
     }
+    if (made.is_array && take_pairs(name, values, made.appends)) return;
     if (made.appends && found != state_.variables.end()) {
       Words now = found->second.elements;
       if (made.is_array) {
@@ -293,6 +299,48 @@ class Runner {
     state_.set(name, std::move(values), is_array);
   }
 
+  // NAME[key]=value: a word is a key of an associative array, and any number is the next element of another.
+  void assign_element(const std::string& name, const std::string& key, const std::string& value) {
+    const auto found = state_.variables.find(name);
+    Variable now = found == state_.variables.end() ? Variable{} : found->second;
+    const bool is_number = key.find_first_not_of("0123456789") == std::string::npos;
+    if (now.keys.empty() && (is_number || !now.elements.empty())) {
+      now.elements.push_back(value);
+      return state_.set(name, now.elements, true);
+    }
+    add_pair(now, key, value);
+    state_.set(name, now.elements, true);
+    state_.variables[name].keys = now.keys;
+  }
+  void add_pair(Variable& into, const std::string& key, const std::string& value) {
+    state_.budget.look(into.keys.size() + 1);
+    const auto at = std::find(into.keys.begin(), into.keys.end(), key);
+    if (at != into.keys.end()) {
+      into.elements[static_cast<std::size_t>(at - into.keys.begin())] = value;
+    } else {
+      into.keys.push_back(key);
+      into.elements.push_back(value);
+    }
+  }
+  // NAME=([key]=value …). Returns false where the words are no such pairs.
+  bool take_pairs(const std::string& name, const Words& words, bool appends) {
+    if (words.empty() || !std::all_of(words.begin(), words.end(), [](const std::string& word) {
+          return word.starts_with('[') && word.find("]=") != std::string::npos;
+        }))
+      return false;
+    Variable made;
+    if (const auto found = state_.variables.find(name); appends && found != state_.variables.end())
+      made = found->second;
+    made.keys.resize(made.elements.size());
+    for (const std::string& word : words) {
+      const std::size_t end = word.find("]=");
+      add_pair(made, word.substr(1, end - 1), word.substr(end + 2));
+    }
+    state_.set(name, made.elements, true);
+    state_.variables[name].keys = made.keys;
+    return true;
+  }
+
   End simple(const Node& node) {
     const int line = line_of(node);
     Words words;
@@ -302,11 +350,23 @@ class Runner {
                                             [](const std::string& word) { return !without_unknown(word).empty(); }));
     const bool exports = !words.empty() && is_in(words[0], {"export", "declare", "typeset", "readonly", "local"});
     status_ = 0;
+    // Assignments before a program hold for that program alone.
+    std::vector<std::pair<std::string, std::optional<Variable>>> before;
+    if (!words.empty() && !exports)
+      for (const Assignment& made : node.assignments) {
+        const auto found = state_.variables.find(made.name);
+        before.emplace_back(made.name,
+                            found == state_.variables.end() ? std::nullopt : std::optional<Variable>(found->second));
+      }
+    const bool refers = exports && words[0] != "export" && std::find(words.begin(), words.end(), "-n") != words.end();
     for (const Assignment& made : node.assignments) {
       assign(made);
+      if (refers && !made.is_array && is_name(made.name))
+        if (const std::string other = without_unknown(state_.variables[made.name].elements.front()); other != made.name)
+          state_.references[made.name] = other;
       // Assignments before a program belong to the program's environment.
-      if ((exports && (words[0] == "export" || std::find(words.begin(), words.end(), "-x") != words.end())) ||
-          !words.empty())
+      if (exports ? words[0] == "export" || std::find(words.begin(), words.end(), "-x") != words.end()
+                  : !words.empty() && words[0] != "read")
         result_.exports[made.name] = line;
     }
     if (exports) {
@@ -323,8 +383,18 @@ class Runner {
     const std::string document = node.is_literal ? node.document : expanded(node.document);
     if (words[0] == "read" && !node.here_string.empty()) return read_words(words, text_of(node.here_string, state_));
     if (words[0] == "read" && !document.empty()) return read_words(words, document);
-    if (!node.output.empty() && is_in(words[0], {"echo", "printf", "cat"})) return write(node, words, document);
-    return command(words, line, document);
+    input_ = node.input.empty() ? "" : without_unknown(text_of(node.input, state_));
+    if (!node.output.empty() && is_in(words[0], {"echo", "printf", "cat", "envsubst"}))
+      return write(node, words, document);
+    const End end = command(words, line, document);
+    for (const auto& [key, variable] : before) {
+      if (const auto now = state_.variables.find(key); now != state_.variables.end()) of_programs_[key] = now->second;
+      if (variable)
+        state_.variables[key] = *variable;
+      else
+        state_.variables.erase(key);
+    }
+    return end;
   }
 
   // Returns a here-document with its variables and commands expanded, as between double quotes; a double quote has no
@@ -475,6 +545,19 @@ class Runner {
     return End::through;
   }
 
+  std::map<std::string, Variable> copied_variables() {
+    for (const auto& [key, variable] : state_.variables) state_.budget.keep(key.size() + cost_of(variable.elements));
+    return state_.variables;
+  }
+
+  // Returns the text of a file: one that the script has written, or one that is there.
+  std::optional<std::string> file_text(const std::string& path) const {
+    const std::string plain = without_unknown(path);
+    if (const auto written = files_.find(std::filesystem::path(plain).filename().string()); written != files_.end())
+      return written->second;
+    return outside_.read && !plain.empty() ? outside_.read(plain) : std::nullopt;
+  }
+
   // Reads another script, if it can be found.
   End take_in(const std::string& path, const Words& arguments, int line, bool is_source) {
     const std::string plain = without_unknown(path);
@@ -496,10 +579,21 @@ class Runner {
         if (static_cast<unsigned char>(c) >= ' ' || c == '\n' || c == '\t' || c == '\r') clean += c;
     read_batch(clean);
     Words before = arguments;
+    std::string script = plain;
     if (!is_source) std::swap(before, state_.arguments);
+    if (!is_source) std::swap(script, state_.script);
     state_.budget.keep(clean.size());
+    const std::map<std::string, Variable> outer = is_source ? std::map<std::string, Variable>() : copied_variables();
     const End end = list(parsed(clean, plain, 1));
-    if (!is_source) std::swap(before, state_.arguments);
+    if (!is_source) {
+      std::swap(before, state_.arguments);
+      std::swap(script, state_.script);
+      // Variables of a script that was started are not those of the one that started it.
+      for (const auto& [key, at] : result_.exports)
+        if (const auto found = state_.variables.find(key); found != state_.variables.end())
+          of_programs_[key] = found->second;
+      state_.variables = outer;
+    }
     // `exit` in a script that was started ends only that script.
     return is_source && end == End::stop ? End::stop : End::through;
   }
@@ -602,6 +696,15 @@ class Runner {
       text = "date";
     } else if (name == "cat" && capturing_ && !document.empty()) {
       text = document.substr(0, document.size() - 1);  // without its last end of a line
+    } else if (name == "envsubst" && capturing_) {
+      const auto found = file_text(input_);
+      if (!found) return false;
+      text = substituted_variables(*found, state_);
+    } else if (name == "yq" && capturing_) {
+      const auto found = yq_output(
+          words, [this](const std::string& path) { return file_text(path); }, state_.budget);
+      if (!found) return false;
+      text = *found;
     } else if (name == "cat" && capturing_) {
       text = unknown("(cat)");
     } else if (name != "cat") {
@@ -673,6 +776,22 @@ class Runner {
     }
   }
 
+  // Runs "one | tr … | …" where each command after the first is known; its text is the output. Returns false otherwise.
+  bool pass_filters(const Nodes& nodes) {
+    for (std::size_t i = 0; i < nodes.size(); ++i)
+      if (nodes[i].kind != Node::Kind::simple || nodes[i].is_piped != (i + 1 < nodes.size())) return false;
+    if (one(nodes[0]) != End::through) return false;
+    for (std::size_t i = 1; i < nodes.size(); ++i) {
+      Words words;
+      for (const std::string& word : nodes[i].words)
+        for (std::string& field : fields_of(word, state_)) words.push_back(std::move(field));
+      const auto text = filtered_text(words, output_, state_.budget);
+      if (!text) return false;
+      output_ = *text;
+    }
+    return true;
+  }
+
   std::string output_of(const std::string& commands) {
     const Nodes& nodes = parsed(commands, name_, state_.line);
     const bool was_capturing = capturing_;
@@ -684,13 +803,17 @@ class Runner {
     fixed_line_ = line;
     bool is_piped = false;
     for (const Node& node : nodes) is_piped = is_piped || node.is_piped;
-    if (!is_piped) list(nodes);
+    bool is_filtered = false;
+    if (!is_piped)
+      list(nodes);
+    else
+      is_filtered = pass_filters(nodes);
     capturing_ = was_capturing;
     fixed_line_ = before_line;
     state_.line = line;
     std::swap(before, output_);
     // The output of a program is unknown.
-    const bool is_known = !is_piped && result_.calls.size() == calls;
+    const bool is_known = (!is_piped || is_filtered) && result_.calls.size() == calls;
     result_.calls.resize(calls);
     std::string named = shortened(commands).substr(0, 40);
     std::erase_if(named, [](char c) { return c == '"' || c == '\'' || c == '`' || c == '\\'; });
@@ -703,8 +826,9 @@ class Runner {
   Run result_;
   std::deque<Nodes> trees_;  // a deque: elements stay where they are
   std::map<std::string, const Nodes*> functions_;
-  std::map<std::string, std::string> files_;  // [name without its folder]: text of files that the script writes
-  std::string output_, said_;
+  std::map<std::string, Variable> of_programs_;  // [exported name]: its value when a program was started
+  std::map<std::string, std::string> files_;     // [name without its folder]: text of files that the script writes
+  std::string output_, said_, input_;
   bool capturing_ = false;
   int status_ = 0, steps_ = 0, depth_ = 0, rounds_ = 0, taken_in_ = 0, fixed_line_ = 0;
 };

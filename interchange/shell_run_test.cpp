@@ -62,6 +62,13 @@ TEST_CASE("words of a script become what a shell makes of them", "[shell]") {
       {"(export A=2; go $A)", {"go", "2"}},
       {"IFS=',' read -r A B C <<< \"1,2,3,4\"; go $A $B $C", {"go", "1", "2", "3,4"}},
       {"for L in '2,1' '1,2'; do IFS=, read -r A B <<< \"$L\"; done; go $A $B", {"go", "1", "2"}},
+      {"declare -A M=([a-b]='1 2' [c]=\"3\")\nf() { local -n m=$1; local w=(${m[$2]}); go ${w[1]} ${m[c]} ${#m[@]}; "
+       "}\nf M a-b",
+       {"go", "2", "3", "2"}},
+      {"declare -A M; M[x]=1; M[y]=2; M[x]=3; [[ -v M[x] ]] && [[ ! -v M[z] ]] && go ${M[x]} ${M[y]}",
+       {"go", "3", "2"}},
+      {"go $(echo A-b | tr '[:upper:]' '[:lower:]' | tr -d -) $(echo '1,2' | tr ',' ' ')", {"go", "ab", "1", "2"}},
+      {"A=1 B=x :\nA=2 true; go ${A:-none}", {"go", "none"}},
       {"read -r -d '' T <<'EOF' || true\ngo --a \\\n  1\nEOF\nbash -c \"$T\"", {"go", "--a", "1"}},
   };
   for (const Case& one : cases) {
@@ -88,6 +95,29 @@ TEST_CASE("what a script does not set is marked, and counts as empty", "[shell]"
   REQUIRE(printed.size() == 3);
   CHECK(shell::without_unknown(printed[1]).empty());
   CHECK(printed[2] == "on");
+}
+
+TEST_CASE("a script that another one starts has its own variables and name, and yq prints a mapping's entries",
+          "[shell]") {
+  shell::Outside outside;
+  outside.read = [](const std::string& path) -> std::optional<std::string> {
+    if (path == "./sub/job.sh")
+      return "export MAX=${MAX:-7}\nenvsubst < $(dirname $0)/model.yaml > made.yaml\n"
+             "P=\"$(yq '... comments=\"\" | .ARGS | to_entries | .[] | select(.value != \"false\") | "
+             "with(select(.value == "
+             "\"true\"); .value = \"\") | [.key + \" \" + .value] | join(\"\")' made.yaml | tr '\\n' ' ')\"\n"
+             "go $(yq '.ARGS.\"--size\"' made.yaml) $P $@\n";
+    if (path == "./sub/model.yaml")
+      return "ENV: {A: 1}\nARGS:\n  --size: ${SIZE}  # of it\n  --on: true\n  --off: false\n  --text: a b\n";
+    return std::nullopt;
+  };
+  const shell::Run made = run("SIZE=8 bash ./sub/job.sh --one\nSIZE=9 bash ./sub/job.sh --two\n", outside);
+  REQUIRE(made.calls.size() == 2);
+  CHECK(made.calls[0].words == Words{"go", "8", "--on", "--size", "8", "--text", "a", "b", "--one"});
+  CHECK(made.calls[1].words == Words{"go", "9", "--on", "--size", "9", "--text", "a", "b", "--two"});
+  CHECK_FALSE(made.variables.contains("P"));
+  CHECK(made.variables.at("MAX").elements == Words{"7"});
+  CHECK(shell::unknown_names(run("go $(yq '.ARGS | keys' ./sub/model.yaml)", outside).calls[0].words[1]).size() == 1);
 }
 
 TEST_CASE("a script's environment, batch options and further files", "[shell]") {

@@ -475,6 +475,7 @@ class Parser {
     // In "--save <PATH TO FOLDER> --fp16" a person is to put in the path; a flag names no file.
     if (sign == ">" && token_.text.starts_with("-")) return true;
     if (sign == "<<<") node.here_string = token_.text;
+    if (sign == "<") node.input = token_.text;
     if (sign == ">" || sign == ">>") node.output = token_.text;
     advance();
     return true;

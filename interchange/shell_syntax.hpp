@@ -55,6 +55,7 @@ struct Node {
   bool is_literal = false;  // its limit is quoted, so that nothing in it is expanded
   std::string output;       // the word after > or >>
   std::string here_string;  // the word after <<<
+  std::string input;        // the word after <
 };
 
 // Characters around the name of an unknown value (shell_expand.hpp).

@@ -185,7 +185,8 @@ class Parser {
       ++at_;
       const bool is_deeper =
           at_ < lines_.size() &&
-          (lines_[at_].indent > indent || (lines_[at_].indent == indent && lines_[at_].text.starts_with("- ")));
+          (lines_[at_].indent > indent ||
+           (lines_[at_].indent == indent && (lines_[at_].text == "-" || lines_[at_].text.starts_with("- "))));
       const bool is_mark = rest.empty() || ((rest[0] == '&' || rest[0] == '!') && rest.find(' ') == std::string::npos);
       const auto is_scalar = [&](const std::string& text) {
         return key_end(text) == std::string::npos && text != "-" && !text.starts_with("- ");
