@@ -530,8 +530,9 @@ constexpr KnownProgram kPrograms[] = {
 
 const std::vector<FlagRule>& flag_rules() {
   static const std::vector<FlagRule> rules = [] {
-    std::vector<FlagRule> all = make_rules(), others = deepspeed_flag_rules();
-    all.insert(all.end(), others.begin(), others.end());
+    std::vector<FlagRule> all = make_rules();
+    for (const std::vector<FlagRule>& others : {deepspeed_flag_rules(), fork_flag_rules()})
+      all.insert(all.end(), others.begin(), others.end());
     return all;
   }();
   return rules;

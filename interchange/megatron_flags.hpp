@@ -23,6 +23,11 @@ const std::vector<FlagRule>& flag_rules();
 // Returns the rules of flags that only Megatron-DeepSpeed has (deepspeedai/Megatron-DeepSpeed, megatron/arguments.py).
 // They are a part of flag_rules().
 std::vector<FlagRule> deepspeed_flag_rules();
+// Returns the rules of flags of older releases and of forks. They are a part of flag_rules().
+std::vector<FlagRule> fork_flag_rules();
+// Gives flags of older releases and of forks the name of the flag that means the same today, with a note.
+struct CommandLine;
+void rename_old_flags(CommandLine& line);
 // Returns the rule of a flag; null: no known Megatron-LM has the flag.
 const FlagRule* rule_of(std::string_view flag);
 // Returns whether the importer takes the flag without a row of its own (megatron_import.cpp).

@@ -260,7 +260,7 @@ class Import {
     } else if (name == "--pipeline-model-parallel-layout") {
       // Layers that predict further tokens are left out (--mtp-num-layers).
       if (auto layout = value(flag)) {
-        std::erase(*layout, 'm');
+        std::erase_if(*layout, [](char c) { return c == 'm' || c == '\'' || c == '"'; });
         values["parallel.pipeline_model_parallel_layout"] = *layout;
       }
     } else if (name == "--zero-stage") {
@@ -276,6 +276,17 @@ class Import {
       // with the precision
     } else if (is({"--fp8-hybrid", "--fp8-e4m3"})) {
       values["training.fp8_format"] = name == "--fp8-hybrid" ? "hybrid" : "e4m3";
+    } else if (name == "--overlap-p2p-communication") {  // of 2023, when it was off by default
+      values["overlap.overlap_p2p_comm"] = true;
+    } else if (name == "--fp32-allreduce") {  // before 2021
+      values["overlap.grad_reduce_in_fp32"] = true;
+    } else if (name == "--glu-activation") {  // BigScience's: liglu, geglu, reglu, swiglu
+      if (const auto kind = value(flag)) {
+        values["model.swiglu"] = true;
+        if (*kind != "swiglu") near(flag, "predicted with SwiGLU, which moves as many bytes");
+      }
+    } else if (name == "--attention-head-type") {  // Pai-Megatron-Patch's
+      if (value(flag) == "multiquery") values["model.num_query_groups"] = 1;
     } else if (name == "--fp16") {
       values["training.precision"] = "bf16";
       near(flag, rule_of(name)->says);
@@ -398,7 +409,7 @@ class Import {
       settings_.ranks = line_.gpus;
       settings_.ranks_from = "WORLD_SIZE";
     }
-    if (line_.processes || line_.nodes) {
+    if (line_.processes || line_.nodes.value_or(1) > 1) {
       settings_.ranks = line_.processes.value_or(1) * line_.nodes.value_or(1);
       settings_.ranks_from = line_.nodes ? "processes of a node and nodes" : "--nproc-per-node";
       if (line_.processes && !line_.nodes && settings_.ranks)
@@ -500,6 +511,7 @@ class Import {
       for (const char* key : {"rotary_base", "rotary_seq_len_interpolation_factor", "use_rope_scaling"})
         values.erase(std::string("model.") + key);
     if (!settings_.is("model.use_rope_scaling", true)) values.erase("model.rope_scaling_factor");
+    drop_tensor_overlap();
     if (repeats_experts_) add_experts_to_recompute_modules();
     settings_.finish_recompute();
     if (settings_.whole("parallel.tensor_model_parallel_size", 1) <= 1) values["parallel.sequence_parallel"] = false;
@@ -508,6 +520,22 @@ class Import {
     if (settings_.whole("parallel.context_parallel_size", 1) <= 1)
       for (const char* key : {"parallel.cp_comm_type", "parallel.hierarchical_context_parallel_sizes"})
         values.erase(key);
+  }
+
+  // One rank has nothing to overlap; and a step that overlaps micro-batches has the transfers of tensor parallelism
+  // exposed.
+  void drop_tensor_overlap() {
+    const char* key = "overlap.tp_comm_overlap";
+    if (!settings_.is(key, true)) return;
+    const bool is_one = settings_.whole("parallel.tensor_model_parallel_size", 1) <= 1;
+    if (!is_one && !settings_.is("overlap.overlap_moe_expert_parallel_comm", true)) return;
+    std::erase_if(settings_.values, [](const auto& one) { return one.first.starts_with("overlap.tp_comm_"); });
+    std::erase(settings_.taken, "--tp-comm-overlap");
+    if (is_one) return settings_.ignored.push_back("--tp-comm-overlap");
+    const auto flag = given_.find("--tp-comm-overlap");
+    settings_.approximated.push_back({"--tp-comm-overlap", flag == given_.end() ? 0 : flag->second->line,
+                                      "transfers of tensor parallelism are exposed, as the overlap of experts is not "
+                                      "modelled together with theirs"});
   }
 
   // --moe-layer-recompute is an old spelling (transformer_config.py:2014 of Megatron-LM d98e8a64).
@@ -557,6 +585,9 @@ class Import {
       const std::int64_t batch = std::max<std::int64_t>(1, settings_.whole("training.global_batch_size", 1));
       values["training.train_iters"] = std::max<std::int64_t>(1, *samples_ / batch);
     }
+    // A script computes it from tokens, and for few of them there is no step.
+    if (settings_.whole("training.train_iters", 1) < 1)
+      for (const char* of_steps : {"training.train_iters", "training.lr_decay_iters"}) values.erase(of_steps);
     const std::int64_t decay = settings_.whole("training.lr_decay_iters", settings_.whole("training.train_iters", 100));
     if (settings_.whole("training.lr_warmup_iters", 0) >= decay) values.erase("training.lr_warmup_iters");
     const auto number = [&](const char* key, double otherwise) {
@@ -662,7 +693,11 @@ bool is_flag_of_import(std::string_view flag) {
                                          "--tokenizer-model",
                                          "--tokenizer-name-or-path",
                                          "--patch-tokenizer-type",
-                                         "--extra-vocab-size"};
+                                         "--extra-vocab-size",
+                                         "--overlap-p2p-communication",
+                                         "--fp32-allreduce",
+                                         "--glu-activation",
+                                         "--attention-head-type"};
   return std::find(std::begin(kFlags), std::end(kFlags), flag) != std::end(kFlags);
 }
 
@@ -683,7 +718,9 @@ Translation from_megatron(std::string_view text, const std::string& name, const 
 }
 
 Translation from_megatron_flags(const CommandLine& line, const std::string& name, const ImportOptions& options) {
-  return scenario_of(Import(line, name, options).run(), options);
+  CommandLine today = line;
+  rename_old_flags(today);
+  return scenario_of(Import(today, name, options).run(), options);
 }
 
 }  // namespace stretto
