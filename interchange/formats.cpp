@@ -24,7 +24,7 @@ using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
 struct FormatRow {
-  std::string name, help;
+  std::string name, help, reader;
   bool is_first = false;
   Words all, any;  // of a document: keys; of a program: `all` are words of its name, `any` flags; of a text: parts
 };
@@ -44,6 +44,7 @@ const FormatTable& format_table() {
         FormatRow row;
         row.name = require<std::string>(one, "name");
         row.help = require<std::string>(help, require<std::string>(one, "help").c_str());
+        row.reader = value_or<std::string>(one, "reader", "");
         row.is_first = value_or<bool>(one, "first", false);
         row.all = value_or<Words>(one, first_list, {});
         row.any = value_or<Words>(one, second_list, {});
@@ -265,6 +266,13 @@ std::optional<std::string> given_word(const CommandLine& line, const std::string
 
 DocumentKind kind_of_document(const Json& root) { return kind_of_keys(root, DocumentKeys(root)); }
 
+std::pair<std::string, std::string> reader_of_document(const Json& root) {
+  Words found;
+  const FormatRow* row = format_of(DocumentKeys(root), true, found);
+  return row == nullptr || row->reader.empty() ? std::pair<std::string, std::string>()
+                                               : std::pair(row->reader, row->name);
+}
+
 void refuse_similar(const Json& root, const std::string& name) {
   const DocumentKeys keys(root);
   Words found;
@@ -319,7 +327,8 @@ void refuse_unparsed(std::string_view text, const std::string& name) {
   }
   const DocumentKeys keys(root);
   Words found;
-  if (const FormatRow* row = format_of(keys, false, found)) throw refusal_of_format(*row, name, shown_keys(found));
+  if (const FormatRow* row = format_of(keys, false, found); row != nullptr && row->reader.empty())
+    throw refusal_of_format(*row, name, shown_keys(found));
 }
 
 void refuse_program(const CommandLine& line, const std::string& name) {

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace stretto {
 
@@ -22,6 +23,8 @@ DocumentKind kind_of_document(const nlohmann::json& root);
 void require_document(const nlohmann::json& root, const std::string& name);
 // Throws Error(input) where a row of the table fits the document, and otherwise says what `expected` says.
 [[noreturn]] void refuse_document(const nlohmann::json& root, const std::string& name, const std::string& expected);
+// Returns the reader and the name of the row that fits, where the row has a reader (keyed_document.hpp); else "".
+std::pair<std::string, std::string> reader_of_document(const nlohmann::json& root);
 // Throws Error(input) where a row for documents with sections of other formats too ("first") fits.
 void refuse_similar(const nlohmann::json& root, const std::string& name);
 // Throws Error(input) where a text that could not be parsed is a template, or has a format's keys at the beginnings of

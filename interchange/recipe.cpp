@@ -9,6 +9,7 @@
 #include "interchange/bridge_recipes.hpp"
 #include "interchange/command_line.hpp"
 #include "interchange/formats.hpp"
+#include "interchange/keyed_document.hpp"
 #include "interchange/megatron.hpp"
 #include "interchange/megatron_flags.hpp"
 #include "interchange/model_shapes.hpp"
@@ -295,6 +296,7 @@ Translation from_recipe(std::string_view text, const std::string& name, const Im
   if (yaml.root.is_object() && yaml.root.contains("MODEL_ARGS") && yaml.root["MODEL_ARGS"].is_object())
     return from_megatron_flags(command_line_of_test(yaml, name, options.environment), name, options);
   if (const auto primus = primus_command(yaml.root, name, options)) return from_megatron_flags(*primus, name, options);
+  if (auto made = from_keyed_document(yaml, name, options)) return std::move(*made);
   if (kind_of_document(yaml.root) == DocumentKind::other) refuse_unparsed(text, name);
   require_document(yaml.root, name);
   // A file that has only overlap settings describes no model.

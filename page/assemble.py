@@ -20,7 +20,7 @@ built, template, output = (pathlib.Path(argument) for argument in sys.argv[1:4])
 scenarios = here.parent / "scenarios"
 files = {path.relative_to(scenarios).as_posix(): path.read_text()
          for kind in ("models", "platforms", "profiles") for path in sorted((scenarios / kind).iterdir())}
-files |= {name: (scenarios / name).read_text() for name in ("habits.toml", "model_names.toml", "bridge_recipes.csv", "formats.toml", "families.toml", "accuracy.csv")}
+files |= {name: (scenarios / name).read_text() for name in ("habits.toml", "model_names.toml", "bridge_recipes.csv", "formats.toml", "document_keys.toml", "families.toml", "accuracy.csv")}
 
 
 # For WebAssembly and for tables of numbers: no part of a byte's address says what it is.

@@ -17,7 +17,7 @@ async function begin() {
     for (const name of fs.readdirSync(`${data}/${kind}`))
       predictor.FS.writeFile(`/data/${kind}/${name}`, fs.readFileSync(`${data}/${kind}/${name}`));
   }
-  for (const name of ["habits.toml", "model_names.toml", "bridge_recipes.csv", "formats.toml", "families.toml", "accuracy.csv"])  // as page/assemble.py has them
+  for (const name of ["habits.toml", "model_names.toml", "bridge_recipes.csv", "formats.toml", "document_keys.toml", "families.toml", "accuracy.csv"])  // as page/assemble.py has them
     predictor.FS.writeFile(`/data/${name}`, fs.readFileSync(`${data}/${name}`));
   predictor.FS.mkdirTree("/dropped");
   predictor.FS.chdir("/dropped");

@@ -1,4 +1,4 @@
-#include "habits/model_names.hpp"
+#include "interchange/model_names.hpp"
 
 #include <fmt/format.h>
 
@@ -12,21 +12,21 @@
 #include "interchange/model_shapes.hpp"
 #include "model/transformer.hpp"
 
-namespace stretto::habits {
+namespace stretto {
 namespace {
 
 // Words of repositories' names that change no size of the model.
-constexpr std::array kBefore = {"meta", "nvidia", "mistralai"};
-constexpr std::array kAfter = {"base", "instruct", "chat", "hf", "pretrain", "pretrained", "it"};
+constexpr std::array kOwners = {"meta", "nvidia", "mistralai"};
+constexpr std::array kEndings = {"base", "instruct", "chat", "hf", "pretrain", "pretrained", "it"};
 
-std::string folded(std::string_view text) {
+std::string letters_and_digits(std::string_view text) {
   std::string plain;
   for (const unsigned char c : text)
     if (std::isalnum(c) != 0) plain += static_cast<char>(std::tolower(c));
   return plain;
 }
 
-std::vector<ModelName> read_names() {
+std::vector<ModelName> read_model_names() {
   const std::string path = data_path("model_names.toml");
   TomlTable root = read_toml(path);
   std::vector<ModelName> names;
@@ -53,12 +53,12 @@ std::vector<ModelName> read_names() {
 
 std::string folded_model(std::string_view text) {
   if (const std::size_t slash = text.rfind('/'); slash != std::string_view::npos) text.remove_prefix(slash + 1);
-  std::string plain = folded(text);
-  for (const std::string_view word : kBefore)
+  std::string plain = letters_and_digits(text);
+  for (const std::string_view word : kOwners)
     if (plain.starts_with(word) && plain.size() > word.size()) plain.erase(0, word.size());
   for (bool is_cut = true; is_cut;) {
     is_cut = false;
-    for (const std::string_view word : kAfter)
+    for (const std::string_view word : kEndings)
       if (plain.ends_with(word) && plain.size() > word.size()) {
         plain.resize(plain.size() - word.size());
         is_cut = true;
@@ -68,7 +68,7 @@ std::string folded_model(std::string_view text) {
 }
 
 const std::vector<ModelName>& model_names() {
-  static const std::vector<ModelName> names = read_names();
+  static const std::vector<ModelName> names = read_model_names();
   return names;
 }
 
@@ -99,4 +99,4 @@ std::string keys_of_model(const ModelName& model) {
   return keys;
 }
 
-}  // namespace stretto::habits
+}  // namespace stretto
