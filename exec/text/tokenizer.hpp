@@ -16,9 +16,10 @@ class Tokenizer {
  public:
   // A byte is a token, as in training on text files.
   static Tokenizer of_bytes();
-  // Reads a tokenizer.json of Hugging Face's tokenizers that has byte-level byte-pair encoding, as those of GPT-2,
-  // Llama 3 and Qwen. Throws Error(input) with file and key for what is malformed, and for all that such a file may ask
-  // for and this reader does not do.
+  // Reads a tokenizer.json of Hugging Face's tokenizers that has byte-pair encoding: of bytes, as those of GPT-2, Llama
+  // 3 and Qwen, or of characters with tokens of bytes for the rest (byte_fallback), as those of Llama 2, Mistral and
+  // Gemma. Throws Error(input) with file and key for what is malformed, and for all that such a file may ask for and
+  // this reader does not do.
   static Tokenizer open(const std::string& path);
   // Reads its text; `name` stands for the file.
   static Tokenizer parse(std::string_view text, const std::string& name);
@@ -38,7 +39,11 @@ class Tokenizer {
     std::size_t order = 0;  // the lowest of a piece is done first
     std::int32_t into = 0;
   };
-  void encode_stretch(std::string_view text, std::vector<std::int32_t>& to) const;
+  // How a tokenizer of characters writes the space, "▁" (SentencePiece), and where it puts one before a text.
+  enum class Space : std::uint8_t { none, before_first, before_each, before_each_without };
+  void encode_stretch(std::string_view text, bool is_first, std::vector<std::int32_t>& to) const;
+  void encode_characters(std::string_view text, bool is_first, std::vector<std::int32_t>& to) const;
+  void merge(std::vector<std::int32_t> parts, std::vector<std::int32_t>& to) const;
   void encode_piece(std::string_view piece, std::vector<std::int32_t>& to) const;
 
   bool is_of_bytes_ = false;
@@ -52,6 +57,10 @@ class Tokenizer {
   bool ignores_merges_ = false;  // a piece that is a token is that token, whatever the merges say
   bool adds_space_ = false;      // before a text that begins with none
   bool is_normalised_ = false;   // Unicode's normal form C
+  bool has_fallback_ = false;    // of characters; tokens_ are by their names, in which a space is "▁"
+  bool cuts_words_ = false;      // of characters: no merge goes over a space
+  Space space_ = Space::none;
+  std::vector<std::int32_t> byte_tokens_;  // [byte]: <0x00>, …; of characters
 };
 
 }  // namespace stretto::exec

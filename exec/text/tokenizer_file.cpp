@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -101,6 +102,22 @@ std::optional<std::string> bytes_of_name(const std::string& name) {
   return bytes;
 }
 
+constexpr const char* kSpaceMark = "\xe2\x96\x81";  // U+2581, "▁": a space in SentencePiece's tokens
+
+// Returns the bytes of a token of characters: "<0x0A>" is a byte, and the mark of a space is a space.
+std::string bytes_of_character_token(const std::string& name) {
+  constexpr std::size_t kOfByte = 6;
+  if (name.size() == kOfByte && name.starts_with("<0x") && name.ends_with('>')) {
+    int byte = 0;
+    const auto [end, error] = std::from_chars(name.data() + 3, name.data() + kOfByte - 1, byte, 16);
+    if (error == std::errc{} && end == name.data() + kOfByte - 1) return {static_cast<char>(byte)};
+  }
+  std::string bytes = name;
+  const std::string mark = kSpaceMark;
+  for (std::size_t at = 0; (at = bytes.find(mark, at)) != std::string::npos; ++at) bytes.replace(at, mark.size(), " ");
+  return bytes;
+}
+
 std::optional<PreTokens> read_cut(const TokenizerFile& file, const json& part, const std::string& key) {
   const std::string type = file.type_of(part, key);
   if (type == "ByteLevel")
@@ -137,14 +154,17 @@ class Tokenizer::Maker {
     if (const json& type = at(model, "type"); !type.is_null() && type != "BPE")
       throw file_.failure("model.type", "expected BPE, got " + TokenizerFile::shown(type));
     file_.require(model, "model", "dropout", 0.0);
-    file_.require(model, "model", "byte_fallback", false);
+    made_.has_fallback_ = at(model, "byte_fallback") == json(true);
     file_.require(model, "model", "continuing_subword_prefix", "");
     file_.require(model, "model", "end_of_word_suffix", "");
     made_.ignores_merges_ = at(model, "ignore_merges") == json(true);
     read_vocabulary(at(model, "vocab"));
     read_merges(at(model, "merges"));
     read_special();
-    read_cuts();
+    if (made_.has_fallback_)
+      read_spaces();
+    else
+      read_cuts();
     read_tokens_before();
     return std::move(made_);
   }
@@ -169,6 +189,11 @@ class Tokenizer::Maker {
     for (const auto& [token, number] : vocabulary.items()) {
       const std::int32_t id = file_.id(number, "model.vocab." + token);
       by_name_[token] = id;
+      if (made_.has_fallback_) {
+        place(id, bytes_of_character_token(token));
+        if (!added.contains(token)) made_.tokens_[token] = id;
+        continue;
+      }
       if (added.contains(token)) continue;
       const auto bytes = bytes_of_name(token);
       if (!bytes)
@@ -176,9 +201,19 @@ class Tokenizer::Maker {
       place(id, *bytes);
       made_.tokens_[*bytes] = id;
     }
+    if (made_.has_fallback_) return read_byte_tokens();
     for (int byte = 0; byte < 256; ++byte)
       if (!made_.tokens_.contains(std::string(1, static_cast<char>(byte))))
         throw file_.failure("model.vocab", fmt::format("expected a token for each byte, got none for 0x{:02x}", byte));
+  }
+
+  void read_byte_tokens() {
+    for (int byte = 0; byte < 256; ++byte) {
+      const auto found = by_name_.find(fmt::format("<0x{:02X}>", byte));
+      if (found == by_name_.end())
+        throw file_.failure("model.vocab", fmt::format("expected a token for each byte, got no <0x{:02X}>", byte));
+      made_.byte_tokens_.push_back(found->second);
+    }
   }
 
   void read_merges(const json& merges) {
@@ -206,12 +241,76 @@ class Tokenizer::Maker {
       const std::string& content = at(token, "content").get_ref<const std::string&>();
       if (content.empty()) throw file_.failure("added_tokens.content", "expected a name, got an empty one");
       const std::int32_t id = file_.id(at(token, "id"), "added_tokens.id");
-      place(id, content);
+      const bool is_special = at(token, "special") != json(false);
+      place(id, made_.has_fallback_ && !is_special ? bytes_of_character_token(content) : content);
       by_name_[content] = id;
       made_.special_.emplace_back(content, id);
     }
     std::stable_sort(made_.special_.begin(), made_.special_.end(),
                      [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
+  }
+
+  // Reads how spaces are written, as SentencePiece does: by normalizers (Llama 2, Gemma) or by Metaspace (Mistral).
+  void read_spaces() {
+    bool replaces = false;
+    for (const json& part : parts_of(file_, "normalizer", "normalizers")) {
+      const std::string type = file_.type_of(part, "normalizer");
+      if (type == "Prepend") {
+        file_.require(part, "normalizer", "prepend", kSpaceMark);
+        made_.space_ = Space::before_each;
+      } else if (type == "Replace") {
+        require_replacement(part, "normalizer", " ", kSpaceMark);
+        replaces = true;
+      } else {
+        throw file_.failure("normalizer.type", "expected Prepend or Replace with byte_fallback, got " + type);
+      }
+    }
+    for (const json& part : parts_of(file_, "pre_tokenizer", "pretokenizers")) {
+      const std::string type = file_.type_of(part, "pre_tokenizer");
+      if (type == "Split" && replaces) {
+        // A text without spaces is not cut at spaces, as Gemma's file asks for.
+        if (at(at(part, "pattern"), "String") != json(" "))
+          throw file_.failure("pre_tokenizer.pattern", "expected {\"String\":\" \"} with byte_fallback, got " +
+                                                           TokenizerFile::shown(at(part, "pattern")));
+        continue;
+      }
+      if (type != "Metaspace")
+        throw file_.failure("pre_tokenizer.type", "expected Metaspace or none with byte_fallback, got " + type);
+      file_.require(part, "pre_tokenizer", "replacement", kSpaceMark);
+      const json& scheme = at(part, "prepend_scheme");
+      if (scheme.is_null())
+        made_.space_ = at(part, "add_prefix_space") == json(false) ? Space::none : Space::before_each_without;
+      else if (scheme == "first" || scheme == "always" || scheme == "never")
+        made_.space_ = scheme == "first"    ? Space::before_first
+                       : scheme == "always" ? Space::before_each_without
+                                            : Space::none;
+      else
+        throw file_.failure("pre_tokenizer.prepend_scheme",
+                            "expected first, always or never, got " + TokenizerFile::shown(scheme));
+      made_.cuts_words_ = at(part, "split") != json(false);
+      replaces = true;
+    }
+    if (!replaces) throw file_.failure("normalizer", "expected a Replace of spaces, or Metaspace, with byte_fallback");
+    bool has_bytes = false, has_spaces = false;
+    for (const json& part : parts_of(file_, "decoder", "decoders")) {
+      const std::string type = file_.type_of(part, "decoder");
+      if (type == "Replace")
+        require_replacement(part, "decoder", kSpaceMark, " ");
+      else if (type == "Strip")  // the space before a text, which stands in the prompt
+        file_.require(part, "decoder", "content", " ");
+      else if (type != "ByteFallback" && type != "Fuse" && type != "Metaspace")
+        throw file_.failure("decoder.type",
+                            "expected Replace, ByteFallback, Fuse, Strip or Metaspace with byte_fallback, got " + type);
+      has_bytes = has_bytes || type == "ByteFallback";
+      has_spaces = has_spaces || type == "Replace" || type == "Metaspace";
+    }
+    if (!has_bytes || !has_spaces)
+      throw file_.failure("decoder", "expected Replace and ByteFallback with byte_fallback");
+  }
+  void require_replacement(const json& part, const std::string& key, const char* from, const char* by) const {
+    if (at(at(part, "pattern"), "String") != json(from) || at(part, "content") != json(by))
+      throw file_.failure(
+          key, fmt::format("expected a Replace of \"{}\" by \"{}\", got {}", from, by, TokenizerFile::shown(part)));
   }
 
   // Reads how a text is cut into pieces, and that pieces are bytes on both sides.
@@ -268,6 +367,9 @@ class Tokenizer::Maker {
 };
 
 Tokenizer Tokenizer::parse(std::string_view given, const std::string& name) {
+  if (given.starts_with("GGUF"))
+    throw input_error(name +
+                      ": expected a tokenizer.json, got a GGUF file (llama.cpp); take the model's tokenizer.json");
   TokenizerFile file(given, name);
   return Maker(file, name).make();
 }

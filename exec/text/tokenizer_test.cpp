@@ -82,6 +82,74 @@ TEST_CASE("A tokenizer.json makes tokens of text, and text of tokens") {
   CHECK(encoded(file, "the") == Tokens{2000, 6});
 }
 
+namespace {
+
+// Returns a tokenizer.json in the style of Llama 2: <unk>, <s>, 256 bytes from number 3 on, then characters and words.
+json fallback_file() {
+  json vocabulary = {{"<unk>", 0}, {"<s>", 1}, {"</s>", 2}};
+  for (int byte = 0; byte < 256; ++byte) vocabulary[fmt::format("<0x{:02X}>", byte)] = 3 + byte;
+  int id = 300;
+  for (const char* word : {"▁", "h", "e", "l", "o", "é", "▁h", "▁he", "ll", "▁hell", "▁hello", "▁▁"})
+    vocabulary[word] = id++;
+  json file = json::parse(R"({
+    "added_tokens": [{"id": 0, "content": "<unk>", "special": true, "normalized": false},
+                     {"id": 1, "content": "<s>", "special": true, "normalized": false},
+                     {"id": 2, "content": "</s>", "special": true, "normalized": false}],
+    "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"},
+      {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+    "pre_tokenizer": null,
+    "post_processor": {"type": "TemplateProcessing",
+      "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]},
+    "decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+      {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+    "model": {"type": "BPE", "dropout": null, "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": true}})");
+  file["model"]["vocab"] = vocabulary;
+  file["model"]["merges"] = {"▁ h", "▁h e", "l l", "▁he ll", "▁hell o", "▁ ▁"};
+  return file;
+}
+
+}  // namespace
+
+// Numbers are those that the rules of Hugging Face's tokenizers give by hand: normalizers act on each stretch between
+// special tokens, and a character without a token is its bytes.
+TEST_CASE("A tokenizer.json with byte_fallback makes tokens of characters, and of bytes what has none") {
+  json file = fallback_file();
+  CHECK(encoded(file, "hello hé") == Tokens{1, 310, 306, 305});
+  CHECK(encoded(file, " hello") == Tokens{1, 300, 310});  // "▁ h" comes before "▁ ▁"
+  CHECK(encoded(file, "h  ") == Tokens{1, 306, 311});
+  CHECK(encoded(file, "é漢\n") == Tokens{1, 300, 305, 3 + 0xe6, 3 + 0xbc, 3 + 0xa2, 3 + '\n'});
+  CHECK(encoded(file, "h</s>h") == Tokens{1, 306, 2, 306});
+  CHECK(encoded(file, "") == Tokens{1});
+  const Tokenizer tokenizer = Tokenizer::parse(file.dump(), "t");
+  std::string text;
+  for (const std::int32_t token : tokenizer.encode("hello 漢\tx")) text += tokenizer.bytes_of(token);
+  CHECK(text == "<s> hello 漢\tx");
+  // Gemma: no space before a text, and a cut at spaces that are no longer there.
+  file["normalizer"] = json::parse(R"({"type": "Replace", "pattern": {"String": " "}, "content": "▁"})");
+  file["pre_tokenizer"] =
+      json::parse(R"({"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious"})");
+  CHECK(encoded(file, "hello hello") == Tokens{1, 301, 302, 308, 304, 310});
+  // Mistral: Metaspace before the first stretch alone; with `split` no merge goes over a space.
+  file["normalizer"] = nullptr;
+  file["pre_tokenizer"] =
+      json::parse(R"({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": false})");
+  CHECK(encoded(file, "hello  h</s>h") == Tokens{1, 310, 300, 306, 2, 301});
+  CHECK(encoded(file, " h") == Tokens{1, 306});
+  file["pre_tokenizer"]["split"] = true;
+  file["pre_tokenizer"]["prepend_scheme"] = "always";
+  CHECK(encoded(file, "hello  h</s>h") == Tokens{1, 310, 300, 306, 2, 306});
+  const auto refusal = [](const std::string& patch) {
+    json changed = fallback_file();
+    changed.merge_patch(json::parse(patch));
+    return message_of([&] { encoded(changed, "h"); });
+  };
+  CHECK_THAT(refusal(R"({"normalizer": {"type": "NFKC"}})"), Contains("normalizer.type: expected Prepend or Replace"));
+  CHECK_THAT(refusal(R"({"normalizer": null})"), Contains("normalizer: expected a Replace of spaces"));
+  CHECK_THAT(refusal(R"({"decoder": {"type": "ByteLevel"}})"), Contains("decoder.type: expected Replace"));
+  CHECK_THAT(refusal(R"({"model": {"vocab": {"<0x41>": null}}})"), Contains("got no <0x41>"));
+  CHECK_THAT(message_of([&] { Tokenizer::parse("GGUF\x03", "m.gguf"); }), Contains("a GGUF file"));
+}
+
 TEST_CASE("Bytes are tokens without a file") {
   const Tokenizer bytes = Tokenizer::of_bytes();
   CHECK(bytes.encode("a\xff") == Tokens{97, 255});
@@ -97,7 +165,7 @@ TEST_CASE("What a tokenizer.json asks for and this reader does not do is refused
   };
   CHECK_THAT(refusal(R"({"model": {"type": "Unigram"}})"), Contains("tokenizer.json: model.type: expected BPE"));
   CHECK_THAT(refusal(R"({"model": {"byte_fallback": true}})"),
-             Contains("model.byte_fallback: expected false, got true"));
+             Contains("model.vocab: expected a token for each byte, got no <0x00>"));
   CHECK_THAT(refusal(R"({"model": {"vocab": {"a": null}}})"), Contains("none for 0x61"));
   CHECK_THAT(refusal(R"({"model": {"vocab": {"a": -1}}})"), Contains("model.vocab.a: expected a token's number"));
   CHECK_THAT(refusal(R"({"model": {"vocab": {"▁a": 3}}})"), Contains("GPT-2's alphabet"));
