@@ -104,6 +104,8 @@ std::vector<FlagRule> fork_flag_rules() {
       {"--enable-expert-tensor-parallelism", kNo},
       {"--disable-moe-token-dropping", kNo},
       {"--disable-moe-top2-2nd-expert-sampling", kNo},
+      // Primus (primus/configs/models/megatron).
+      {"--lfm-layer-types", FlagVerdict::refused, "convolutions"},
       // Pai-Megatron-Patch (megatron_patch/arguments.py).
       {"--sliding-window", kNear, "attention is over the whole sequence: more FLOPs than in the window"},
       {"--use-alibi-mask", kNear, "attention's scores have no bias by distance"},

@@ -292,6 +292,9 @@ void Settings::finish_recompute() {
   const auto modules = values.find("training.recompute_modules");
   if (is("training.recompute_granularity", "selective") && modules != values.end() && modules->second.empty())
     values["training.recompute_granularity"] = "none";
+  // Megatron-LM takes 0 of a stage's layers as none.
+  if (is("training.recompute_num_layers", 0) && is("training.recompute_granularity", "full"))
+    values["training.recompute_granularity"] = "none";
   if (!is("training.recompute_granularity", "full"))
     for (const char* key : {"training.recompute_method", "training.recompute_num_layers"}) values.erase(key);
   if (!is("training.recompute_granularity", "selective")) values.erase("training.recompute_modules");

@@ -39,7 +39,7 @@ std::pair<std::string, std::string> halves(const std::string& text, const std::s
                                  : std::pair(text.substr(0, at), text.substr(at + sign.size()));
 }
 
-Strings words_of(const std::string& text) {
+Strings key_words_of(const std::string& text) {
   Strings words;
   for (std::size_t at = 0; (at = text.find_first_not_of(' ', at)) != std::string::npos;) {
     const std::size_t end = std::min(text.find(' ', at), text.size());
@@ -63,13 +63,13 @@ KeyTable read_key_table(const std::string& reader) {
   for (const std::string& line : value_or<Strings>(from, "take", {})) {
     const auto [path, rest] = halves(line, " -> ");
     const auto [says, words] = halves(rest, " : ");
-    table.take.push_back({path, says, words_of(words)});
+    table.take.push_back({path, says, key_words_of(words)});
   }
   for (const auto& [key, rules] : {std::pair{"near", &table.near}, {"refuse", &table.refuse}})
     for (const std::string& line : value_or<Strings>(from, key, {})) {
       const auto [left, says] = halves(line, " -> ");
       const auto [path, words] = halves(left, " : ");
-      rules->push_back({path, says, words_of(words)});
+      rules->push_back({path, says, key_words_of(words)});
     }
   table.idle = value_or<Strings>(from, "idle", {});
   from.finish();
@@ -79,7 +79,7 @@ KeyTable read_key_table(const std::string& reader) {
 std::string text_of_value(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
 // Returns whether the text is the word; "*part*", "part*" and "*part" have the part.
-bool is_word(const std::string& text, std::string_view word) {
+bool fits_word(const std::string& text, std::string_view word) {
   const bool any_begin = word.starts_with('*'), any_end = word.size() > 1 && word.ends_with('*');
   if (any_begin) word.remove_prefix(1);
   if (any_end) word.remove_suffix(1);
@@ -93,11 +93,11 @@ bool acts(const KeyRule& rule, const Json& value) {
   bool is_alone = false;
   for (const std::string& word : rule.words) {
     if (!word.starts_with('!')) {
-      if (is_word(text, word)) return false;
+      if (fits_word(text, word)) return false;
       continue;
     }
     is_alone = true;
-    if (is_word(text, std::string_view(word).substr(1))) return true;
+    if (fits_word(text, std::string_view(word).substr(1))) return true;
   }
   return !is_alone && value != false;
 }
@@ -187,7 +187,7 @@ class KeyedDocument {
     Strings known;
     for (const std::string& pair : rule.words) {
       const auto [word, ours] = halves(pair, "=");
-      if (word != "else" && !is_word(text, word)) {
+      if (word != "else" && !fits_word(text, word)) {
         known.push_back(word);
         continue;
       }

@@ -71,9 +71,12 @@ class Primus {
 }  // namespace
 
 std::optional<CommandLine> primus_command(const Json& root, const std::string& name, const ImportOptions& options) {
-  const Json::json_pointer module("/modules/pre_trainer");
-  if (!root.is_object() || !root.contains(module) || !root[module].is_object()) return std::nullopt;
-  const Json& trainer = root[module];
+  const Json* found = nullptr;
+  for (const char* module : {"/modules/pre_trainer", "/modules/post_trainer", "/modules/sft_trainer"})
+    if (const Json::json_pointer path(module); found == nullptr && root.is_object() && root.contains(path))
+      found = &root[path];
+  if (found == nullptr || !found->is_object()) return std::nullopt;
+  const Json& trainer = *found;
   if (trainer.value("framework", Json()) != "megatron" || !trainer.value("model", Json()).is_string())
     return std::nullopt;
   Primus primus(name, options);
