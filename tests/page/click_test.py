@@ -287,6 +287,16 @@ class Phone(Page):
     """All of it on a screen of 390 pixels, where nothing may be wider than that."""
     WIDTH = 390
 
+    def test_the_answer_and_a_lever_are_on_the_first_screen(self):
+        s = self.studio
+        for address in (START, "#scenario=deepseek-v3-1024"):
+            s.go(address)
+            s.wait("document.querySelectorAll('#levers button.lv').length > 0")
+            ends = s.run("""['.ask', '.answers', '#budget', '#levers button.lv', '#overlap', '#timeline', '#memorybars', '#layout'].map((one) =>
+                document.querySelector(one).getBoundingClientRect().bottom)""")
+            self.assertEqual(ends, sorted(ends), "the order of the questions")
+            self.assertLess(ends[3], s.run("document.querySelector('.tabbar').getBoundingClientRect().top"), address)
+
 
 if __name__ == "__main__":
     unittest.main(argv=[sys.argv[0], *sys.argv[3:]])

@@ -1,13 +1,13 @@
 // What would make the step faster: settings and machines by their effect from here, largest first.
-import { useEffect, useState } from "react";
 import type { Simulated } from "./answers";
 import { change, gibChange, time } from "./format";
 import { lossesOf } from "./losses";
 import { changeName, machineName } from "./names";
 import { useStudio } from "./studio";
 import { type Candidate, type Trial, type Trials, withCandidate } from "./trials";
+import { useStill } from "./useStill";
 
-const kSettings = 4, kMachines = 4, kLeastPct = 0.05, kRestMs = 400;
+const kSettings = 4, kMachines = 4, kLeastPct = 0.05;
 const kLosses: Record<string, string> = { ep: "expert all-to-all", tp: "tensor-parallel communication", cp: "the context-parallel ring", pp: "pipeline messages",
   dp: "data-parallel communication", stall: "launch-order stalls", host: "a free core", bubble: "the pipeline bubble" };
 const kNumbers: [RegExp, string][] = [[/gemm/, "Matrix multiplies"], [/attention/, "Attention kernels"], [/hbm|memory/, "Memory bandwidth"], [/nvlink/, "NVLink"],
@@ -25,19 +25,9 @@ export function leversOf(trials: Trials): { settings: Lever[]; machines: Lever[]
            machines: all.filter(({ candidate }) => candidate.kind === "platform") };
 }
 
-// The order changes only when it rests, so that nothing moves away under a finger.
-function useRested<T>(value: T, isDone: boolean): T {
-  const [rested, setRested] = useState(value);
-  useEffect(() => {
-    const wait = setTimeout(() => setRested(value), isDone ? 0 : kRestMs);
-    return () => clearTimeout(wait);
-  }, [value, isDone]);
-  return rested;
-}
-
 export function Levers() {
   const { answer, address, trials, go, pin, isBusy } = useStudio();
-  const rested = useRested(trials, trials.isDone || trials.results.size < 4);
+  const [rested, holders] = useStill(trials);
   if (!answer) return <section className="blk" id="levers"><h2>What would make it faster</h2></section>;
   const { settings, machines } = leversOf(rested);
   const better = rested.machines.filter((one) => one.saved_pct > kLeastPct);
@@ -51,7 +41,7 @@ export function Levers() {
     if (isPin) pin(next, changeName(one.key, one.change));
     else go(next, true);
   };
-  return <section className={isBusy ? "blk stale" : "blk"} id="levers" aria-label="what would make it faster">
+  return <section className={isBusy ? "blk stale" : "blk"} id="levers" aria-label="what would make it faster" {...holders}>
     <h2>What would make it faster</h2>
     <p className="say"><Finding s={answer.simulate} trials={trials} /></p>
     <div className="grp">Settings<span>step · memory</span></div>

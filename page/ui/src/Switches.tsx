@@ -6,6 +6,7 @@ import { change, gibChange, kGiB } from "./format";
 import { switchName } from "./names";
 import { useStudio } from "./studio";
 import { closedBy, switchesOf, type Trial } from "./trials";
+import { useStill } from "./useStill";
 
 const kShown = 6;
 // Texts of the predictor have links and code as Markdown.
@@ -25,11 +26,13 @@ export function rowsOf(answer: StepAnswer, keys: Key[], results: Map<string, Tri
 export function Switches() {
   const { answer, lists, trials, setting, isBusy, announce } = useStudio();
   const [isWhole, setWhole] = useState(false);
+  const [still, holders] = useStill(trials);
   if (!answer || !lists) return null;
-  const rows = rowsOf(answer, lists.keys, trials.results, trials.refused);
+  const places = new Map(rowsOf(answer, lists.keys, still.results, still.refused).map(({ key }, i) => [key, i]));
+  const rows = rowsOf(answer, lists.keys, trials.results, trials.refused).sort((a, b) => places.get(a.key)! - places.get(b.key)!);
   const shown = isWhole ? rows : rows.slice(0, kShown);
   const tried = rows.filter((row) => row.trial || row.refused).length, open = rows.filter((row) => !row.closed).length;
-  return <section className={isBusy ? "blk stale" : "blk"} id="overlap" aria-label="overlap switches">
+  return <section className={isBusy ? "blk stale" : "blk"} id="overlap" aria-label="overlap switches" {...holders}>
     <h2>Overlap <span className="q">{tried < open ? `${tried} of ${open} switches tried` : "effect on the step, before you click"}</span></h2>
     {shown.map((row) => <SwitchRow key={row.key} row={row} onFlip={(isOn) => { announce(); setting(row.key, String(isOn)); }} />)}
     <p className="more q"><button className="link" aria-expanded={isWhole} onClick={() => setWhole(!isWhole)}>{isWhole ? "show fewer" : `${rows.length - shown.length} more`}</button>

@@ -100,5 +100,7 @@ export class Engine {
 }
 
 export const quick = new Engine();  // what a change waits for
-export const slow = new Engine();   // strips, windows, texts, limits
-export const trial = new Engine();  // what other settings would give
+export const slow = new Engine();   // texts, ratios, a profile
+// What other settings would give: one of them starts with the page, the others after it has shown the largest effects.
+const kMostTrying = 3;
+export const trying = Array.from({ length: Math.max(1, Math.min(kMostTrying, (globalThis.navigator?.hardwareConcurrency || 2) - 1)) }, () => new Engine());

@@ -8,7 +8,7 @@ import { time } from "./format";
 import { type Address, kMostPins, parseAddress, parseState, type State, withSetting, writeAddress, writeState } from "./state";
 import type { Overlay, Selection, Studio, Toast } from "./studio";
 import type { TraceFile } from "./trace/file";
-import { useTrials } from "./trials";
+import { useTrials, warm } from "./trials";
 
 const kBusyMs = 150;    // an answer that takes longer dims the last one
 const kToastMs = 6000;
@@ -97,6 +97,7 @@ export function useStudioModel(): Studio {
     void quick.askText({ what: "lists" }).then((text) => {
       const answer = JSON.parse(text);
       if (!answer.error) setLists(answer);
+      warm(newest.current.state);
     });
     const restore = () => {
       const next = parseAddress(location.hash);

@@ -1,9 +1,10 @@
-// Steps of other settings, from here: they come one by one in a worker of their own after the answer, and stop when the state changes.
+// Steps of other settings, from here: they come one by one from workers of their own after the answer, and stop when the state changes.
 // `isNewest`: no newer state waits for its answer.
 import { useEffect, useState } from "react";
 import { isProblem, type Key, type StepAnswer } from "./answers";
 import { ask } from "./ask";
-import { slow, trial } from "./engine";
+import { type Engine, trying } from "./engine";
+import { inOrder } from "./trialOrder";
 import { platformName } from "./names";
 import { type State, writeState } from "./state";
 
@@ -31,6 +32,9 @@ export interface Trials {
 const kNone: Trials = { of: "", candidates: [], results: new Map(), refused: new Map(), machines: [], first: null, interval: null, isDone: false };
 
 const kRestMs = 250;  // a slider that moves takes no processor from the next answer
+const kIntervalAt = 2, kMachinesAt = 8;  // places of the longer questions among the trials
+const kAlone = 6;  // trials of the first worker before others join, because pictures are drawn meanwhile
+let hasTried = false;
 const kPlatforms = ["b300-sxm", "b200-sxm", "h200-sxm", "h100-sxm", "gb200-nvl72", "mi300x", "a100-80gb"];
 
 // Returns the overlap switches of this answer: their keys, and whether they are on.
@@ -45,10 +49,21 @@ export function closedBy(answer: StepAnswer, key: string): { why: string; needs:
   return gate ? { why: gate.why, needs: gate.needs } : null;
 }
 
-// Returns the order of trying: what changes most as a rule comes first.
-const kOftenLarge = ["overlap.overlap_moe_expert_parallel_comm", "overlap.moe_shared_expert_overlap", "overlap.tp_comm_overlap", "overlap.fsdp_comm_overlap"];
-const urgency = (one: Candidate, { values }: StepAnswer): number =>
-  kOftenLarge.includes(one.key) ? -1 : one.kind === "switch" ? (values[one.key] === true ? 0 : 4) : one.kind === "precision" ? 1 : one.kind === "platform" ? 3 : 2;
+// Starts the first worker, which reads the platform while the page waits for its first answer.
+export const warm = (state: State) => void ask(trying[0]!, "changes", state);
+
+// Returns all single changes of an answer that are not what it has already, in the order of trying.
+function candidatesOf(answer: StepAnswer, keys: Key[], changes: Omit<Candidate, "id">[]): Candidate[] {
+  const isIdle = (key: string) => answer.values[key] !== true && closedBy(answer, key) !== null;
+  const isNew = (text: string) => String(answer.values[text.slice(0, text.indexOf("="))]) !== text.slice(text.indexOf("=") + 1);
+  return inOrder([
+    ...switchesOf(answer, keys).filter(({ key }) => !isIdle(key)).map(({ key, isOn }) => ({
+      id: key, change: `${key} ${isOn} -> ${!isOn}`, key, kind: "switch" as const, set: [`${key}=${!isOn}`] })),
+    ...changes.filter((one) => one.kind !== "switch" && one.set.some(isNew)).map((one) => ({ ...one, id: one.change })),
+    ...kPlatforms.filter((one) => one !== answer.platform).map((one) => ({
+      id: one, change: platformName(one), key: "platform", kind: "platform" as const, set: [], platform: one })),
+  ], answer.values);
+}
 
 export function useTrials(answer: StepAnswer | null, state: State | null, isNewest: boolean, keys: Key[] | undefined): Trials {
   const [trials, setTrials] = useState<Trials>(kNone);
@@ -57,31 +72,33 @@ export function useTrials(answer: StepAnswer | null, state: State | null, isNewe
     if (!answer || !state || !keys || !isNewest) return;
     let isWanted = true;
     const put = (part: Partial<Trials>) => isWanted && setTrials((before) => ({ ...(before.of === of ? before : { ...kNone, of }), ...part }));
+    const results = new Map<string, Trial>(), refused = new Map<string, string>();
+    const attempt = (one: Candidate) => async (engine: Engine) => {
+      const got = await ask<Trial>(engine, "try", state, { with: one.set, with_platform: one.platform ?? "" });
+      if (isProblem(got)) refused.set(one.id, got.error);
+      else results.set(one.id, got);
+      put({ results: new Map(results), refused: new Map(refused) });
+    };
+    const further = (what: string) => async (engine: Engine) => {
+      const got = await ask<Partial<Trials>>(engine, what, state);
+      if (!isProblem(got)) put(what === "interval" ? { interval: got as Interval } : got);
+    };
     const run = async () => {
-      await new Promise((resolve) => setTimeout(resolve, kRestMs));
+      if (hasTried) await new Promise((resolve) => setTimeout(resolve, kRestMs));
       if (!isWanted) return;
-      void ask<Interval>(slow, "interval", state).then((one) => isProblem(one) || put({ interval: one }));
-      void ask<{ machines: Machine[]; first: Trials["first"] }>(slow, "hardware", state).then((one) => isProblem(one) || put(one));
-      const found = await ask<{ changes: Omit<Candidate, "id">[] }>(trial, "changes", state);
+      hasTried = true;
+      const found = await ask<{ changes: Omit<Candidate, "id">[] }>(trying[0]!, "changes", state);
       if (!isWanted || isProblem(found)) return;
-      const isIdle = (key: string) => answer.values[key] !== true && closedBy(answer, key) !== null;
-      const candidates: Candidate[] = [
-        ...switchesOf(answer, keys).filter(({ key }) => !isIdle(key)).map(({ key, isOn }) => ({
-          id: key, change: `${key} ${isOn} -> ${!isOn}`, key, kind: "switch" as const, set: [`${key}=${!isOn}`] })),
-        ...found.changes.filter((one) => one.kind !== "switch").map((one) => ({ ...one, id: one.change })),
-        ...kPlatforms.filter((one) => one !== answer.platform).map((one) => ({
-          id: one, change: platformName(one), key: "platform", kind: "platform" as const, set: [], platform: one })),
-      ];
-      candidates.sort((a, b) => urgency(a, answer) - urgency(b, answer));
+      const candidates = candidatesOf(answer, keys, found.changes), questions = candidates.map(attempt);
       put({ candidates });
-      const results = new Map<string, Trial>(), refused = new Map<string, string>();
-      for (const one of candidates) {
-        const got = await ask<Trial>(trial, "try", state, { with: one.set, with_platform: one.platform ?? "" });
-        if (!isWanted) return;
-        if (isProblem(got)) refused.set(one.id, got.error);
-        else results.set(one.id, got);
-        put({ results: new Map(results), refused: new Map(refused) });
-      }
+      questions.splice(kIntervalAt, 0, further("interval"));
+      questions.splice(kMachinesAt, 0, further("hardware"));
+      let next = 0;
+      const work = async (engine: Engine, most: number) => {
+        while (isWanted && next < most) await questions[next++]!(engine);
+      };
+      await work(trying[0]!, Math.min(kAlone, questions.length));
+      await Promise.all(trying.map((engine) => work(engine, questions.length)));
       put({ isDone: true });
     };
     void run();
