@@ -5,10 +5,18 @@ import type { State } from "./state";
 
 const started = new Map<string, File[]>();  // [source and name] -> files
 
-// Returns the files that a state names, and the scenario as a request names it.
-async function filesOf(state: State): Promise<{ scenario: string; files: File[] }> {
+interface Named { scenario: string; files: File[] }
+const keyOf = (state: State) => state.source + "\n" + state.name;
+
+// Returns the files that a state names, and the scenario as a request names it; null where they have yet to be made.
+function knownFiles(state: State): Named | null {
   if (state.source === "scenario") return { scenario: state.name, files: [] };
-  const key = state.source + "\n" + state.name;
+  const files = started.get(keyOf(state));
+  return files ? { scenario: "scenario.toml", files } : null;
+}
+
+async function filesOf(state: State): Promise<Named> {
+  const key = keyOf(state);
   if (!started.has(key)) {
     if (state.source === "toml") {
       started.set(key, [{ name: "scenario.toml", text: state.name }]);
@@ -25,7 +33,7 @@ async function filesOf(state: State): Promise<{ scenario: string; files: File[] 
 // Returns the answer to `what` about a state as text; `more` are further fields of the request, `further` files that it names.
 export async function askText(engine: Engine, what: string, state: State, more: object = {}, further: File[] = []): Promise<string> {
   try {
-    const { scenario, files } = await filesOf(state);
+    const { scenario, files } = knownFiles(state) ?? (await filesOf(state));
     const set = [...(state.profile ? [["profile", state.profile]] : []), ...Object.entries(state.set)].map(([key, value]) => `${key}=${value}`);
     return await engine.askText({ what, scenario, platform: state.platform, gpus: state.gpus, set, ...more }, [...files, ...further]);
   } catch (problem) {

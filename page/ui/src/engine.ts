@@ -26,6 +26,7 @@ export class Engine {
   #worker: Worker | null = null;
   #started: Promise<string> | null = null;  // resolves to "" when the worker can be asked, or to an error as text
   #watch = 0;
+  #isReady = false;  // the worker has started and is not stopped
 
   silentMs = kSilentMs;  // tests wait for less
   onPart: ((text: string) => void) | null = null;  // gets the parts of a long answer
@@ -34,6 +35,7 @@ export class Engine {
   stop(reason: string) {
     this.#worker?.terminate();
     this.#worker = this.#started = null;
+    this.#isReady = false;
     const text = JSON.stringify({ error: `the predictor in this page was stopped: ${reason}. The next change of a setting starts it anew.` });
     const resolves = [...this.#waiting.values()];
     this.#waiting.clear();
@@ -87,14 +89,24 @@ export class Engine {
     return reply;
   }
 
-  // Returns the answer to a request (page/answer.hpp) as text.
-  async askText(request: Request, files: File[] = []): Promise<string> {
+  // Returns the answer to a request (page/answer.hpp) as text. A worker that has started gets it at once, before this returns: what
+  // the caller then draws takes no time from the answer.
+  askText(request: Request, files: File[] = []): Promise<string> {
+    return this.#isReady ? this.#post(request, files) : this.#askFirst(request, files);
+  }
+
+  async #askFirst(request: Request, files: File[]): Promise<string> {
     const problem = await (this.#started ??= this.#start());
     if (problem) return problem;
     if (!this.#worker) return this.askText(request, files);  // it was stopped while this question waited for its start
+    this.#isReady = true;
+    return this.#post(request, files);
+  }
+
+  #post(request: Request, files: File[]): Promise<string> {
     const id = this.#next++;
     const reply = this.#replyTo(id);
-    this.#worker.postMessage({ id, request: JSON.stringify(request), files });
+    this.#worker!.postMessage({ id, request: JSON.stringify(request), files });
     return reply;
   }
 }

@@ -77,8 +77,8 @@ export function useStudioModel(): Studio {
     }
     const isNew = writeState(next.state) !== writeState(newest.current.state);
     newest.current = next;
+    if (isNew) void compute({ state: next.state });  // the predictor has the question before the page is drawn
     setAddress(next);
-    if (isNew) void compute({ state: next.state });
   }
 
   useEffect(() => {
