@@ -121,8 +121,8 @@ void sample_command(const SampleOptions& options) {
   if (!scenario.model.left_out.empty())
     throw input_error(
         options.scenario +
-        ": [model] hf_config: expected a model whose text can be computed, got one with a part that is left "
-        "out, which is predicted alone: " +
+        ": [model] hf_config: expected a model whose text can be computed, got one where a part is left out, "
+        "which is predicted alone: " +
         scenario.model.left_out.front());
   const std::string file = tokenizer_file(options);
   std::vector<Input> inputs = inputs_of(scenario);
