@@ -83,7 +83,8 @@ void add_node(Flops& sum, const Node& node, const LayerGraphs& graphs) {
   const double flops = model_flops(whole);
   sum.model += flops;
   sum.model_within_documents += flops * (attention_pairs(*attention).count / attention_pairs(whole).count);
-  sum.model_full_attention += flops * (whole.causal ? 2 : 1);
+  whole.rules = {};
+  sum.model_full_attention += model_flops(whole) * (whole.causal ? 2 : 1);
 }
 
 Flops flops_of(const LayerGraphs& graphs) {

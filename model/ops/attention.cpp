@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "model/ops/documents.hpp"
 #include "model/ops/dropout.hpp"
@@ -53,9 +54,26 @@ void add_pairs(AttentionPairs& pairs, const OneDocument& documents, const Sequen
   }
 }
 
+// Returns the pairs under rules that let a query see fewer keys, of whole sequences. A block multiplies all keys from
+// the first one that its first query sees.
+AttentionPairs limited_pairs(const Attention& attention) {
+  const ScoreRules& rules = attention.rules;
+  std::optional<OneDocument> documents;
+  if (attention.by_document && attention.document_tokens > 0) documents.emplace(attention.document_tokens);
+  const auto seen = [&](std::int64_t keys) { return documents ? documents->sum(double(keys)) : double(keys); };
+  AttentionPairs pairs;
+  for (std::int64_t begin = 0; begin < attention.seq; begin += kAttentionQueryBlock) {
+    const std::int64_t end = std::min(begin + kAttentionQueryBlock, attention.seq);
+    for (std::int64_t query = begin; query < end; ++query) pairs.count += seen(query + 1 - rules.first_key(query));
+    pairs.multiplied += double(end - begin) * (seen(begin + 1 - rules.first_key(begin)) + double(end - begin - 1));
+  }
+  return pairs;
+}
+
 }  // namespace
 
 AttentionPairs attention_pairs(const Attention& attention) {
+  if (attention.rules.limits_keys()) return limited_pairs(attention);
   SequenceParts queries = attention.queries, keys = attention.keys;
   queries.first = queries.first.eval({});
   keys.first = keys.first.eval({});
@@ -108,6 +126,12 @@ OperandList operands(const Attention& a) {
   if (a.dropout > 0) list.operands.push_back(vector_of("key", "R", kDropoutKeyWords, Type::i32));
   if (a.by_document && !a.causal) return bad("documents are of causal attention");
   if (!(a.document_tokens >= 0)) return bad("document_tokens must not be negative");
+  if (a.rules != ScoreRules{} && (!a.causal || a.kv_apart))
+    return bad("rules of scores are of causal attention to keys of one operand with q");
+  if (a.rules.window < 0 || a.rules.chunk < 0 || !(a.rules.cap >= 0)) return bad("rules must not be negative");
+  if (a.rules.learns_sink && !a.rules.has_sink) return bad("a sink that is learned must be there");
+  if (a.rules.learns_sink) list.operands.push_back(vector_of("sinks", "R", a.heads));
+  if (a.rules.learns_sink && !is_forward) list.operands.push_back(vector_of("dsinks", "A", a.heads));
   if (a.by_document) list.operands.push_back(documents_of(a.batch, a.seq));
   return list;
 }
@@ -159,7 +183,9 @@ std::string sizes_text(const Attention& a) {
          " seq " + std::to_string(a.seq) + " dim " + std::to_string(a.head_dim) +
          (a.value_dim > 0 ? " values " + std::to_string(a.value_dim) : "") + (a.causal ? " causal" : "") +
          (a.dropout > 0 ? " dropout" : "") + (a.by_document ? " by document" : "") +
-         parts_text(" queries ", a.queries) + parts_text(" keys ", a.keys);
+         (a.rules.window > 0 ? " window " + std::to_string(a.rules.window) : "") +
+         (a.rules.chunk > 0 ? " chunks of " + std::to_string(a.rules.chunk) : "") + (a.rules.cap > 0 ? " capped" : "") +
+         (a.rules.has_sink ? " sink" : "") + parts_text(" queries ", a.queries) + parts_text(" keys ", a.keys);
 }
 
 std::string sizes_text(const AttentionMerge& m) {
@@ -179,6 +205,8 @@ double counted_flops(const Attention& a) {
   // each has its share of that half.
   const double full = matmuls * 2.0 * double(a.batch) * double(a.heads) * double(a.query_tokens()) *
                       double(a.key_tokens()) * double(a.head_dim + a.width_of_values()) / 2;
+  if (a.rules.limits_keys())  // counted pair by pair, as Megatron-Bridge does (flop_utils.py)
+    return full * attention_pairs(a).count / (double(a.seq) * double(a.seq));
   return a.causal ? full / 2 : full;
 }
 

@@ -15,6 +15,25 @@ namespace stretto {
 constexpr std::int64_t kAttentionQueryBlock = 64;
 double causal_attention_share(std::int64_t seq);
 
+// Rules for the scores of a query of causal attention, which has score s_j with key j. All are of the scaled scores.
+struct ScoreRules {
+  std::int64_t window = 0;   // a query sees this many keys, its own and those right before it; 0: all before it
+  std::int64_t chunk = 0;    // it sees only keys of its own run of this many positions, from 0 on (Llama 4)
+  double cap = 0;            // s becomes cap · tanh(s / cap) (Gemma 2, arXiv 2408.00118); 0: it stays
+  bool has_sink = false;     // the softmax divides by Σ exp(s_j) + exp(b), with one b a head (GPT-OSS's sinks)
+  bool learns_sink = false;  // b is an operand; without it b is 0 ("off-by-one")
+
+  bool limits_keys() const { return window > 0 || chunk > 0; }
+  // Returns the position of the first key that a query sees.
+  constexpr std::int64_t first_key(std::int64_t position) const {
+    std::int64_t first = chunk > 0 ? position / chunk * chunk : 0;
+    if (window > 0 && position + 1 - window > first) first = position + 1 - window;
+    return first;
+  }
+  static constexpr std::array kFields = {"window", "chunk", "cap", "has_sink", "learns_sink"};
+  bool operator==(const ScoreRules&) const = default;
+};
+
 // Softmax attention, per head of `head_dim`, causal when set; scale score_scale/sqrt(head_dim). qkv is [T, Q], Q =
 // (heads + 2·kv_heads)·head_dim: for token t the row holds q of all heads, then k of all kv heads, then v; head h takes
 // columns h·head_dim… of its segment. Heads of v and out are value_dim wide, unless it is 0, and then H = heads ·
@@ -33,6 +52,9 @@ double causal_attention_share(std::int64_t seq);
 //
 // by_document, only with causal: a query attends to keys of its own document only. Costs follow from the mean number of
 // tokens of a document; 0: as if each sequence were one document.
+//
+// Rules other than ScoreRules{} are of causal attention to keys of one operand with q. lse has the sink in it. With
+// learns_sink, sinks[1,heads] R come before documents, and in the gradient dsinks[1,heads] A follow them.
 struct Attention {
   Pass pass = Pass::forward;
   std::int64_t batch = 0, heads = 0, kv_heads = 0, seq = 0, head_dim = 0;
@@ -45,6 +67,7 @@ struct Attention {
   double score_scale = 1;
   bool by_document = false;
   double document_tokens = 0;
+  ScoreRules rules = {};
 
   std::int64_t width_of_values() const { return value_dim > 0 ? value_dim : head_dim; }
   std::int64_t out_cols() const { return heads * width_of_values(); }
@@ -55,8 +78,9 @@ struct Attention {
   std::int64_t key_tokens() const { return keys.tokens(seq); }
   static constexpr const char* kKind = "attention";
   static constexpr std::array kFields = {
-      "pass",       "batch",   "heads", "kv_heads", "seq",       "head_dim",    "causal",      "dropout",
-      "first_head", "queries", "keys",  "kv_apart", "value_dim", "score_scale", "by_document", "document_tokens"};
+      "pass",      "batch",       "heads",       "kv_heads",        "seq",  "head_dim",
+      "causal",    "dropout",     "first_head",  "queries",         "keys", "kv_apart",
+      "value_dim", "score_scale", "by_document", "document_tokens", "rules"};
   bool operator==(const Attention&) const = default;
 };
 // Pairs of a query and a key of one head of one sequence. `count` are the pairs that count, below the diagonal when

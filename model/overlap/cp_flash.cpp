@@ -55,13 +55,17 @@ class CpFlash {
     for (const BlockId id : lowered_.layer_blocks) {
       BlockEditor block(lowered_, id);
       for (const std::string again : {"", ".recompute"})
-        if (block.has(name_ + ".fprop" + again)) forward(block, again);
-      if (block.has(name_ + ".dgrad")) backward(block);
+        if (is_cut(block, name_ + ".fprop" + again)) forward(block, again);
+      if (is_cut(block, name_ + ".dgrad")) backward(block);
       block.commit();
     }
   }
 
  private:
+  // Kernels with windows, chunks, caps or sinks have queries and keys in one operand, so that they stay whole.
+  static bool is_cut(const BlockEditor& block, const std::string& name) {
+    return block.has(name) && std::get<Attention>(block.operation(name).work).rules == ScoreRules{};
+  }
   LaneId add_lane(const std::string& name) {
     schedule_.lanes.push_back({name, LaneKind::communication, 0});
     return static_cast<LaneId>(schedule_.lanes.size() - 1);

@@ -73,7 +73,11 @@ struct Adjoint {
     }
     const Slice &qkv = operand(0), &out = operand(1), &lse = operand(2);
     std::vector<Operand> operands = {reads(qkv), reads(out), reads(lse), reads(tape.gradient(out)), tape.into(qkv)};
-    operands.insert(operands.end(), node.operands.begin() + 3, node.operands.end());
+    for (std::size_t i = 3; i < node.operands.size(); ++i) {
+      operands.push_back(node.operands[i]);
+      if (tape.graphs().of(operand(i)).kind == ValueKind::parameter)
+        operands.push_back(tape.into_parameter(operand(i)));
+    }
     work.pass = Pass::dgrad;
     tape.emit(node, "dgrad", Phase::dgrad, work, std::move(operands));
   }

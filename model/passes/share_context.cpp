@@ -32,6 +32,12 @@ class ContextParallelism {
     like_ = fused;
     const Slice qkv = fused.operands[0].slice, out = fused.operands[1].slice;
     extra_.assign(fused.operands.begin() + 3, fused.operands.end());
+    if (cut_.exchange > 1)  // a rank attends with its share of the heads, which have their own sinks
+      for (Operand& extra : extra_)
+        if (graphs_.of(extra.slice).kind == ValueKind::parameter) {
+          extra.slice.cols = heads_;
+          extra.slice.offset = cut_.exchange_place * Expr(own(heads_));
+        }
     if (cut_.exchange == 1) {
       core(qkv, out);
       return std::move(nodes_);

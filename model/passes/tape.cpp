@@ -48,6 +48,7 @@ Node Tape::node(const Node& of, const std::string& what, Phase phase, Work work,
   made.base = of.base;
   made.of = of.id;
   made.what = what;
+  made.suffix = of.suffix;
   made.phase = phase;
   made.module = of.module;
   made.section = of.section;

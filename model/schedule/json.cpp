@@ -32,8 +32,9 @@ Json to_json(const SequenceParts& parts) {
   return {{"of", parts.of}, {"first", to_json(parts.first)}, {"count", parts.count}};
 }
 template <class Scaling>
-requires std::is_same_v<Scaling, RopeScaling> || std::is_same_v<Scaling, YarnScaling> Json
-to_json(const Scaling& scaling) {
+requires std::is_same_v<Scaling, RopeScaling> || std::is_same_v<Scaling, YarnScaling> ||
+    std::is_same_v<Scaling, ScoreRules>
+        Json to_json(const Scaling& scaling) {
   Json json;
   for_each_field(scaling, [&](const char* name, auto value) { json[name] = value; });
   return json;

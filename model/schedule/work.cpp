@@ -63,7 +63,7 @@ namespace {
 template <class Reference, class T = std::remove_cvref_t<Reference>>
 constexpr bool kHoldsNoExpr =
     std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, std::vector<AdamW::Range>> ||
-    std::is_same_v<T, RopeScaling> || std::is_same_v<T, YarnScaling>;
+    std::is_same_v<T, RopeScaling> || std::is_same_v<T, YarnScaling> || std::is_same_v<T, ScoreRules>;
 }  // namespace
 
 bool depends_on(const Work& work, Coord axis) {

@@ -107,11 +107,20 @@ class KernelClock {
     // Rates are counted without halving, so the arithmetic that is really executed runs at `rate / 2`.
     const double rate = (is_forward ? kernel.forward_TFLOPs : kernel.backward_TFLOPs).value * 1e6 * reached;  // FLOP/µs
     // Forward multiplies QKᵀ and PV, backward QKᵀ, dQ and dK, and dV and dP.
+    // A kernel with a window costs as if it visited some keys more, at the rate of the kernel without one. Forward
+    // times of inference kernels with windows, at 8,192 tokens (aiconfigurator at 095f58a5, its tables of context
+    // attention by window size), say 510 keys (FA3 on H100), 730 to 1,040 (vLLM and TensorRT-LLM there), 950 (B200 and
+    // GB200) and 1,200 (GB300). No public table has cuDNN's training kernel.
+    constexpr double kWindowFloor = 950;
     const double v = double(at.width_of_values()), of_pair = is_forward ? 2 * (d + v) : 6 * d + 4 * v,
-                 pairs = queries * keys * (at.causal ? 0.5 : 1);
+                 half = queries * keys * (at.causal ? 0.5 : 1),
+                 pairs = at.rules.limits_keys()
+                             ? std::min(half, attention_pairs(at).count + queries * std::min(keys, kWindowFloor))
+                             : half;
     const double all = of_pair * heads * pairs / (rate / 2);
     const double rows = std::min(queries, double(is_forward ? kernel.forward_rows : kernel.backward_rows));
-    const double longest = of_pair * rows * keys / (rate / 2 / a_.sms);
+    const double visited = at.rules.limits_keys() ? pairs / queries : keys;
+    const double longest = of_pair * rows * visited / (rate / 2 / a_.sms);
     // Bytes that kernels around attention move for each element of the queries. A framework may repeat a key for all
     // queries that share it.
     double moved = own_bytes(is_forward ? "attention_forward" : "attention_backward").value_or(0);

@@ -47,6 +47,8 @@ struct Shape {
   std::int64_t first_head;  // number of the rank's first head among all heads of the layer
   bool drops;
   DropoutMask mask;
+  ScoreRules rules;
+  float cap;
 };
 
 // Columns of one head, distributed over the lanes.
@@ -108,6 +110,22 @@ __device__ inline void factors_of(const Shape& s, std::int64_t batch, std::int64
   if (s.drops) s.mask.factors(batch, (s.first_head + head) * s.seq + query, keys, out);
 }
 
+// Return the first key that a query sees (ScoreRules::first_key, which device code cannot call), and a score with the
+// slope of its cap.
+__device__ inline std::int64_t first_key(const Shape& s, std::int64_t position) {
+  std::int64_t first = s.rules.chunk > 0 ? position / s.rules.chunk * s.rules.chunk : 0;
+  if (s.rules.window > 0 && position + 1 - s.rules.window > first) first = position + 1 - s.rules.window;
+  return first;
+}
+struct Score {
+  float value, slope;
+};
+__device__ inline Score capped(const Shape& s, float score) {
+  if (s.cap == 0.0f) return {score, 1.0f};
+  const float part = tanhf(score / s.cap);
+  return {s.cap * part, 1.0f - part * part};
+}
+
 // Calls fn(row of the key, its dropout factor) for every key that the query at `at` sees, in the order of the operand.
 template <class Fn>
 __device__ inline void for_keys(const Shape& s, const Place& at, Fn fn) {
@@ -115,27 +133,31 @@ __device__ inline void for_keys(const Shape& s, const Place& at, Fn fn) {
     const std::int64_t position = s.keys.position(run), row = s.keys.row(run, s.batch, at.batch);
     std::int64_t end = position + s.keys.chunk;
     if (s.causal && at.position + 1 < end) end = at.position + 1;
-    for (std::int64_t begin = position / kKeys * kKeys; begin < end; begin += kKeys) {
+    std::int64_t first = first_key(s, at.position);
+    if (first < position) first = position;
+    for (std::int64_t begin = first / kKeys * kKeys; begin < end; begin += kKeys) {
       float factor[kKeys];
       factors_of(s, at.batch, at.head, at.position, begin, factor);
       for (int i = 0; i < kKeys; ++i)
-        if (begin + i >= position && begin + i < end) fn(row + begin + i - position, factor[i]);
+        if (begin + i >= first && begin + i < end) fn(row + begin + i - position, factor[i]);
     }
   }
 }
 
 template <class T>
-__global__ void forward_kernel(Shape s, Rows<const T> q_rows, Rows<const T> kv_rows, Rows<T> out, Rows<float> lse) {
+__global__ void forward_kernel(Shape s, Rows<const T> q_rows, Rows<const T> kv_rows, Rows<T> out, Rows<float> lse,
+                               const T* sinks) {
   Place at;
   if (!at.find(s, s.queries, s.heads)) return;
   const std::int64_t kv = at.head / (s.heads / s.kv_heads);
   Lane q, x, sum = {};
   load_lane(q, q_rows.row(at.row) + q_col(s, at.head), s.head_dim);
   float top = -INFINITY, total = 0;
+  if (s.rules.has_sink) top = sinks == nullptr ? 0.0f : widened(sinks[at.head]), total = 1;
   for_keys(s, at, [&](std::int64_t key, float factor) {
     const T* row = kv_rows.row(key);
     load_lane(x, row + k_col(s, kv), s.head_dim);
-    const float score = dot(q, x) * s.scale, higher = max_or_nan(top, score);
+    const float score = capped(s, dot(q, x) * s.scale).value, higher = max_or_nan(top, score);
     const float shrink = __expf(top - higher), p = __expf(score - higher);
     top = higher;
     total = total * shrink + p;
@@ -164,8 +186,9 @@ __global__ void dq_kernel(Shape s, Rows<const T> q_rows, Rows<const T> kv_rows, 
     Lane k;
     load_lane(k, kv_rows.row(key) + k_col(s, kv), s.head_dim);
     load_lane(x, kv_rows.row(key) + v_col(s, kv), s.value_dim);
-    const float p = __expf(dot(q, k) * s.scale - shift);
-    add(dq, k, p * (dot(d, x) * factor - mean) * s.scale);
+    const Score score = capped(s, dot(q, k) * s.scale);
+    const float p = __expf(score.value - shift);
+    add(dq, k, p * (dot(d, x) * factor - mean) * score.slope * s.scale);
   });
   store_lane(dq_rows.row(at.row) + q_col(s, at.head), dq, s.head_dim);
 }
@@ -185,12 +208,14 @@ __global__ void dkv_kernel(Shape s, Rows<const T> q_rows, Rows<const T> kv_rows,
       const std::int64_t position = s.queries.position(run), first = s.queries.row(run, s.batch, at.batch);
       const std::int64_t begin = s.causal && at.position > position ? at.position - position : 0;
       for (std::int64_t i = begin; i < s.queries.chunk; ++i) {
+        if (first_key(s, position + i) > at.position) break;  // and so for all later queries
         load_lane(d, dout.row(first + i) + out_col(s, head), s.value_dim);
         load_lane(x, out.row(first + i) + out_col(s, head), s.value_dim);
         const float mean = dot(d, x);
         load_lane(x, q_rows.row(first + i) + q_col(s, head), s.head_dim);
         const float shift = lse.row(at.batch * s.heads + head)[run * s.queries.chunk + i];
-        const float p = __expf(dot(x, k) * s.scale - shift);
+        const Score score = capped(s, dot(x, k) * s.scale);
+        const float p = __expf(score.value - shift);
         float factors[kKeys];
         factors_of(s, at.batch, head, position + i, at.position / kKeys * kKeys, factors);
         float factor = factors[0];
@@ -198,11 +223,31 @@ __global__ void dkv_kernel(Shape s, Rows<const T> q_rows, Rows<const T> kv_rows,
         for (int n = 1; n < kKeys; ++n)
           if (at.position % kKeys == n) factor = factors[n];
         add(dv, d, p * factor);
-        add(dk, x, p * (dot(d, v) * factor - mean) * s.scale);
+        add(dk, x, p * (dot(d, v) * factor - mean) * score.slope * s.scale);
       }
     }
   store_lane(dkv_rows.row(at.row) + k_col(s, at.head), dk, s.head_dim);
   store_lane(dkv_rows.row(at.row) + v_col(s, at.head), dv, s.value_dim);
+}
+
+// dsinks[head] −= Σ over queries of exp(sink − lse) · (dout · out); a warp for each head, so that the order is fixed.
+template <class T, class G>
+__global__ void dsinks_kernel(Shape s, Rows<const T> out, Rows<const float> lse, Rows<const T> dout, const T* sinks,
+                              G* dsinks) {
+  const std::int64_t head = std::int64_t{blockIdx.x} * kWarpsOfBlock + threadIdx.y;
+  if (head >= s.heads) return;
+  const float sink = widened(sinks[head]);
+  float sum = 0;
+  Lane d, x;
+  for (std::int64_t sample = 0; sample < s.batch; ++sample)
+    for (std::int64_t run = 0; run < s.queries.runs(); ++run)
+      for (std::int64_t i = 0; i < s.queries.chunk; ++i) {
+        const std::int64_t row = s.queries.row(run, s.batch, sample) + i;
+        load_lane(d, dout.row(row) + out_col(s, head), s.value_dim);
+        load_lane(x, out.row(row) + out_col(s, head), s.value_dim);
+        sum += __expf(sink - lse.row(sample * s.heads + head)[run * s.queries.chunk + i]) * dot(d, x);
+      }
+  if (threadIdx.x == 0) dsinks[head] = rounded<G>(widened(dsinks[head]) - sum);
 }
 
 // Each warp computes a head of a token; its lanes go along the head.
@@ -303,11 +348,18 @@ void run_kernel(const Attention& work, std::span<const exec::Operand> o, const S
           static_cast<float>(work.score_scale) / std::sqrt(static_cast<float>(work.head_dim)),
           work.first_head.value(),
           work.dropout > 0,
-          {}};
+          {},
+          work.rules,
+          static_cast<float>(work.rules.cap)};
+  // (key), (sinks, and in the gradient dsinks) are last
+  const std::size_t of_sinks = !work.rules.learns_sink      ? 0
+                               : work.pass == Pass::forward ? 1
+                                                            : 2,
+                    sinks_at = o.size() - of_sinks;
   if (s.drops)
-    s.mask = {static_cast<const std::int32_t*>(o.back().data), static_cast<std::uint32_t>(DropoutSite::attention),
-              static_cast<std::uint64_t>(std::ceil(work.dropout * 4294967296.0)),
-              static_cast<float>(1 / (1 - work.dropout))};
+    s.mask = {
+        static_cast<const std::int32_t*>(o[sinks_at - 1].data), static_cast<std::uint32_t>(DropoutSite::attention),
+        static_cast<std::uint64_t>(std::ceil(work.dropout * 4294967296.0)), static_cast<float>(1 / (1 - work.dropout))};
   const auto blocks = [&](std::int64_t heads, const Parts& parts) {
     return dim3{static_cast<unsigned>(ceil_div(work.batch * heads * parts.tokens(), kWarpsOfBlock)), 1, 1};
   };
@@ -316,14 +368,21 @@ void run_kernel(const Attention& work, std::span<const exec::Operand> o, const S
   with_device_type(o[0].dtype, [&](auto type) {
     using T = decltype(type);
     const Rows<const T> q = rows_of<const T>(o[0]), kv = rows_of<const T>(o[kv_at]);
+    const T* const sinks = of_sinks > 0 ? static_cast<const T*>(o[sinks_at].data) : nullptr;
     if (work.pass == Pass::forward)
       return launch(stream, blocks(work.heads, s.queries), block, forward_kernel<T>, s, q, kv, rows_of<T>(o[out_at]),
-                    rows_of<float>(o[out_at + 1]));
+                    rows_of<float>(o[out_at + 1]), sinks);
     const Rows<const T> out = rows_of<const T>(o[out_at]), dout = rows_of<const T>(o[out_at + 2]);
     const Rows<const float> lse = rows_of<const float>(o[out_at + 1]);
     launch(stream, blocks(work.heads, s.queries), block, dq_kernel<T>, s, q, kv, out, lse, dout, rows_of<T>(o[dq_at]));
     launch(stream, blocks(work.kv_heads, s.keys), block, dkv_kernel<T>, s, q, kv, out, lse, dout,
            rows_of<T>(o[dq_at + kv_at]));
+    if (of_sinks > 0)
+      with_device_type(o[sinks_at + 1].dtype, [&](auto gradient) {
+        using G = decltype(gradient);
+        launch(stream, dim3{static_cast<unsigned>(ceil_div(work.heads, kWarpsOfBlock)), 1, 1}, block,
+               dsinks_kernel<T, G>, s, out, lse, dout, sinks, static_cast<G*>(o[sinks_at + 1].data));
+      });
   });
 }
 

@@ -306,6 +306,14 @@ void compare(const Attention&) {
       latent.score_scale = 1.3;
       check(latent, 1e-5);
     }
+  for (const Pass pass : {Pass::forward, Pass::dgrad})
+    for (const ScoreRules& rules :
+         {ScoreRules{.window = 3}, ScoreRules{.chunk = 4, .cap = 0.5}, ScoreRules{.has_sink = true},
+          ScoreRules{.window = 5, .cap = 2, .has_sink = true, .learns_sink = true}}) {
+      Attention ruled{pass, 2, 4, 2, 9, 6, true, rules.window == 5 ? 0.25 : 0.0, 4};
+      ruled.rules = rules;
+      check(ruled, 1e-5);
+    }
   // Parts of a sequence: one part of queries with one part of keys that is before it, the same and after it; with all
   // keys; and all queries.
   const auto check_parts = [](std::int64_t first_key, std::int64_t queries, std::int64_t keys, bool kv_apart) {

@@ -21,6 +21,7 @@ std::string fault_of_cudnn(std::size_t version, const Attention& work) {
 std::string refusal_of_cudnn(std::size_t version, const Attention& work, std::span<const exec::Operand> operands) {
   if (std::string fault = fault_of_cudnn(version, work); !fault.empty()) return fault;
   if (work.by_document) return "documents have no plan";
+  if (work.rules != ScoreRules{}) return "windows, chunks, caps and sinks have no plan";
   if (work.width_of_values() != work.head_dim) return "heads of values must be as wide as those of scores";
   if (work.dropout > 0 && has_parts(work)) return "parts of sequences have no plan with dropout";
   if (operands[0].dtype != Dtype::bf16 || work.head_dim % 8 != 0 || work.head_dim > 256 || work.seq < 64)

@@ -4,12 +4,13 @@
 //   forward: S = scale·Q·Kᵀ, P = softmax(S), O = P·V                                   2 matmuls
 //   dgrad:   S again, P = exp(S − lse), dP = dO·Vᵀ, dS = scale·P∘(dP − rowsum(dO∘O)),
 //            dQ = dS·K, dK += dSᵀ·Q, dV += Pᵀ·dO                                        5 matmuls
-// With documents, runs of keys begin at the document of the block's first query, and scores of other documents are
-// zeroed too. Dropout multiplies P by D before the product with V, and dP by D: rowsum(dP∘P) still is rowsum(dO∘O).
-// Each matmul of a block is 2·(i1 − i0)·e·head_dim FLOPs, or value_dim, so a causal head executes about (seq +
-// kQueryRows) / (2·seq) of the full square, where the causal convention of model_flops() counts one half. Masked scores
-// inside the diagonal block are computed and then zeroed. The lse formulation of the gradient is FlashAttention-2's
-// (arXiv 2307.08691).
+// With documents, windows or chunks, runs of keys begin at the first key that the block's first query sees, and scores
+// of keys that a query does not see are zeroed too. A sink is one more score in the sum, of no key: its gradient is
+// −Σ exp(b − lse)·rowsum(dO∘O). With a cap dS is multiplied by the slope of tanh, 1 − (s/cap)². Dropout multiplies P by
+// D before the product with V, and dP by D: rowsum(dP∘P) still is rowsum(dO∘O). Each matmul of a block is 2·(i1 −
+// i0)·e·head_dim FLOPs, or value_dim, so a causal head executes about (seq + kQueryRows) / (2·seq) of the full square,
+// where the causal convention of model_flops() counts one half. Masked scores inside the diagonal block are computed
+// and then zeroed. The lse formulation of the gradient is FlashAttention-2's (arXiv 2307.08691).
 #include <algorithm>
 #include <cassert>
 #include <cmath>
@@ -58,15 +59,15 @@ struct Columns {
     std::int64_t seen(bool causal, std::int64_t position_of_query) const {
       return causal ? std::clamp<std::int64_t>(position_of_query + 1 - position, 0, length) : length;
     }
-    // Returns how many of the `seen` keys lie before a document that begins at `position_of_document`.
-    std::int64_t other(std::int64_t position_of_document, std::int64_t seen) const {
-      return std::clamp<std::int64_t>(position_of_document - position, 0, seen);
+    // Returns how many of the `seen` keys lie before the first one that a query sees.
+    std::int64_t other(std::int64_t first, std::int64_t seen) const {
+      return std::clamp<std::int64_t>(first - position, 0, seen);
     }
   };
   std::vector<Piece> pieces;
   std::int64_t count = 0;
 
-  // Finds the columns for queries at positions up to `last` whose documents begin at `first` or after it.
+  // Finds the columns for queries at positions up to `last` that see no key before `first`.
   void find(const std::vector<SequenceRun>& keys, bool causal, std::int64_t first, std::int64_t last) {
     pieces.clear();
     count = 0;
@@ -87,8 +88,14 @@ struct HeadShape {
   bool causal = true;
   double score_scale = 1;
   const std::int32_t* documents = nullptr;  // [position] first position of its document; null: one document
+  ScoreRules rules = {};
 
-  std::int64_t document_of(std::int64_t position) const { return documents ? documents[position] : 0; }
+  // Returns the position of the first key that a query sees.
+  std::int64_t first_of(std::int64_t position) const {
+    const std::int64_t first = rules.first_key(position);
+    return documents ? std::max<std::int64_t>(first, documents[position]) : first;
+  }
+  bool hides_keys() const { return documents != nullptr || rules.limits_keys(); }
   template <class T>
   T scale() const {
     return static_cast<T>(score_scale) / std::sqrt(static_cast<T>(head_dim));
@@ -131,23 +138,29 @@ struct HeadDropout {
   }
 };
 
+// `sink`: the score of no key, where the rules have one.
 template <class T>
-void forward_head(const HeadShape& shape, HeadParts<T> in, HeadView<T> out, T* lse, const HeadDropout& dropout) {
+void forward_head(const HeadShape& shape, HeadParts<T> in, HeadView<T> out, T* lse, const HeadDropout& dropout,
+                  T sink) {
   const auto [q, k, v] = in;
   const std::int64_t d = shape.head_dim, width = shape.value_dim, ld = score_ld<T>(shape.key_tokens);
   const T scale = shape.scale<T>();
   T* scores = thread_scratch<T>(kQueryRows * ld);
   Columns keys;
   shape.for_blocks([&](std::int64_t begin, std::int64_t position, std::int64_t rows, std::int64_t column) {
-    keys.find(shape.keys, shape.causal, shape.document_of(position), position + rows - 1);
+    keys.find(shape.keys, shape.causal, shape.first_of(position), position + rows - 1);
     for (const Columns::Piece& p : keys.pieces)
       blas_gemm(false, true, rows, p.length, d, scale, q.row(begin), q.ld, k.row(p.row), k.ld, T(0), scores + p.col,
                 ld);
+    if (const T cap = static_cast<T>(shape.rules.cap); cap > 0)
+      for (std::int64_t row = 0; row < rows; ++row)
+        for (std::int64_t i = 0; i < keys.count; ++i)
+          scores[row * ld + i] = cap * std::tanh(scores[row * ld + i] / cap);
     T inverse_sum[kQueryRows];
     for (std::int64_t row = 0; row < rows; ++row) {
       T* score = scores + row * ld;
-      T top = -std::numeric_limits<T>::infinity(), sum = 0;
-      const std::int64_t document = shape.document_of(position + row);
+      T top = shape.rules.has_sink ? sink : -std::numeric_limits<T>::infinity(), sum = 0;
+      const std::int64_t document = shape.first_of(position + row);
       for (const Columns::Piece& p : keys.pieces) {
         const std::int64_t seen = p.seen(shape.causal, position + row), other = p.other(document, seen);
         if (seen > other) top = max_or_nan(top, row_max(score + p.col + other, seen - other));
@@ -164,6 +177,7 @@ void forward_head(const HeadShape& shape, HeadParts<T> in, HeadView<T> out, T* l
           });
         std::fill(score + p.col + seen, score + p.col + p.length, T(0));
       }
+      if (shape.rules.has_sink) sum += std::exp(sink - top);
       lse[column + row] = sum == 0 ? -std::numeric_limits<T>::infinity() : top + std::log(sum);
       inverse_sum[row] = sum == 0 ? T(0) : T(1) / sum;
     }
@@ -187,10 +201,10 @@ T row_dot(const T* a, const T* b, std::int64_t n) {
   return sum.sum();
 }
 
-// `adds_to_kv`: dk and dv already hold the sums of other query heads of the group.
+// `adds_to_kv`: dk and dv already hold the sums of other query heads of the group. `dsink`: null where nothing learns.
 template <class T>
 void dgrad_head(const HeadShape& shape, HeadParts<T> in, HeadView<T> out, const T* lse, HeadView<T> dout,
-                HeadParts<T> grad, bool adds_to_kv, const HeadDropout& dropout) {
+                HeadParts<T> grad, bool adds_to_kv, const HeadDropout& dropout, T sink, T* dsink) {
   const auto [q, k, v] = in;
   const std::int64_t d = shape.head_dim, width = shape.value_dim, ld = score_ld<T>(shape.key_tokens);
   const T scale = shape.scale<T>();
@@ -200,7 +214,7 @@ void dgrad_head(const HeadShape& shape, HeadParts<T> in, HeadView<T> out, const 
   // all rows and the other blocks add. Blocks of later query heads that share the kv head also add. Where there are
   // more runs or documents, the last block does not see all keys.
   bool adds = adds_to_kv;
-  if (!adds && (shape.queries.size() > 1 || shape.keys.size() > 1 || shape.documents)) {
+  if (!adds && (shape.queries.size() > 1 || shape.keys.size() > 1 || shape.hides_keys())) {
     for (const SequenceRun& run : shape.keys)
       for (std::int64_t row = run.row; row < run.row + run.length; ++row) {
         std::fill_n(grad.k.row(row), d, T(0));
@@ -210,7 +224,7 @@ void dgrad_head(const HeadShape& shape, HeadParts<T> in, HeadView<T> out, const 
   }
   Columns keys;
   shape.for_blocks([&](std::int64_t begin, std::int64_t position, std::int64_t rows, std::int64_t column) {
-    keys.find(shape.keys, shape.causal, shape.document_of(position), position + rows - 1);
+    keys.find(shape.keys, shape.causal, shape.first_of(position), position + rows - 1);
     const T beta = adds ? T(1) : T(0);
     for (const Columns::Piece& p : keys.pieces) {
       blas_gemm(false, true, rows, p.length, d, scale, q.row(begin), q.ld, k.row(p.row), k.ld, T(0),
@@ -218,10 +232,12 @@ void dgrad_head(const HeadShape& shape, HeadParts<T> in, HeadView<T> out, const 
       blas_gemm(false, true, rows, p.length, width, T(1), dout.row(begin), dout.ld, v.row(p.row), v.ld, T(0),
                 dscores + p.col, ld);
     }
+    const T cap = static_cast<T>(shape.rules.cap);
     for (std::int64_t row = 0; row < rows; ++row) {
       const T shift = lse[column + row];
-      const std::int64_t document = shape.document_of(position + row);
+      const std::int64_t document = shape.first_of(position + row);
       const T mean = row_dot(out.row(begin + row), dout.row(begin + row), width);
+      if (dsink != nullptr) *dsink -= std::exp(sink - shift) * mean;
       for (const Columns::Piece& piece : keys.pieces) {
         const std::int64_t seen = piece.seen(shape.causal, position + row), other = piece.other(document, seen);
         T* const begin_of_p = probabilities + row * ld + piece.col;
@@ -231,7 +247,13 @@ void dgrad_head(const HeadShape& shape, HeadParts<T> in, HeadView<T> out, const 
         std::fill(begin_of_p, p, T(0));
         std::fill(begin_of_ds, ds, T(0));
         for_simd<T>(seen - other, [&](std::int64_t i, std::int64_t count) {
-          const Simd<T> y = (load(p + i, count, shift) - shift).exp();
+          Simd<T> score = load(p + i, count, shift), slope = Simd<T>::Constant(T(1));
+          if (cap > 0) {
+            const Simd<T> part = (score / cap).tanh();
+            slope -= part * part;
+            score = cap * part;
+          }
+          const Simd<T> y = (score - shift).exp();
           Simd<T> dp = load(ds + i, count), dropped = y;
           if (dropout.mask) {
             const Simd<T> factors = dropout.factors<T>(position + row, piece.position + other + i);
@@ -239,7 +261,7 @@ void dgrad_head(const HeadShape& shape, HeadParts<T> in, HeadView<T> out, const 
             dropped *= factors;
           }
           store<T>(p + i, count, dropped);
-          store<T>(ds + i, count, y * (dp - mean) * scale);
+          store<T>(ds + i, count, y * (dp - mean) * slope * scale);
         });
         std::fill(begin_of_p + seen, begin_of_p + piece.length, T(0));
         std::fill(begin_of_ds + seen, begin_of_ds + piece.length, T(0));
@@ -263,8 +285,10 @@ template <class T>
 void attention(const Attention& work, std::span<const Operand> operands) {
   std::optional<DropoutMask> mask;
   const Operand* documents = work.by_document ? &operands.back() : nullptr;
-  if (work.dropout > 0)
-    mask.emplace(operands[operands.size() - (documents ? 2 : 1)], work.dropout, DropoutSite::attention);
+  const bool is_forward = work.pass == Pass::forward;
+  const std::size_t of_sinks = work.rules.learns_sink ? is_forward ? 1 : 2 : 0,
+                    sinks_at = operands.size() - (documents ? 1 : 0) - of_sinks;
+  if (work.dropout > 0) mask.emplace(operands[sinks_at - 1], work.dropout, DropoutSite::attention);
   const std::int64_t group = work.heads / work.kv_heads;  // query heads of a kv head
   const std::size_t in = 0, out_at = work.kv_apart ? 2 : 1, gradient = out_at + 3;
   for (std::int64_t batch = 0; batch < work.batch; ++batch) {
@@ -275,7 +299,8 @@ void attention(const Attention& work, std::span<const Operand> operands) {
                     work.key_tokens(),
                     work.causal,
                     work.score_scale,
-                    documents ? row_of<std::int32_t>(*documents, batch) : nullptr};
+                    documents ? row_of<std::int32_t>(*documents, batch) : nullptr,
+                    work.rules};
     for (std::int64_t head = 0; head < work.heads; ++head) {
       const std::int64_t col = head * work.head_dim, out_col = head * shape.value_dim, kv_head = head / group;
       // Rows count from the first row of the operand. q and kv are columns of one operand, or two operands.
@@ -289,11 +314,13 @@ void attention(const Attention& work, std::span<const Operand> operands) {
       const HeadView<T> out = head_view<T>(operands[out_at], 0, out_col);
       T* lse = row_of<T>(operands[out_at + 1], batch * work.heads + head);
       const HeadDropout dropout{mask ? &*mask : nullptr, batch, (work.first_head.value() + head) * work.seq};
-      if (work.pass == Pass::forward)
-        forward_head(shape, parts_of(in), out, lse, dropout);
+      const T sink = of_sinks > 0 ? data_of<T>(operands[sinks_at])[head] : T(0);
+      if (is_forward)
+        forward_head(shape, parts_of(in), out, lse, dropout, sink);
       else
         dgrad_head<T>(shape, parts_of(in), out, lse, head_view<T>(operands[out_at + 2], 0, out_col), parts_of(gradient),
-                      head % group != 0, dropout);
+                      head % group != 0, dropout, sink,
+                      of_sinks > 0 ? data_of<T>(operands[sinks_at + 1]) + head : nullptr);
     }
   }
 }
@@ -392,7 +419,9 @@ void run_kernel(const Attention& work, std::span<const Operand> operands) {
   [[maybe_unused]] const std::size_t out = work.kv_apart ? 2 : 1, count = is_forward ? out + 2 : 2 * out + 3;
   [[maybe_unused]] const std::int64_t tokens = work.batch * work.query_tokens(), keys = work.batch * work.key_tokens(),
                                       hidden = work.out_cols(), kv = work.kv_cols();
-  assert(operands.size() == count + (work.dropout > 0) + work.by_document && have_one_dtype(operands.first(count)));
+  assert(operands.size() ==
+             count + (work.dropout > 0) + work.by_document + (work.rules.learns_sink ? is_forward ? 1u : 2u : 0u) &&
+         have_one_dtype(operands.first(count)));
   assert(!work.by_document || has_shape(operands.back(), work.batch, work.seq));
   assert(has_shape(operands[0], tokens, work.qkv_cols()) && (!work.kv_apart || has_shape(operands[1], keys, kv)));
   assert(has_shape(operands[out], tokens, hidden));

@@ -24,13 +24,18 @@ Forward naive(const Attention& work, const Matrix<double>& qkv) {
         const std::int64_t kv_head = head / (work.heads / work.kv_heads), kv_col = kv_head * work.head_dim;
         const std::int64_t seen = work.causal ? query + 1 : work.seq;
         std::vector<double> p(static_cast<std::size_t>(seen));
-        double sum = 0;
+        const ScoreRules& rules = work.rules;
+        double sum = rules.has_sink ? 1 : 0;
         for (std::int64_t key = 0; key < seen; ++key) {
+          if (rules.window > 0 && query - key >= rules.window) continue;
+          if (rules.chunk > 0 && query / rules.chunk != key / rules.chunk) continue;
           double dot = 0;
           for (std::int64_t d = 0; d < work.head_dim; ++d) {
             dot += qkv.at(row + query, col + d) * qkv.at(row + key, hidden + kv_col + d);
           }
-          p[key] = std::exp(work.score_scale * dot / std::sqrt(static_cast<double>(work.head_dim)));
+          double score = work.score_scale * dot / std::sqrt(static_cast<double>(work.head_dim));
+          if (rules.cap > 0) score = rules.cap * std::tanh(score / rules.cap);
+          p[key] = std::exp(score);
           sum += p[key];
         }
         result.lse.at(batch * work.heads + head, query) = std::log(sum);
@@ -71,6 +76,18 @@ Attention with_values(Attention work, std::int64_t value_dim, double score_scale
   return work;
 }
 
+Attention with_rules(Attention work, const ScoreRules& rules) {
+  work.rules = rules;
+  return work;
+}
+
+const std::vector<Attention> kRuledShapes{
+    with_rules({Pass::forward, 2, 2, 1, 7, 3, true}, {.window = 3}),
+    with_rules({Pass::forward, 1, 2, 2, 7, 3, true}, {.window = 1, .has_sink = true}),
+    with_rules({Pass::forward, 1, 2, 1, 150, 4, true}, {.window = 70, .cap = 0.5}),
+    with_rules({Pass::forward, 2, 2, 2, 150, 4, true}, {.chunk = 40, .cap = 1.5, .has_sink = true}),
+};
+
 const std::vector<Attention> kShapes{
     {Pass::forward, 2, 3, 3, 5, 3, true},
     {Pass::forward, 1, 2, 2, 5, 4, false},
@@ -95,6 +112,30 @@ TEST_CASE("attention agrees with its definition", "[kernels]") {
     const Forward expected = naive(work, r.qkv);
     CHECK(max_difference(r.out, expected.out) < 1e-14);
     CHECK(max_difference(r.lse, expected.lse) < 1e-13);
+  }
+}
+
+TEST_CASE("attention with windows, chunks, caps and sinks agrees with the naive softmax and its slopes", "[kernels]") {
+  for (const Attention& work : kRuledShapes) {
+    CAPTURE(work.seq, work.rules.window, work.rules.chunk, work.rules.cap);
+    AttentionRun<double> r = run_both<double>(work);
+    const Forward expected = naive(work, r.qkv);
+    CHECK(max_difference(r.out, expected.out) < 1e-14);
+    CHECK(max_difference(r.lse, expected.lse) < 1e-13);
+    if (work.seq > 100) continue;
+    Matrix<double> out(r.out.rows, r.out.cols), lse(r.lse.rows, r.lse.cols);
+    const Matrix<double> slopes = numeric_gradient(r.qkv, [&] {
+      run(work, {r.qkv.operand(), out.write(), lse.write()});
+      return weighted_sum(r.dout, out);
+    });
+    CHECK(max_difference(r.dqkv, slopes) < 1e-8);
+  }
+  // Blocks of queries do not matter: pairs as they are counted one by one.
+  for (const Attention& work : kRuledShapes) {
+    double count = 0;
+    for (std::int64_t query = 0; query < work.seq; ++query) count += double(query + 1 - work.rules.first_key(query));
+    CHECK(attention_pairs(work).count == count);
+    CHECK(attention_pairs(work).multiplied >= count);
   }
 }
 
