@@ -65,7 +65,6 @@ std::vector<FlagRule> make_rules() {
 
       // ---- the model ----
       {"--fp16", kNear, "predicted as bf16, which takes as long; the loss scale and its checks are left out"},
-      {"--add-qkv-bias", kNear, "biases on q, k and v alone are left out: below 1 % of a step", ""},
       {"--qk-l2-norm", kNear, "adds a norm of q and one of k to each layer"},
       {"--qk-clip", kNear, "adds a pass over the weights of q and k"},
       {"--qk-clip-", kNo},
@@ -90,7 +89,6 @@ std::vector<FlagRule> make_rules() {
       {"--no-position-embedding", kNo},
       {"--window-size", kNear, "attention is over the whole sequence: more FLOPs than in the window"},
       {"--window-attn-skip-freq", kNo},
-      {"--softmax-type", kNo},
       {"--softmax-scale", kNo},
       {"--attention-softmax-in-fp32", kNo},
       {"--no-attention-softmax-in-fp32", kNo},

@@ -107,6 +107,19 @@ Transformer moonlight() {
   return model;
 }
 
+Transformer gpt_oss(std::int64_t layers, std::int64_t experts) {
+  Transformer model = with_experts(llama(layers, 2880, 2880, 64, 8, 201088, 4096, 1.5e5), experts, 4);
+  model.kv_channels = 64;
+  model.max_position_embeddings = 131072;
+  model.sliding_window = 128;
+  model.window_attn_skip_freq = {2};
+  model.softmax_type = SoftmaxType::learnable;
+  model.add_qkv_bias = true;
+  model.left_out = {"biases of attention's output, of the router and of experts are left out",
+                    "the gate is clamped and its up part begins at 1 (clamped quick-GELU), which moves as many bytes"};
+  return model;
+}
+
 struct Preset {
   const char* name;
   Transformer model;
@@ -121,7 +134,8 @@ struct Preset {
 // stages. Mixtral: Jiang et al., arXiv 2401.04088, table 1, and the released config.json; sequences of 4,096 tokens are
 // those of Megatron-Bridge's recipes. DeepSeek-V2-Lite: arXiv 2405.04434, appendix B; DeepSeek-V3: arXiv 2412.19437,
 // 4.2, without multi-token prediction; Moonlight: arXiv 2502.16982, table 1; and their config.json. They were
-// pre-trained on 4,096 (Moonlight 8,192) tokens without YaRN, which stretches positions afterwards.
+// pre-trained on 4,096 (Moonlight 8,192) tokens without YaRN, which stretches positions afterwards. gpt-oss: arXiv
+// 2508.10925, table 1, and the released config.json, with sequences of 4,096 tokens and without YaRN.
 const std::vector<Preset>& presets() {
   static const std::vector<Preset> all = {
       {"gpt2-124m", gpt(12, 768, 12, 1024)},
@@ -142,12 +156,16 @@ const std::vector<Preset>& presets() {
       {"deepseek-v2-lite", deepseek_v2_lite()},
       {"deepseek-v3", deepseek_v3()},
       {"moonlight-16b-a3b", moonlight()},
+      {"gpt-oss-20b", gpt_oss(24, 32)},
+      {"gpt-oss-120b", gpt_oss(36, 128)},
   };
   return all;
 }
 
 }  // namespace
 
+const char* name_of(SoftmaxType type) { return name_in({"vanilla", "off-by-one", "learnable"}, type); }
+const char* name_of(NormPlaces places) { return name_in({"pre", "post", "both"}, places); }
 const char* name_of(Normalization normalization) { return name_in({"LayerNorm", "RMSNorm"}, normalization); }
 const char* name_of(LoadBalancing balancing) {
   return name_in({"none", "aux_loss", "seq_aux_loss", "global_aux_loss"}, balancing);

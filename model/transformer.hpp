@@ -15,6 +15,13 @@ namespace stretto {
 enum class Normalization : std::uint8_t { layer_norm, rms_norm };
 enum class PositionEmbedding : std::uint8_t { learned_absolute, rope };
 // Return Megatron-LM's spellings: "LayerNorm", "RMSNorm"; "learned_absolute", "rope".
+// The softmax of attention divides by the sum over keys, or by that plus exp(b) of a sink, where b is 0 or learned, one
+// number a head (GPT-OSS; Megatron-LM's --softmax-type). Norms of a sublayer are of its input, of its result before it
+// is added to the residual stream (OLMo 2, arXiv 2501.00656), or of both (Gemma 2, arXiv 2408.00118).
+enum class SoftmaxType : std::uint8_t { vanilla, off_by_one, learnable };
+enum class NormPlaces : std::uint8_t { pre, post, both };
+const char* name_of(SoftmaxType type);   // "vanilla", "off-by-one", "learnable"
+const char* name_of(NormPlaces places);  // "pre", "post", "both"
 const char* name_of(Normalization normalization);
 const char* name_of(PositionEmbedding embedding);
 
@@ -30,12 +37,16 @@ enum class MlpKind : std::uint8_t { dense, none, experts };
 struct LayerSpec {
   MixerKind mixer = MixerKind::attention;
   MlpKind mlp = MlpKind::dense;
+  bool in_window = false;  // attention to the keys of a window or chunk alone
+  bool has_rope = true;    // where the model has rotary positions
   auto operator<=>(const LayerSpec&) const = default;
   bool has_mlp() const { return mlp != MlpKind::none; }  // of either kind
   bool has_experts() const { return mlp == MlpKind::experts; }
-  // On names of blocks that only layers of this kind have: "", ".no_mlp", ".experts", ".gated_delta.experts". A model
-  // has one of `attention` and `latent`.
-  std::string suffix() const { return suffix_of_parameters(); }
+  // On names of blocks that only layers of this kind have: "", ".no_mlp", ".gated_delta.experts",
+  // ".experts.window.no_rope". A model has one of `attention` and `latent`.
+  std::string suffix() const {
+    return suffix_of_parameters() + (in_window ? ".window" : "") + (has_rope ? "" : ".no_rope");
+  }
   // On names of units of parameters: layers with an equal one have parameters of equal names and shapes.
   std::string suffix_of_parameters() const {
     const std::string of_mixer = mixer == MixerKind::gated_delta ? ".gated_delta"
@@ -100,6 +111,18 @@ struct Transformer {
   double hidden_dropout = 0;     // applies to the embedding, and to each sublayer's result before the residual addition
   double attention_dropout = 0;  // applies to attention's probabilities
 
+  // Attention to few keys: a query sees `sliding_window` of them, its own among them, or those of its own chunk of
+  // `attention_chunk_size` positions (Llama 4); 0: all before it. With window_attn_skip_freq {n} all layers but every
+  // n-th one do so, or those with 1 in a list of one for each layer; empty: all layers.
+  std::int64_t sliding_window = 0, attention_chunk_size = 0;
+  std::vector<std::int64_t> window_attn_skip_freq = {};
+  std::vector<std::int64_t> no_rope_freq = {};  // layers without rotary positions (is_in_pattern()); empty: none
+  SoftmaxType softmax_type = SoftmaxType::vanilla;
+  double attn_logit_softcapping = 0;  // scores become cap · tanh(score / cap); 0: they stay
+  bool add_qkv_bias = false;          // q, k and v have biases also without add_bias_linear
+  NormPlaces norm_places = NormPlaces::pre;
+  bool qk_layernorm_full_width = false;  // norms of qk_layernorm are over all heads together (OLMo 2)
+
   // Layers of multi-token prediction that the model's config.json has, which are left out here.
   std::int64_t num_nextn_predict_layers = 0;
   // Other parts of its config.json that are left out here, one sentence each: notes of a prediction, and a reason not
@@ -111,12 +134,14 @@ struct Transformer {
   std::vector<LayerSpec> layers = {};  // [layer]; empty: as `experts` says, and else LayerSpec{}
   LayerSpec layer(std::int64_t number) const {
     if (!layers.empty()) return layers[static_cast<std::size_t>(number)];
-    const MixerKind full = latent.any() ? MixerKind::latent : MixerKind::attention;
+    const bool turns = position_embedding_type != PositionEmbedding::rope || !is_in_pattern(no_rope_freq, number);
+    const LayerSpec full{latent.any() ? MixerKind::latent : MixerKind::attention, MlpKind::none, has_window(number),
+                         turns};
     switch (mamba.letter(number)) {
       case 'M':
         return {MixerKind::mamba, MlpKind::none};
       case '*':
-        return {full, MlpKind::none};
+        return full;
       case '-':
         return {MixerKind::none, MlpKind::dense};
       case 'E':
@@ -124,9 +149,21 @@ struct Transformer {
       default:
         break;
     }
-    return {gated_delta.is_in(number) ? MixerKind::gated_delta : full,
-            experts.in_layer(number) ? MlpKind::experts : MlpKind::dense};
+    LayerSpec spec = gated_delta.is_in(number) ? LayerSpec{MixerKind::gated_delta} : full;
+    spec.mlp = experts.in_layer(number) ? MlpKind::experts : MlpKind::dense;
+    return spec;
   }
+  bool limits_keys() const { return sliding_window > 0 || attention_chunk_size > 0; }
+  bool has_window(std::int64_t number) const {
+    if (!limits_keys() || window_attn_skip_freq.empty()) return limits_keys();
+    return is_in_pattern(window_attn_skip_freq, number) != (window_attn_skip_freq.size() == 1);
+  }
+  // Rules for the scores of attention that call for special kernels, in any layer.
+  bool has_score_rules() const {
+    return limits_keys() || softmax_type != SoftmaxType::vanilla || attn_logit_softcapping > 0;
+  }
+  bool norms_inputs() const { return norm_places != NormPlaces::post; }
+  bool norms_results() const { return norm_places != NormPlaces::pre; }
   std::vector<LayerSpec> layer_kinds() const;  // each kind that occurs, once, in the order of its first layer
 
   // Widths of a head's queries and keys, and of its values.
@@ -141,6 +178,8 @@ struct Transformer {
   std::int64_t qkv_size() const { return q_size() + kv_heads() * (head_dim() + value_dim()); }  // rows of qkv.weight
   std::int64_t kv_up_size() const { return num_attention_heads * (latent.qk_head_dim + latent.v_head_dim); }
   bool has_head_norms() const { return qk_layernorm && !latent.any(); }
+  std::int64_t norm_heads(std::int64_t heads) const { return qk_layernorm_full_width ? 1 : heads; }  // of q or k
+  bool has_qkv_bias() const { return add_bias_linear || add_qkv_bias; }
   std::int64_t rows_of_fc1(std::int64_t ffn) const { return swiglu ? 2 * ffn : ffn; }
   std::int64_t fc1_size() const { return rows_of_fc1(ffn_hidden_size); }  // rows of fc1.weight
   std::int64_t expert_size() const {                                      // width of an expert
@@ -205,7 +244,9 @@ struct Parameter {
 // and proj in_proj.weight, conv.weight [channels,taps], conv.bias, a_log, dt_bias, skip [heads], out_norm.weight and
 // out_proj.weight. Vectors have rows = 1. Absent: wpe with rope, biases of norms with RMSNorm, other biases without
 // add_bias_linear, q_norm and k_norm without qk_layernorm, ln_2, fc1 and fc2 in layers without an MLP, lm_head when
-// tied. The list follows from the graphs of the layers (model/layers).
+// tied. More: sinks [heads] with softmax_type learnable; proj_norm.weight and fc2_norm.weight with norms of results,
+// and then with norm_places `post` no ln_1 and ln_2; qkv.bias with add_qkv_bias. With qk_layernorm_full_width q_norm
+// and k_norm are as wide as q and k. The list follows from the graphs of the layers (model/layers).
 std::vector<Parameter> parameters(const Transformer& model);
 
 // Returns the arrays that are no parameters, because no gradient changes them, but are saved with them: of each layer

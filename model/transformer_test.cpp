@@ -208,6 +208,22 @@ TEST_CASE("causal attention halves its matmuls, execution rounds up to blocks", 
   CHECK(padded.hardware - flops.hardware == Approx(6 * s * 768 * 47));
 }
 
+TEST_CASE("gpt-oss has the parameters of its card, but for biases, and windows in every second layer",
+          "[transformer]") {
+  // Biases that are left out: of attention's output, the router and experts.
+  const auto left_out = [](std::int64_t layers, std::int64_t experts) {
+    return layers * (2880 + experts + experts * 3 * 2880);
+  };
+  CHECK(parameter_count(preset("gpt-oss-20b")) + left_out(24, 32) == 20'914'757'184);
+  CHECK(parameter_count(preset("gpt-oss-120b")) + left_out(36, 128) == 116'829'156'672);
+  const Transformer model = preset("gpt-oss-20b");
+  CHECK(model.layer(0).in_window);
+  CHECK_FALSE(model.layer(1).in_window);
+  // 32.6 GFLOP a token at 4,096 tokens, as Megatron-Bridge counts (utils/flop_utils.py, MODEL_TFLOP of its table).
+  Transformer large = preset("gpt-oss-120b");
+  CHECK(training_flops_per_sequence(large).model / double(large.seq_length) == Approx(32.6e9).epsilon(0.005));
+}
+
 TEST_CASE("a pattern of layers is every n-th one, or 0 or 1 for each", "[transformer]") {
   const auto layers_in = [](const std::vector<std::int64_t>& pattern) {
     std::string layers;

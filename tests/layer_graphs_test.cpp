@@ -233,7 +233,8 @@ void check(const Subject& subject, const Transformer& model, const std::vector<P
         for (const Variant& variant : variants()) {
           Layout layout = of_ranks;
           variant.set(layout);
-          if (layout.is_unfused && model.latent.any()) continue;  // its values are as wide as its keys
+          // Its values are as wide as its keys, and it has no rules for scores.
+          if (layout.is_unfused && (model.latent.any() || model.has_score_rules())) continue;
           compare(layout, variant.name);
         }
         continue;
@@ -300,6 +301,18 @@ TEST_CASE("graphs of layers: gradients are those of central differences, in ever
   normed.qk_layernorm = true;
   for (const Transformer& model : {gpt2, dropout, llama, normed})
     for (const Subject& subject : {kLayer, kAttentionOnly, kEmbedding, kHead}) check(subject, model);
+  Transformer windows = llama, sinks = llama, posts = llama;
+  windows.sliding_window = 2;
+  windows.attn_logit_softcapping = 0.5;
+  windows.add_qkv_bias = true;
+  sinks.softmax_type = SoftmaxType::learnable;
+  sinks.attention_chunk_size = 3;
+  sinks.no_rope_freq = {1};
+  posts.norm_places = NormPlaces::post;
+  for (const Transformer& model : {windows, sinks, posts})
+    for (const Subject& subject : {kOfModel, kAttentionOnly}) check(subject, model);
+  posts.norm_places = NormPlaces::both;
+  check(kLayer, posts);
   Transformer latent = llama;
   latent.num_query_groups = 4;
   latent.latent = {.multi_latent_attention = true, .q_lora_rank = 6, .kv_lora_rank = 4};

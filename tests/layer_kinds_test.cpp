@@ -39,7 +39,7 @@ Scenario mixed(const Layout& layout, const std::string& mode, bool llama) {
 
 // Norms of heads begin with weights other than 1 and 0.
 void change_norms(exec::FullTensor& tensor) {
-  if (tensor.name.find("_norm.") == std::string::npos) return;
+  if (tensor.name.find("_norm.") == std::string::npos && tensor.name.find("sinks") == std::string::npos) return;
   for (std::size_t i = 0; i < tensor.values.size(); ++i)
     tensor.values[i] += 0.1 * normal(99, stream_of(tensor.name), i);
 }
@@ -75,6 +75,38 @@ TEST_CASE("kinds of layers and norms of heads: every layout and mode equals the 
       scenario.training.residual_fusion = scenario.training.norm_gradient_fusion = whole_layers;
       INFO(layout.text() << ", operations recomputed");
       single.check(scenario);
+    }
+}
+
+TEST_CASE("kinds of attention: every layout equals the single rank", "[serial][layer_kinds]") {
+  using enum CpCommType;
+  const Layout layouts[] = {{1, 1},
+                            {1, 2, true},
+                            {2, 2},
+                            {2, 1, false, 2},
+                            {1, 2, true, 3},
+                            {2, 1, false, 2, 1, "", 0, 1, {p2p}, PipelineSchedule::zb_h1},
+                            {1, 1, false, 1, 1, "", 0, 2, {a2a}},
+                            {1, 2, true, 1, 1, "", 0, 2, {a2a}}};
+  SingleRank single(2, change_norms);
+  Cases cases;
+  for (const bool has_window : {true, false})
+    for (const Layout& layout : layouts) {
+      if (!cases.takes_next()) continue;
+      Scenario scenario = layout_scenario(layout, "plain", true);
+      Transformer& model = scenario.model;
+      model.num_layers = 6;
+      model.softmax_type = SoftmaxType::learnable;
+      model.no_rope_freq = {3};
+      model.add_qkv_bias = true;
+      (has_window ? model.sliding_window : model.attention_chunk_size) = 3;
+      model.window_attn_skip_freq = {2};
+      model.attn_logit_softcapping = has_window ? 0 : 1.5;
+      model.norm_places = has_window ? NormPlaces::both : NormPlaces::post;
+      INFO(layout.text() << (has_window ? ", windows" : ", chunks"));
+      single.check(scenario);
+      scenario.training.recompute = {Granularity::full, Recompute::Method::uniform, 1, has_window};
+      if (scenario.parallel.pipeline_schedule == PipelineSchedule::one_f_one_b) single.check(scenario);
     }
 }
 

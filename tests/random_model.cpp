@@ -23,6 +23,7 @@ void RandomScenario::style() {
   if (llama()) model_.set("swiglu", true);
   if (llama()) {
     model_.set("position_embedding_type", "rope");
+    has_rope_ = true;
     if (draw_.coin()) model_.set("rotary_base", draw_.one_of({50.0, 500.0}));
     const std::int64_t scaling = is_latent_ ? 0 : draw_.between(0, 3);
     if (scaling == 1) model_.set("rotary_seq_len_interpolation_factor", draw_.one_of({2.0, 3.0}));
@@ -41,9 +42,12 @@ void RandomScenario::style() {
 
 void RandomScenario::latent() {
   model_.set("multi_latent_attention", is_latent_);
-  model_.set("qk_layernorm", is_latent_ || others_.coin());
+  const bool norms_heads = is_latent_ || others_.coin();
+  model_.set("qk_layernorm", norms_heads);
   if (!is_latent_) {
     model_.set("kv_channels", unit_ * others_.one_of<std::int64_t>({2, 4, 6, 8}));
+    model_.set("qk_layernorm_full_width", norms_heads && tp_ == 1 && others_.coin());
+    attention_rules();
     return;
   }
   model_.set("q_lora_rank", unit_ * others_.one_of<std::int64_t>({0, 3, 5}));
@@ -61,11 +65,37 @@ void RandomScenario::latent() {
   model_.set("original_max_position_embeddings", std::int64_t{16});
 }
 
+// Layers of several kinds of attention. Keys that a layout has no room for keep their defaults.
+void RandomScenario::attention_rules() {
+  const auto coin = [&] { return others_.coin(); };
+  const auto pattern = [&](const char* key) {
+    std::vector<std::int64_t> has;
+    while (std::ssize(has) < layers_) has.push_back(others_.between(0, 1));
+    if (has.size() > 1 && coin())
+      model_.set(key, has);
+    else
+      model_.set(key, others_.between(2, 3));
+  };
+  if (has_rope_ && coin()) pattern("no_rope_freq");
+  model_.set("add_qkv_bias", !has_biases_ && coin());
+  if (!has_biases_ && !recomputes_by_op_ && coin()) {
+    norms_results_alone_ = coin();
+    model_.set("norm_places", norms_results_alone_ ? "post" : "both");
+  }
+  if (!may_have_rules_) return;
+  if (coin()) {
+    model_.set(others_.one_of({"sliding_window", "attention_chunk_size"}), others_.between(1, 6));
+    if (coin()) pattern("window_attn_skip_freq");
+  }
+  model_.set("softmax_type", others_.one_of({"vanilla", "off-by-one", "learnable"}));
+  if (coin()) model_.set("attn_logit_softcapping", others_.one_of({0.5, 2.0}));
+}
+
 // Which experts a token goes through may depend on rounding.
 void RandomScenario::experts() {
   const auto coin = [&] { return others_.coin(); };
-  if (has_biases_ || (tp_ > 1 && !sequence_parallel_) || recomputes_by_op_ || (rounds_ && codes_ == nullptr) ||
-      (!pairs_ && coin()))
+  if (has_biases_ || norms_results_alone_ || (tp_ > 1 && !sequence_parallel_) || recomputes_by_op_ ||
+      (rounds_ && codes_ == nullptr) || (!pairs_ && coin()))
     return;
   has_experts_ = true;
   const std::int64_t groups = pairs_ ? 0 : others_.one_of<std::int64_t>({0, 0, 2, 3}),

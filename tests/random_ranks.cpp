@@ -99,6 +99,7 @@ void RandomScenario::context_of_layers() {
     parallel_.set("hierarchical_context_parallel_sizes", std::vector<std::int64_t>{exchange_, cp_ / exchange_});
   }
   if (std::count(types.begin(), types.end(), "a2a") > 0) exchange_ = cp_;
+  may_have_rules_ = cp_ == 1 || std::count(types.begin(), types.end(), "a2a") == std::ssize(types);
 }
 
 void RandomScenario::split() {

@@ -68,6 +68,7 @@ class RandomScenario {
   void split_by_counts();
   void style();
   void latent();
+  void attention_rules();
   void experts();
   void recompute_modules();
   void linear_attention();
@@ -102,6 +103,8 @@ class RandomScenario {
   bool is_aware_ = false;  // use_precision_aware_optimizer
   bool has_biases_ = true, recomputes_by_op_ = false, recomputes_modules_ = false, is_latent_ = false;
   bool has_experts_ = false;
+  bool has_rope_ = false, may_have_rules_ = false;  // attention may have windows, sinks and caps
+  bool norms_results_alone_ = false;
   bool may_send_codes_ = false;  // rows of experts go between ranks by NCCL's EP
   bool sequence_parallel_ = false;
   bool scatters_ = false;

@@ -149,7 +149,9 @@ void RandomScenario::fusions() {
   for (const char* knob :
        {"gelu_fusion", "bias_gradient_fusion", "gelu_bias_gradient_fusion", "residual_fusion", "norm_gradient_fusion"})
     training_.set(knob, draw_.coin());
-  training_.set("attention_backend", cp_ == 1 && !is_latent_ ? draw_.one_of({"fused", "unfused"}) : "fused");
+  const std::string backend = cp_ == 1 && !is_latent_ ? draw_.one_of({"fused", "unfused"}) : "fused";
+  training_.set("attention_backend", backend);
+  may_have_rules_ = may_have_rules_ && backend == "fused";
 }
 
 // The reader's gates refuse what recipes cannot be combined with.

@@ -26,6 +26,7 @@ constexpr WeightNaming::Row kLlama[] = {{"wte", {"embed_tokens"}},
                                         {"qkv", {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}},
                                         {"q_norm", {"self_attn.q_norm"}},
                                         {"k_norm", {"self_attn.k_norm"}},
+                                        {"sinks", {"self_attn.sinks"}},
                                         {"proj", {"self_attn.o_proj"}},
                                         {"ln_2", {"post_attention_layernorm"}},
                                         {"fc1", {"mlp.gate_proj", "mlp.up_proj"}},
@@ -35,6 +36,20 @@ constexpr WeightNaming::Row kLlama[] = {{"wte", {"embed_tokens"}},
                                         {"experts.fc2", {"mlp.experts.#.down_proj"}},
                                         {"ln_f", {"norm"}},
                                         {"lm_head", {"lm_head"}}};
+// Norms of the results of sublayers: Gemma 2 and 3, and without ln_1 and ln_2 OLMo 2 and EXAONE 4.
+constexpr WeightNaming::Row kNormedResults[] = {{"wte", {"embed_tokens"}},
+                                                {"ln_1", {"input_layernorm"}},
+                                                {"qkv", {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}},
+                                                {"q_norm", {"self_attn.q_norm"}},
+                                                {"k_norm", {"self_attn.k_norm"}},
+                                                {"proj_norm", {"post_attention_layernorm"}},
+                                                {"proj", {"self_attn.o_proj"}},
+                                                {"ln_2", {"pre_feedforward_layernorm"}},
+                                                {"fc1", {"mlp.gate_proj", "mlp.up_proj"}},
+                                                {"fc2_norm", {"post_feedforward_layernorm"}},
+                                                {"fc2", {"mlp.down_proj"}},
+                                                {"ln_f", {"norm"}},
+                                                {"lm_head", {"lm_head"}}};
 constexpr WeightNaming::Row kMixtral[] = {
     {"wte", {"embed_tokens"}},
     {"ln_1", {"input_layernorm"}},
@@ -72,6 +87,7 @@ constexpr WeightNaming kNamings[] = {{"Stretto", "h.", {""}, {}},
                                      {"Hugging Face's GPT-2", "h.", {"transformer.", ""}, kGpt2},
                                      {"Hugging Face's Mixtral", "layers.", {"model.", ""}, kMixtral, "router"},
                                      {"Hugging Face's DeepSeek", "layers.", {"model.", ""}, kDeepseek, "kv_down"},
+                                     {"Hugging Face's Gemma 2", "layers.", {"model.", ""}, kNormedResults, "fc2_norm"},
                                      {"Hugging Face's Llama", "layers.", {"model.", ""}, kLlama}};
 
 }  // namespace
@@ -81,7 +97,7 @@ std::span<const WeightNaming> weight_namings() { return kNamings; }
 const WeightNaming& naming_for(const Transformer& model) {
   if (hf_style(model) == HfStyle::gpt2) return kNamings[1];
   if (model.latent.any()) return kNamings[3];
-  return model.experts.any() && !model.qk_layernorm ? kNamings[2] : kNamings[4];
+  return model.experts.any() && !model.qk_layernorm ? kNamings[2] : kNamings[5];
 }
 
 WeightPlace place_of(const WeightNaming& naming, const std::string& prefix, const Parameter& parameter) {

@@ -157,6 +157,35 @@ void Builder::residual(const std::string& name, const std::string& term, const S
 
 Slice Builder::branch_result() { return activation({"branch.out", "d_branch"}, model_.hidden_size); }
 
+Slice Builder::normed_input(const std::string& name, TensorRole role, const Slice& x) {
+  if (!model_.norms_inputs()) {
+    // Its gradient is an array of its own: ranks sum it, and not that of the residual stream.
+    const Slice h = fork(name, x, "d_hidden");
+    Value& same = of(h);
+    same.kind = ValueKind::activation;
+    same.given = Given::none;
+    return h;
+  }
+  const Slice h = hidden(name, role);
+  norm(name, x, h);
+  return h;
+}
+
+Slice Builder::sublayer_result(const std::string& name) {
+  if (!model_.norms_results()) return branch_result();
+  const Slice b = activation({name + ".result", "d_" + name + ".result"}, model_.hidden_size);
+  of(b).terms = "branch.out";
+  return b;
+}
+
+Slice Builder::normed_result(const std::string& name, const Slice& b, const std::string& suffix) {
+  if (!model_.norms_results()) return b;
+  const Slice normed = activation({"normed.out", "d_branch"}, model_.hidden_size);
+  norm(name + "_norm", b, normed);
+  graphs_.forward.back().suffix = suffix;
+  return normed;
+}
+
 std::vector<Slice> Builder::split(const Slice& x, const std::vector<std::int64_t>& widths) {
   std::vector<Slice> parts;
   std::int64_t first = x.first;

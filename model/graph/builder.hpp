@@ -70,6 +70,12 @@ class Builder {
   Dropout hidden_dropout(DropoutSite site, bool has_residual) const;
   // The result of a section before it is added to the residual stream.
   Slice branch_result();
+  // norm(x), or where inputs of sublayers have no norms x itself.
+  Slice normed_input(const std::string& name, TensorRole role, const Slice& x);
+  // The result of product `name`, the last one of a section: branch_result(), or where results have norms a value of
+  // its own, and normed_result() of it is added to the stream. `suffix` is for kinds of layers with another value.
+  Slice sublayer_result(const std::string& name);
+  Slice normed_result(const std::string& name, const Slice& b, const std::string& suffix = {});
   // Columns of x, one part after the other.
   static std::vector<Slice> split(const Slice& x, const std::vector<std::int64_t>& widths);
 

@@ -112,8 +112,7 @@ void experts(Builder& g, const Slice& x, const Slice& out) {
   // one with the product.
   g.set_module(Module::mlp_norm);
   g.set_function(Recomputed::layernorm);
-  const Slice h = g.hidden("ln_2", TensorRole::mlp_norm_out);
-  g.norm("ln_2", x, h);
+  const Slice h = g.normed_input("ln_2", TensorRole::mlp_norm_out, x);
   g.set_function(Recomputed::none);
   Slice shared;
   if (experts.has_shared()) shared = shared_expert(g, h);
@@ -160,7 +159,7 @@ void experts(Builder& g, const Slice& x, const Slice& out) {
   g.set_function(Recomputed::none);
   const Slice z = rows_of({"experts.fc2.out", "d_experts.in"}, hidden);
   product("experts.fc2", a, z);
-  Slice total = g.activation({"experts.sum", "d_branch"}, hidden);
+  const Slice total = g.activation({"experts.sum", m.norms_results() ? "d_experts.sum" : "d_branch"}, hidden);
   g.add("experts", "unpermute.fprop", Permute{.pass = Pass::backward, .copies = topk},
         {reads(positions), reads(z), writes(total)});
   if (experts.has_shared()) {
@@ -168,7 +167,7 @@ void experts(Builder& g, const Slice& x, const Slice& out) {
     g.add("shared.add", "fprop", Elementwise{ElementwiseFn::accumulate}, {reads(shared), adds(total)});
   }
   g.set_module(Module::mlp);
-  g.residual("residual_2", "fc2", x, total, out, DropoutSite::residual_2);
+  g.residual("residual_2", "fc2", x, g.normed_result("fc2", total, ".experts"), out, DropoutSite::residual_2);
 }
 
 }  // namespace stretto::layers

@@ -4,8 +4,7 @@ namespace stretto::layers {
 
 Slice projected(Builder& g, const Slice& x, const std::vector<std::int64_t>& parts) {
   g.set_module(Module::attention_norm);
-  const Slice h = g.hidden("ln_1", TensorRole::attention_norm_out);
-  g.norm("ln_1", x, h);
+  const Slice h = g.normed_input("ln_1", TensorRole::attention_norm_out, x);
   g.set_module(Module::attention);
   const Slice y = g.activation({"in_proj.out", "d_in_proj"}, parts, Dim::heads);
   g.linear("in_proj", h, y, false);
@@ -51,10 +50,10 @@ void leave(Builder& g, const Gated& gated, const Slice& x, const Slice& out) {
   const Extent width{gated.norm.gate_first ? Dim::heads : Dim::none, gated.norm.weights()};
   g.add("out_norm", "fprop", gated.norm,
         {reads(gated.o), reads(gated.z), reads(g.vector("out_norm.weight", width)), writes(y)});
-  const Slice b = g.branch_result();
+  const Slice b = g.sublayer_result("proj");
   g.linear("out_proj", y, b, false);
   // Layers of all mixers share the backward pass of this addition, and with it the name of the term's gradient.
-  g.residual("residual_1", "proj", x, b, out, DropoutSite::residual_1);
+  g.residual("residual_1", "proj", x, g.normed_result("proj", b), out, DropoutSite::residual_1);
 }
 
 }  // namespace stretto::layers

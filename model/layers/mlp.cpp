@@ -6,8 +6,7 @@ void mlp(Builder& g, const Slice& x, const Slice& out) {
   const Transformer& m = g.model();
   g.set_module(Module::mlp_norm);
   g.set_function(Recomputed::mlp);  // TransformerEngine has the norm in one function with fc1
-  const Slice h = g.hidden("ln_2", TensorRole::mlp_norm_out);
-  g.norm("ln_2", x, h);
+  const Slice h = g.normed_input("ln_2", TensorRole::mlp_norm_out, x);
   g.set_module(Module::mlp);
   const Slice y = g.activation({"fc1.out", "d_fc1", TensorRole::fc1_out}, g.parts_of_fc1(m.ffn_hidden_size), Dim::ffn);
   g.linear("fc1", h, y, m.add_bias_linear);
@@ -15,10 +14,10 @@ void mlp(Builder& g, const Slice& x, const Slice& out) {
                                         : Builder::Named{"gelu.out", "d_gelu", TensorRole::gelu_out},
                                m.ffn_hidden_size, Dim::ffn);
   g.activation(y, a);
-  const Slice b = g.branch_result();
+  const Slice b = g.sublayer_result("fc2");
   g.linear("fc2", a, b, m.add_bias_linear);
   g.set_function(Recomputed::none);
-  g.residual("residual_2", "fc2", x, b, out, DropoutSite::residual_2);
+  g.residual("residual_2", "fc2", x, g.normed_result("fc2", b), out, DropoutSite::residual_2);
 }
 
 }  // namespace stretto::layers

@@ -160,7 +160,14 @@ TensorId PlacedValues::add_kept_gradient(const LayerGraphs& graphs, ValueId id) 
   if (!is_of_stream) return add_kept(value);
   const auto writer = std::find_if(graphs.backward.begin(), graphs.backward.end(),
                                    [&](const Node& node) { return node.writes_value(id); });
-  return w_.kept_gradient(value.name, given_.at(writer->section == 0 ? Given::between : Given::input).tensor);
+  const Given point = writer->section == 0 ? Given::between : Given::input;
+  // Without norms of inputs weight gradients read the stream.
+  const auto reads_point = [&](const Node& node) {
+    return std::any_of(node.operands.begin(), node.operands.end(),
+                       [&](const Operand& o) { return o.reads() && graphs.of(o.slice).given == point; });
+  };
+  if (std::any_of(graphs.weights.begin(), graphs.weights.end(), reads_point)) return add_kept(value);
+  return w_.kept_gradient(value.name, given_.at(point).tensor);
 }
 
 Dtype PlacedValues::dtype_of(const Value& value) const {

@@ -64,11 +64,14 @@ class ShareTensor {
     return made;
   }
 
-  // The gradient of a norm's result is that of this rank's rows; the name without ".part" is for all rows.
+  // The gradient of a norm's result, and of the stream where there is no norm, is that of this rank's rows; the name
+  // without ".part" is for all rows.
   void name_part_gradients() {
     for (const Node& node : graphs_.forward)
       if (std::holds_alternative<LayerNorm>(node.work) || std::holds_alternative<RmsNorm>(node.work))
         name_part_gradient(node.operands[node.operands.size() - 2].slice.value);
+      else if (node.from != node.to && graphs_.of(node.from).kind == ValueKind::given && graphs_.of(node.to).alias_of)
+        name_part_gradient(node.to.value);
   }
   void name_part_gradient(ValueId id) {
     Value& value = graphs_.values[id];

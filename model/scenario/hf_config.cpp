@@ -178,6 +178,7 @@ class Reader {
     if (experts.starts_with("deepseek")) read_experts_of_deepseek(experts == "deepseek_v3");
     read_hybrid();
     take_switches();
+    take_kinds_of_attention();
     for (const char* key : kHarmless) table_.has(key);
     for (const std::string& key : table_.keys())
       if (key.starts_with("_")) table_.has(key);
@@ -189,7 +190,7 @@ class Reader {
     table_.finish();
     model.padded_vocab_size = model.vocab_size;
     model.seq_length = model.max_position_embeddings;
-    return {model, sliding_window_};
+    return {model};
   }
 
  private:
@@ -238,6 +239,33 @@ class Reader {
     if (family_.has_plain_mlp) model.swiglu = false;
     if (family_.has_all_biases) model.add_bias_linear = true;
     if (family_.has_head_norms) model.qk_layernorm = true;
+  }
+  // Sets the keys of [model] that the family's row has, and which layers have windows or no rotary positions.
+  void take_kinds_of_attention() {
+    Transformer& model = scenario_.model;
+    for (const auto& [name, value] : family_.set)
+      if (!set_identity(scenario_key("model", name), scenario_, identity_text(value)))
+        throw table_.failure("model_type",
+                             "expected a value of [model] " + name + ", got " + value.dump().substr(0, 40));
+    model.attention_chunk_size =
+        value_or<std::int64_t>(table_, "attention_chunk_size", 0, {.min = 0, .max = kMaxTokens});
+    std::vector<std::int64_t> windows = family_.windows, no_rope = family_.no_rope;
+    for (std::vector<std::int64_t>* pattern : {&windows, &no_rope})
+      if (std::count(pattern->begin(), pattern->end(), 1) > 0 && std::ssize(*pattern) != model.num_layers)
+        throw table_.failure("num_hidden_layers", "expected as many layers as there are kinds of layers, " +
+                                                      number(std::ssize(*pattern)) + ", got " +
+                                                      number(model.num_layers));
+    const auto count = [](const std::vector<std::int64_t>& of) { return std::count(of.begin(), of.end(), 1); };
+    const bool is_none = !windows.empty() && count(windows) == 0;
+    model.sliding_window = is_none ? 0 : sliding_window_;
+    if (is_none) model.attention_chunk_size = 0;
+    if (model.attention_chunk_size > 0) model.sliding_window = 0;
+    if (model.limits_keys() && count(windows) > 0 && count(windows) < std::ssize(windows))
+      model.window_attn_skip_freq = std::move(windows);
+    if (count(no_rope) == std::ssize(no_rope) && !no_rope.empty())
+      model.no_rope_freq = {1};
+    else if (count(no_rope) > 0)
+      model.no_rope_freq = std::move(no_rope);
   }
   static std::string keys_text(const std::vector<std::string>& keys) {
     constexpr std::size_t kMost = 8;
@@ -303,7 +331,8 @@ class Reader {
       expect("use_sliding_window", false, false);
       for (const char* key : {"sliding_window", "max_window_layers", "layer_types"}) table_.has(key);
     }
-    if ((is_mistral && !table_.has("num_local_experts")) || (!is_qwen && table_.has("sliding_window")))
+    if ((is_mistral && !table_.has("num_local_experts")) || (!is_qwen && table_.has("sliding_window")) ||
+        !family_.windows.empty())
       sliding_window_ = value_or<std::int64_t>(table_, "sliding_window", 4096, {.min = 0, .max = kMaxTokens});
   }
   template <class ReadScaling>
@@ -406,8 +435,9 @@ class Reader {
                                               {.min = 0, .max = model.num_layers}),
                every = value_or<std::int64_t>(table_, "moe_layer_freq", 1, {.min = 1, .max = kMaxLayers});
     std::vector<std::int64_t> has(static_cast<std::size_t>(model.num_layers));
+    const auto nth = value_or<std::int64_t>(table_, "interleave_moe_layer_step", 1, {.min = 1, .max = kMaxLayers});
     for (std::int64_t layer = dense; layer < model.num_layers; ++layer)
-      has[static_cast<std::size_t>(layer)] = layer % every == 0;
+      has[static_cast<std::size_t>(layer)] = layer % every == 0 && (layer + 1) % nth == 0;
     if (std::find(has.begin(), has.end(), 0) != has.end()) experts.moe_layer_freq = std::move(has);
     expect("output_router_logits", false, false);
     for (const char* key : {"aux_loss_alpha", "router_aux_loss_coef", "seq_aux", "ep_size"}) table_.has(key);
@@ -427,8 +457,6 @@ class Reader {
     expect("output_router_logits", false, false);
     for (const char* key : {"router_aux_loss_coef", "router_jitter_noise"}) table_.has(key);
     if (is_mixtral) {
-      if (value_or<std::int64_t>(table_, "sliding_window", 0) != 0)
-        throw table_.error("sliding_window", "null: attention over the whole sequence");
       return;
     }
     experts.moe_ffn_hidden_size = require<std::int64_t>(table_, "moe_intermediate_size", {.min = 1, .max = kMaxFfn});
@@ -553,6 +581,12 @@ bool has_experts_of_hf(const Transformer& model) {
 HfStyle hf_style(const Transformer& model) {
   if (model.gated_delta.any() || !model.mamba.hybrid_layer_pattern.empty())
     throw input_error("expected a model without linear attention: its names are not written yet");
+  if (model.has_score_rules() || model.norm_places != NormPlaces::pre || model.qk_layernorm_full_width ||
+      !model.no_rope_freq.empty() || (model.add_qkv_bias && (model.qk_layernorm || model.experts.any())))
+    throw input_error(
+        "expected a model without windows, chunks, sinks and caps of attention, with norms before sublayers, norms of "
+        "q and k by head, rotary positions in all layers, and add_qkv_bias only without these norms and experts, got "
+        "another one, of which no config.json is written yet");
   const bool has_positions = model.position_embedding_type == PositionEmbedding::learned_absolute,
              is_layer_norm = model.normalization == Normalization::layer_norm;
   if (has_positions && is_layer_norm && !model.swiglu && model.add_bias_linear &&
@@ -617,12 +651,14 @@ std::string write_hf_config(const Transformer& model) {
                            : is_latent     ? is_v3 ? "DeepseekV3ForCausalLM" : "DeepseekV2ForCausalLM"
                            : experts.any() ? is_qwen ? "Qwen3MoeForCausalLM" : "MixtralForCausalLM"
                            : is_qwen       ? "Qwen3ForCausalLM"
-                                           : "LlamaForCausalLM";
-  const char* const type = is_gpt2         ? "gpt2"
-                           : is_latent     ? is_v3 ? "deepseek_v3" : "deepseek_v2"
-                           : experts.any() ? is_qwen ? "qwen3_moe" : "mixtral"
-                           : is_qwen       ? "qwen3"
-                                           : "llama";
+                           : model.add_qkv_bias && !model.add_bias_linear ? "Qwen2ForCausalLM"
+                                                                          : "LlamaForCausalLM";
+  const char* const type = is_gpt2                                        ? "gpt2"
+                           : is_latent                                    ? is_v3 ? "deepseek_v3" : "deepseek_v2"
+                           : experts.any()                                ? is_qwen ? "qwen3_moe" : "mixtral"
+                           : is_qwen                                      ? "qwen3"
+                           : model.add_qkv_bias && !model.add_bias_linear ? "qwen2"
+                                                                          : "llama";
   nlohmann::ordered_json json = {{"architectures", {name}}, {"model_type", type}};
   for (const ScenarioKey& key : scenario_keys_of("model"))
     if (const HfName& hf = is_gpt2 ? key.gpt2 : key.llama; *hf.name != '\0') json[hf.name] = value_of(key, scenario);

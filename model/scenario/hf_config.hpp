@@ -12,8 +12,7 @@ namespace stretto {
 // keys have the defaults of their transformers classes.
 
 struct HfConfig {
-  Transformer model;                // seq_length is all of max_position_embeddings
-  std::int64_t sliding_window = 0;  // a token attends to at most this many keys; 0: all before it
+  Transformer model;  // seq_length is all of max_position_embeddings
 };
 
 // Reads a file. Throws Error(input), one line with the file and the key: no JSON object, a key of another type or

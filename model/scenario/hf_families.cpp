@@ -18,7 +18,7 @@ struct FamilyRow {
   std::string like, experts, norm, mlp, biases, qk_norm;
   Words notes, needs, idle;
   Phrases note_if, needs_if, names;
-  Json defaults = Json::object();
+  Json defaults = Json::object(), set = Json::object();
 };
 struct FamilyTable {
   std::map<std::string, FamilyRow> rows;  // [model_type]
@@ -88,6 +88,8 @@ const FamilyTable& family_table() {
       row.names = phrases_of(one.section("names"), {});
       TomlTable defaults = one.section("defaults");
       for (const std::string& key : defaults.keys()) row.defaults[key] = value_in(defaults, key);
+      TomlTable set = one.section("set");
+      for (const std::string& key : set.keys()) row.set[key] = value_in(set, key);
       const Words types = require<Words>(one, "types");
       one.finish();
       for (const std::string& type : types) all.rows[type] = row;
@@ -135,19 +137,51 @@ void take_scaling(Json& config, bool is_latent, Words& left_out) {
   }
 }
 
-// Windows by layers act where a sequence is longer; other kinds of layers are other primitives.
-void take_layer_types(Json& config, Words& needs) {
-  const auto found = config.find("layer_types");
-  if (found == config.end() || !found->is_array()) return;
-  bool has_windows = false;
-  for (const Json& one : *found) {
-    if (!one.is_string() || one == "full_attention" || one == "attention") continue;
-    if (one == "sliding_attention")
-      has_windows = true;
-    else
-      add_once(needs, "layers of other kinds (" + one.get<std::string>().substr(0, 40) + ")");
+// Returns the number of an integer key, else 0.
+std::int64_t number_of(const Json& config, const char* key) {
+  const auto found = config.find(key);
+  return found != config.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
+}
+
+// Returns for each layer 1 where it is none of every `n`-th one.
+std::vector<std::int64_t> but_every(std::int64_t n, std::int64_t layers) {
+  std::vector<std::int64_t> made;
+  for (std::int64_t layer = 0; layer < layers; ++layer) made.push_back((layer + 1) % n != 0);
+  return made;
+}
+
+// Which layers have windows or chunks: layer_types, or every n-th layer has none. Other kinds of layers are other
+// primitives.
+void take_layer_types(Json& config, HfFamily& family, Words& needs) {
+  constexpr std::int64_t kMostLayers = 16384;
+  const std::int64_t layers = std::min(number_of(config, "num_hidden_layers"), kMostLayers);
+  const std::int64_t every = number_of(config, "sliding_window_pattern");
+  const auto types = config.find("layer_types");
+  if (types != config.end() && types->is_array()) {
+    for (const Json& one : *types) {
+      const bool is_limited = one == "sliding_attention" || one == "chunked_attention";
+      family.windows.push_back(is_limited);
+      if (one.is_string() && !is_limited && one != "full_attention" && one != "attention")
+        add_once(needs, "layers of other kinds (" + one.get<std::string>().substr(0, 40) + ")");
+    }
+    const bool has_windows = std::count(family.windows.begin(), family.windows.end(), 1) > 0;
+    if (has_windows && !says_so(config, "sliding_window") && !says_so(config, "attention_chunk_size"))
+      add_once(needs, "sliding_window or attention_chunk_size, which say how many keys some layers see");
+  } else if (every > 0) {
+    family.windows = but_every(every, layers);
   }
-  if (has_windows && !says_so(config, "sliding_window")) add_once(needs, "windows of attention in some layers");
+  // 1 is a layer with rotary positions.
+  const auto turned = config.find("no_rope_layers");
+  if (const std::int64_t without = number_of(config, "no_rope_layer_interval");
+      turned != config.end() && turned->is_array() && !turned->empty()) {
+    for (const Json& one : *turned) family.no_rope.push_back(one == 0);
+  } else if (without > 0) {
+    for (const std::int64_t one : but_every(without, layers)) family.no_rope.push_back(one == 0 ? 1 : 0);
+  }
+  // Where no layer_types say more, chunks are those of layers with rotary positions (Llama 4).
+  if (family.windows.empty() && says_so(config, "attention_chunk_size"))
+    for (const std::int64_t one : family.no_rope) family.windows.push_back(one == 0 ? 1 : 0);
+  for (const char* key : {"sliding_window_pattern", "no_rope_layers", "no_rope_layer_interval"}) config.erase(key);
 }
 
 // A model with towers has its language model's sizes in a section.
@@ -196,11 +230,22 @@ HfFamily take_family(Json& config, const std::string& place,
     return std::find(row.idle.begin(), row.idle.end(), key) != row.idle.end();
   };
 
+  for (const auto& [key, value] : row.defaults.items())
+    if (!value.is_string() && !config.contains(key)) config[key] = value;
+  for (const auto& [key, value] : row.set.items()) {
+    const std::string from = value.is_string() ? value.get<std::string>() : "";
+    if (!from.starts_with("@")) {
+      family.set.emplace_back(key, value);
+      continue;
+    }
+    if (says_so(config, from.substr(1))) family.set.emplace_back(key, config[from.substr(1)]);
+    config.erase(from.substr(1));
+  }
   Words needs = row.needs;
   for (const Phrases* conditions : {&row.needs_if, &table.any.needs_if})
     for (const auto& [key, what] : *conditions)
       if (says_so(config, key) && !(conditions == &table.any.needs_if && is_idle(key))) add_once(needs, what);
-  take_layer_types(config, needs);
+  take_layer_types(config, family, needs);
   for (const Phrases* conditions : {&row.needs_if, &table.any.needs_if})
     for (const auto& [key, what] : *conditions) config.erase(key);
   if (!needs.empty() || row.like.empty())

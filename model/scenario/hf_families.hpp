@@ -2,6 +2,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace stretto {
@@ -13,6 +14,11 @@ struct HfFamily {
   std::string like;     // the family whose keys the configuration has now: "llama", "deepseek_v3"
   std::string experts;  // the family whose experts it has: "none", "mixtral", "qwen3_moe", "deepseek_v2", "deepseek_v3"
   bool has_layer_norm = false, has_plain_mlp = false, has_all_biases = false, has_head_norms = false;
+  // Keys of [model] and their values; no key is of a number of layers.
+  std::vector<std::pair<std::string, nlohmann::json>> set;
+  // Patterns have for each layer 1 where attention has a window or chunks, and 1 where it has no rotary positions;
+  // empty: in none, or for windows in all where there is one.
+  std::vector<std::int64_t> windows, no_rope;
   std::vector<std::string> left_out;  // what differs and is left out, one sentence each
 };
 

@@ -156,12 +156,63 @@ void check_experts(TomlTable& table, const Transformer& model) {
          "moe_router_score_function = \"sigmoid\" as well, got \"softmax\"");
 }
 
+// Fits the list of a preset's layers to another number of layers. A list of one would be a number: of layers with 1 all
+// are in it, which {1} says too.
+void resize_pattern(TomlTable& table, const char* key, std::vector<std::int64_t>& pattern, std::int64_t layers) {
+  if (pattern.size() < 2 || table.has(key)) return;
+  pattern.resize(static_cast<std::size_t>(layers), pattern.back());
+  if (layers == 1 && pattern[0] == 0) pattern = {2};
+}
+
+// A pattern of layers is a number, or 0 or 1 for each layer.
+void check_pattern(TomlTable& table, const char* key, const std::vector<std::int64_t>& pattern, std::int64_t layers) {
+  if (pattern.size() < 2) {
+    if (pattern.size() == 1 && pattern[0] < 1) throw table.failure(key, "expected 1 or more, got 0");
+    return;
+  }
+  if (std::ssize(pattern) != layers ||
+      std::any_of(pattern.begin(), pattern.end(), [](std::int64_t one) { return one != 0 && one != 1; }))
+    throw table.failure(key, "expected a number, or 0 or 1 for each of the num_layers " + number(layers) +
+                                 " layers, got " + number(std::ssize(pattern)) + " numbers");
+}
+
+// Checks the kinds of attention against other keys, and refuses what is not modelled.
+void check_attention(TomlTable& table, const Transformer& model, const Parallel& parallel) {
+  const auto expect = [&](bool holds, const char* key, const std::string& expected) {
+    if (!holds) throw table.failure(key, "expected " + expected);
+  };
+  check_pattern(table, "window_attn_skip_freq", model.window_attn_skip_freq, model.num_layers);
+  check_pattern(table, "no_rope_freq", model.no_rope_freq, model.num_layers);
+  expect(model.window_attn_skip_freq.empty() || model.limits_keys(), "window_attn_skip_freq",
+         "sliding_window or attention_chunk_size as well");
+  expect(model.sliding_window == 0 || model.attention_chunk_size == 0, "attention_chunk_size",
+         "it or sliding_window, got both");
+  expect(model.no_rope_freq.empty() || model.position_embedding_type == PositionEmbedding::rope, "no_rope_freq",
+         "position_embedding_type = \"rope\" as well");
+  const std::pair<const char*, bool> of_attention[] = {{"sliding_window", model.sliding_window > 0},
+                                                       {"attention_chunk_size", model.attention_chunk_size > 0},
+                                                       {"no_rope_freq", !model.no_rope_freq.empty()},
+                                                       {"softmax_type", model.softmax_type != SoftmaxType::vanilla},
+                                                       {"attn_logit_softcapping", model.attn_logit_softcapping > 0},
+                                                       {"add_qkv_bias", model.add_qkv_bias},
+                                                       {"qk_layernorm_full_width", model.qk_layernorm_full_width}};
+  for (const auto& [key, is_on] : of_attention)
+    expect(!is_on || !model.latent.any(), key, "it off with multi_latent_attention, whose layers do not have it here");
+  expect(!model.qk_layernorm_full_width || model.qk_layernorm, "qk_layernorm_full_width",
+         "qk_layernorm = true as well");
+  expect(!model.qk_layernorm_full_width || parallel.tensor_model_parallel_size == 1, "qk_layernorm_full_width",
+         "tensor_model_parallel_size 1 as well: sums of such norms over ranks are not modelled yet");
+  expect(model.norms_inputs() || !model.experts.any(), "norm_places",
+         "\"pre\" or \"both\" with num_moe_experts: experts without a norm of their input are not modelled");
+  expect(!model.norms_results() || !model.add_bias_linear, "norm_places",
+         "add_bias_linear = false as well: a bias before the norm of a sublayer's result is not modelled");
+}
+
 }  // namespace
 
 Transformer read_model(TomlTable table, const Parallel& parallel, const std::filesystem::path& folder) {
   Scenario scenario;
   Transformer& model = scenario.model;
-  std::int64_t sliding_window = 0;
   std::string hf_file;
   const bool has_preset = table.has("preset");
   if (has_preset) model = preset(choice_or(table, "preset", "", preset_names()));
@@ -170,7 +221,6 @@ Transformer read_model(TomlTable table, const Parallel& parallel, const std::fil
     hf_file = (folder / *given).lexically_normal().string();
     const HfConfig config = read_hf_config(hf_file);
     model = config.model;
-    sliding_window = config.sliding_window;
   }
   const bool from_preset = has_preset || !hf_file.empty();
   KeyReader keys(table, "model", scenario);
@@ -194,6 +244,8 @@ Transformer read_model(TomlTable table, const Parallel& parallel, const std::fil
   // Keys may give a preset fewer or more layers or heads than its model has.
   if (std::vector<std::int64_t>& freq = model.experts.moe_layer_freq; freq.size() > 1 && !table.has("moe_layer_freq"))
     freq.resize(static_cast<std::size_t>(model.num_layers), freq.back());
+  resize_pattern(table, "no_rope_freq", model.no_rope_freq, model.num_layers);
+  resize_pattern(table, "window_attn_skip_freq", model.window_attn_skip_freq, model.num_layers);
   if (model.latent.any() && !table.has("num_query_groups")) model.num_query_groups = model.num_attention_heads;
   if (table.has("rotary_base") && model.position_embedding_type != PositionEmbedding::rope)
     throw table.failure("rotary_base", std::string("expected position_embedding_type = \"rope\" as well, got \"") +
@@ -201,8 +253,14 @@ Transformer read_model(TomlTable table, const Parallel& parallel, const std::fil
   table.finish();
 
   check_experts(table, model);
+  // A window that a sequence does not fill is full attention, exactly.
+  if (from_preset && !table.has("sliding_window") && model.sliding_window >= model.seq_length) model.sliding_window = 0;
+  if (from_preset && !table.has("attention_chunk_size") && model.attention_chunk_size >= model.seq_length)
+    model.attention_chunk_size = 0;
+  if (!model.limits_keys() && !table.has("window_attn_skip_freq")) model.window_attn_skip_freq.clear();
   check_latent(table, model);
   check_linear(table, model);
+  check_attention(table, model, parallel);
   const bool divides = model.hidden_size % model.num_attention_heads == 0;
   if (model.kv_channels == 0 && !divides && !model.latent.any())
     throw table.failure("num_attention_heads", "expected a divisor of hidden_size " + number(model.hidden_size) +
@@ -223,10 +281,6 @@ Transformer read_model(TomlTable table, const Parallel& parallel, const std::fil
   if (model.seq_length > model.max_position_embeddings)
     throw table.failure("seq_length", "expected at most max_position_embeddings " +
                                           number(model.max_position_embeddings) + ", got " + number(model.seq_length));
-  if (sliding_window > 0 && model.seq_length > sliding_window)
-    throw input_error(hf_file + ": sliding_window: expected at least seq_length " + number(model.seq_length) +
-                      ", which it then leaves alone, got " + number(sliding_window) +
-                      "; [model] seq_length of the scenario can be less");
   return model;
 }
 

@@ -266,6 +266,16 @@ void check_layout(const TomlTable& table, const Transformer& model, const Parall
     divide_heads("num_attention_heads", model.num_attention_heads);
     divide_heads("num_query_groups", model.kv_heads());
   }
+  if (cp > 1)
+    for (std::int64_t layer = 0; layer < model.num_layers; ++layer) {
+      const CpCommType type = parallel.cp_comm_type_of(layer);
+      const bool has_rules = model.layer(layer).in_window || model.softmax_type != SoftmaxType::vanilla ||
+                             model.attn_logit_softcapping > 0;
+      if (has_rules && type != CpCommType::a2a)
+        throw table.failure("cp_comm_type", std::string("expected \"a2a\" for layers with windows, chunks, sinks or "
+                                                        "caps, as Megatron-LM has them, got \"") +
+                                                name_of(type) + "\"");
+    }
   const std::string tokens = cp > 1 ? "seq_length / context_parallel_size" : "seq_length";
   if (parallel.sequence_parallel && model.seq_length / cp % tp != 0)
     throw table.failure("sequence_parallel", "expected a " + tokens + " that tensor_model_parallel_size " + number(tp) +

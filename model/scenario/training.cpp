@@ -160,6 +160,11 @@ void read_recompute(TomlTable& table, KeyReader& keys, const Transformer& model,
     throw table.failure("recompute_granularity",
                         "expected \"none\", \"selective\" (attention's core) or \"full\" with num_moe_experts, got "
                         "\"selective_op\", which is not modelled for experts yet");
+  if (model.norms_results() && recompute.granularity == Recompute::Granularity::selective_op)
+    throw table.failure("recompute_granularity",
+                        "expected \"selective\", \"full\" or none with norm_places \"" +
+                            std::string(name_of(model.norm_places)) +
+                            "\", got \"selective_op\", which is not modelled for norms of results yet");
   if (model.latent.any() && recompute.granularity == Recompute::Granularity::selective_op)
     throw table.failure("recompute_granularity",
                         "expected \"none\", \"selective\" (attention's core) or \"full\" with "
@@ -190,6 +195,18 @@ Training read_training(TomlTable table, const Parallel& parallel, const Transfor
                             (parallel.has_cp_ring() ? ", whose ring merges attention over parts of the keys"
                                                     : ", whose exchanges only fused attention has") +
                             ", got \"unfused\"");
+  if (training.attention_backend == AttentionBackend::unfused && model.has_score_rules())
+    throw table.failure("attention_backend",
+                        "expected \"fused\" with windows, chunks, sinks or caps of attention, got \"unfused\", which "
+                        "does not have them here");
+  if (training.fp8_dot_product_attention && model.has_score_rules())
+    throw table.failure("fp8_dot_product_attention",
+                        "expected false with windows, chunks, sinks or caps of attention: of fp8 attention with them "
+                        "there are no rates");
+  if (training.frozen_base && model.softmax_type == SoftmaxType::learnable)
+    throw table.failure("frozen_base",
+                        "expected false with softmax_type \"learnable\", whose gradients are computed "
+                        "with those of attention");
   if (training.attention_backend == AttentionBackend::unfused && model.latent.any())
     throw table.failure("attention_backend",
                         "expected \"fused\" with multi_latent_attention, got \"unfused\", whose products have one "

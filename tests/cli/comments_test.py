@@ -15,8 +15,6 @@ CLIPPED = re.compile(r"(?:Of|What|Those|The same)\b")
 DIALECT = re.compile(r"\b(?:told|tells?|telling|beside|behind|alike|mended|so many|(?<!each )(?<!one )(?<!some )(?<!none )(?<!all )of which)\b", re.I)
 # Phrases that are right: a name that the program prints, titles and quotes of others, the position of a stream.
 RIGHT = ("behind attention, sbh", "behind the MLP, sbh", "tell()")
-# Files with older text. A change of one of these replaces the words and takes the file off the list.
-OLDER = {"model/graph/builder.hpp", "model/scenario/hf_families.cpp"}
 
 
 def beginnings(path):
