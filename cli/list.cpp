@@ -2,6 +2,7 @@
 
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "base/data_folder.hpp"
 #include "base/error.hpp"
@@ -9,6 +10,7 @@
 #include "base/toml.hpp"
 #include "base/toml_text.hpp"
 #include "cli/commands.hpp"
+#include "cli/files.hpp"
 #include "habits/model_names.hpp"
 #include "interchange/perf_recipes.hpp"
 #include "model/scenario.hpp"
@@ -16,6 +18,20 @@
 
 namespace stretto::cli {
 namespace {
+
+using Json = nlohmann::json;
+
+struct ListOptions {
+  std::string what;
+  Output json;
+  Files files;
+};
+
+// A list as people read it, and its rows as JSON.
+struct Listed {
+  Table table;
+  Json rows = Json::array();
+};
 
 // Returns the first sentence of the comment with which a file begins, or as many of its words as a line has room for.
 std::string first_sentence(const std::string& path) {
@@ -37,24 +53,30 @@ std::string first_sentence(const std::string& path) {
   return sentence + " …";
 }
 
-void list_models() {
-  Table table({"model", "parameters", "layers", "width", "experts", "recipe"});
+Listed list_models() {
+  Listed listed{Table({"model", "parameters", "layers", "width", "experts", "recipe"})};
   for (const habits::ModelName& model : habits::model_names()) {
     const Transformer sizes = parse_scenario("[model]\n" + habits::keys_of_model(model), model.name).model;
     double parameters_of = 0;
     for (const Parameter& parameter : parameters(sizes)) parameters_of += double(parameter.elements());
-    table.add_row({model.name, fmt::format("{:.3g} billion", parameters_of * 1e-9), fmt::format("{}", sizes.num_layers),
-                   fmt::format("{}", sizes.hidden_size),
-                   sizes.experts.any()
-                       ? fmt::format("{}, {} a token", sizes.experts.num_moe_experts, sizes.experts.moe_router_topk)
-                       : "",
-                   model.recipe});
+    listed.table.add_row({model.name, fmt::format("{:.3g} billion", parameters_of * 1e-9),
+                          fmt::format("{}", sizes.num_layers), fmt::format("{}", sizes.hidden_size),
+                          sizes.experts.any() ? fmt::format("{}, {} a token", sizes.experts.num_moe_experts,
+                                                            sizes.experts.moe_router_topk)
+                                              : "",
+                          model.recipe});
+    listed.rows.push_back({{"name", model.name},
+                           {"parameters", parameters_of},
+                           {"layers", sizes.num_layers},
+                           {"hidden_size", sizes.hidden_size},
+                           {"experts", sizes.experts.num_moe_experts},
+                           {"recipe", model.recipe}});
   }
-  std::cout << table.text();
+  return listed;
 }
 
-void list_files(const std::string& kind) {
-  Table table({kind.substr(0, kind.size() - 1), "what it is"});
+Listed list_files(const std::string& kind) {
+  Listed listed{Table({kind.substr(0, kind.size() - 1), "what it is"})};
   for (const std::string& name : data_names(kind)) {
     const std::string path = data_file(kind, name);
     std::string what = first_sentence(path);
@@ -62,13 +84,14 @@ void list_files(const std::string& kind) {
       TomlTable root = read_toml(path);
       what = value_or<std::string>(root, "device", what);
     }
-    table.add_row({name, printable(what)});
+    listed.table.add_row({name, printable(what)});
+    listed.rows.push_back({{"name", name}, {"what", printable(what)}});
   }
-  std::cout << table.text();
+  return listed;
 }
 
-void list_recipes() {
-  Table table({"recipe", "GPUs", "batch", "layout"});
+Listed list_recipes() {
+  Listed listed{Table({"recipe", "GPUs", "batch", "layout"})};
   for (const PerfRecipe& recipe : perf_recipes()) {
     const nlohmann::json settings = settings_of(recipe).settings;
     const nlohmann::json& model = settings["model"];
@@ -78,28 +101,37 @@ void list_recipes() {
                  ? fmt::format("{} {} ", name, found->get<std::int64_t>())
                  : std::string();
     };
-    table.add_row({recipe.name, fmt::format("{}", recipe.gpus), settings["train"]["global_batch_size"].dump(),
-                   size("tp", "tensor_model_parallel_size") + size("pp", "pipeline_model_parallel_size") +
-                       size("vp", "virtual_pipeline_model_parallel_size") + size("cp", "context_parallel_size") +
-                       size("ep", "expert_model_parallel_size") + "mbs " +
-                       settings["train"]["micro_batch_size"].dump()});
+    const std::string layout = size("tp", "tensor_model_parallel_size") + size("pp", "pipeline_model_parallel_size") +
+                               size("vp", "virtual_pipeline_model_parallel_size") +
+                               size("cp", "context_parallel_size") + size("ep", "expert_model_parallel_size") + "mbs " +
+                               settings["train"]["micro_batch_size"].dump();
+    const Json& batch = settings["train"]["global_batch_size"];
+    listed.table.add_row({recipe.name, fmt::format("{}", recipe.gpus), batch.dump(), layout});
+    listed.rows.push_back(
+        {{"name", recipe.name}, {"gpus", recipe.gpus}, {"global_batch_size", batch}, {"layout", layout}});
   }
-  std::cout << table.text();
+  return listed;
+}
+
+void list_command(const ListOptions& options) {
+  options.files.claim_outputs();
+  const Listed listed = options.what == "models"    ? list_models()
+                        : options.what == "recipes" ? list_recipes()
+                                                    : list_files(options.what);
+  if (!options.json.is_standard()) std::cout << listed.table.text();
+  if (!options.json.empty()) write_json(options.json, {{"what", options.what}, {"rows", listed.rows}});
 }
 
 }  // namespace
 
 void add_list(CLI::App& app) {
-  auto what = std::make_shared<std::string>();
+  auto options = std::make_shared<ListOptions>();
   CLI::App* command = app.add_subcommand("list", "the models, platforms, profiles and recipes that have names");
-  command->add_option("WHAT", *what, "models, platforms, profiles or recipes")
+  command->add_option("WHAT", options->what, "models, platforms, profiles or recipes")
       ->required()
       ->check(CLI::IsMember({"models", "platforms", "profiles", "recipes"}));
-  command->callback([what] {
-    if (*what == "models") return list_models();
-    if (*what == "recipes") return list_recipes();
-    list_files(*what);
-  });
+  add_json_option(*command, options->files, options->json);
+  command->callback([options] { list_command(*options); });
 }
 
 }  // namespace stretto::cli

@@ -2,9 +2,11 @@
 
     import stretto
     step = stretto.simulate("llama3-70b", {"parallel.data_parallel_size": 8, "training.global_batch_size": 128})
-    print(step["step_ms"], step["mfu"])
+    print(step.step_ms, step["mfu"])
+    stretto.plan("llama3-70b", gpus=64).plot()
 
-Scenarios and platforms are files, or names of those that come with Stretto (`names`). Results are the dicts of docs/json.md.
+Scenarios and platforms are files, or names of those that come with Stretto (`names`). Results are the dicts of docs/json.md,
+whose keys are attributes too; `table` makes columns of a list, `plot` a picture.
 Wrong input is an InputError in one line: file, line, key, what was expected.
 """
 import collections.abc as _abc
@@ -13,15 +15,23 @@ import numbers as _numbers
 import os as _os
 import threading as _threading
 
-from . import _stretto
+from . import _command, _stretto
+from ._result import Result
 from ._stretto import Error, InputError, __version__
 
-__all__ = ["Error", "InputError", "__version__", "compare", "diagnose", "export", "gates", "import_", "names", "show", "simulate", "sweep", "train"]
+__all__ = ["Error", "InputError", "Result", "__version__", "compare", "diagnose", "export", "gates", "import_", "list", "names", "plan", "show",
+           "simulate", "sweep", "train", "validate"]
+
+_list = list  # a function below has its name
 
 _one_at_a_time = _threading.RLock()  # callbacks of train() may call the library
 
 
 _DEPTH = 16  # lists and dicts inside each other, as in a file
+
+
+def _result(text):
+    return _json.loads(text, object_hook=Result)
 
 
 def _expected(what, wanted, value):
@@ -53,7 +63,7 @@ def _value(key, value, depth=0):
             return value if depth == 0 else _text(value)
     if isinstance(value, _numbers.Real):
         return _number(key, value)
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (_list, tuple)):
         return "[" + ", ".join(_value(key, one, depth + 1) for one in value) + "]"
     if isinstance(value, _abc.Mapping):
         pairs = [(_name(f"a key of {key}", name), one) for name, one in value.items()]
@@ -89,7 +99,7 @@ def _request(scenario, set, platform):
 def _call(function, scenario, set, platform, *more):
     request = _request(scenario, set, platform)
     with _one_at_a_time:
-        return _json.loads(function(*request, *more))
+        return _result(function(*request, *more))
 
 
 def simulate(scenario, set=None, platform=None, *, engine="fluid", backbone_GBps=0.0, modes=False, limits=False, fit=False):
@@ -104,12 +114,7 @@ def simulate(scenario, set=None, platform=None, *, engine="fluid", backbone_GBps
 def sweep(scenario, over=None, set=None, platform=None, *, best=10, all=False):
     """Yields each point of a sweep as a dict, as soon as it is known. `over` is a dict of keys and lists of values, or
     "legal". A point that cannot be among the `best` is not simulated, unless `all`."""
-    if over is not None and not isinstance(over, _abc.Mapping):
-        raise _expected("over", 'a dict of keys and values, as {"gpus": [64, 128]}', over)
-    axes = []
-    for key, values in (over or {}).items():
-        values = [values] if isinstance(values, str) or not isinstance(values, _abc.Iterable) else values
-        axes.append(_name("a key of over", key) + "=" + ",".join(_value(key, value) for value in values))
+    axes = _axes(over)
     if isinstance(best, bool) or not isinstance(best, _numbers.Integral) or best < 1:
         raise _expected("best", "a whole number from 1 on", best)
     request = _request(scenario, set, platform)
@@ -120,7 +125,7 @@ def sweep(scenario, over=None, set=None, platform=None, *, best=10, all=False):
             line = points.next()
         if not line:
             return
-        yield _json.loads(line)
+        yield _result(line)
 
 
 def _whole(what, value, least):
@@ -141,7 +146,7 @@ def import_(file=None, *, flags=None, format=None, set=None, env=None, gpus=0):
     variables = [f"{_name('a key of env', key)}={_name(f'env {key}', str(value))}" for key, value in (env or {}).items()]
     _, pairs, _ = _request("", set, None)
     with _one_at_a_time:
-        return _json.loads(_stretto.import_settings(*texts, pairs, variables, _whole("gpus", gpus, 0)))
+        return _result(_stretto.import_settings(*texts, pairs, variables, _whole("gpus", gpus, 0)))
 
 
 def export(scenario, format, set=None):
@@ -156,6 +161,57 @@ def diagnose(trace, scenario=None, set=None, platform=None, *, model=None, rank=
     texts = ["" if one is None else _name(what, one) for what, one in (("section", section), ("window", window))]
     return _call(_stretto.diagnose, "" if scenario is None else scenario, set, platform, _name("trace", trace, "a path"), *texts,
                  _whole("rank", rank, -1), "" if model is None else _name("model", model))
+
+
+def _program(*words):
+    """Returns the JSON of a command of the program."""
+    code, printed, message = _command.run([*words, "--json", "-"])
+    if code:
+        raise (InputError if code == 2 else Error)(message or f"stretto {words[0]} ended with code {code}")
+    return _result(printed)
+
+
+def _options(pairs):
+    """Returns the words of options that are given; their values are text or whole numbers."""
+    words = []
+    for option, value in pairs:
+        if value is not None:
+            words += [option, str(_whole(option, value, 1)) if isinstance(value, _numbers.Number) else _name(option, value)]
+    return words
+
+
+def _axes(over):
+    if over is not None and not isinstance(over, _abc.Mapping):
+        raise _expected("over", 'a dict of keys and values, as {"gpus": [64, 128]}', over)
+    axes = []
+    for key, values in (over or {}).items():
+        values = [values] if isinstance(values, str) or not isinstance(values, _abc.Iterable) else values
+        axes.append(_name("a key of over", key) + "=" + ",".join(_value(key, value) for value in values))
+    return axes
+
+
+def plan(model, gpus, *, global_batch=None, seq_length=None, platform=None, profile=None, precision=None, set=None, over=None, best=None):
+    """Returns the best layouts of a model on a number of GPUs: `points`, and `best` in full. `model` is a name or a
+    config.json."""
+    _, pairs, _ = _request("", set, None)
+    words = _options((("--gpus", gpus), ("--global-batch", global_batch), ("--seq-length", seq_length), ("--platform", platform),
+                      ("--profile", profile), ("--precision", precision), ("--best", best)))
+    for option, values in (("--set", pairs), ("--over", _axes(over))):
+        for value in values:
+            words += [option, value]
+    return _program("plan", _name("model", model, "a name or a path"), *words)
+
+
+def validate(file=None, *, intervals=False, leave_out=False):
+    """Returns predicted against published step times: `groups` and `rows`. `file` has published steps (docs/validate.md);
+    None: those that come with Stretto."""
+    words = [] if file is None else [_name("file", file, "a path or None")]
+    return _program("validate", *words, *(["--intervals"] if intervals else []), *(["--leave-out"] if leave_out else []))
+
+
+def list(what):
+    """Returns the "models", "platforms", "profiles" or "recipes" that have names: `rows` of what is known of each."""
+    return _program("list", _name("what", what))
 
 
 def show(scenario, set=None, platform=None):
@@ -182,7 +238,7 @@ def train(scenario, set=None, *, on_step=None, on_message=None):
     for name, callback in (("on_step", on_step), ("on_message", on_message)):
         if callback is not None and not callable(callback):
             raise _expected(name, "a function or None", callback)
-    after_step = None if on_step is None else lambda line: on_step(_json.loads(line)) is not False
+    after_step = None if on_step is None else lambda line: on_step(_result(line)) is not False
     return _call(_stretto.train, scenario, set, None, after_step, on_message)
 
 

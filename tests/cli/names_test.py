@@ -31,6 +31,10 @@ class Names(ProgramTest):
         for what, name in (("models", "deepseek-v3"), ("platforms", "h100-sxm"), ("profiles", "nemo-dgxc"),
                            ("recipes", "deepseek_v3_pretrain_1024gpu_h100_bf16")):
             self.assertIn(name, self.ok("list", what).out)
+            value = self.json("list", what)
+            self.assertEqual(value["what"], what)
+            row = next(row for row in value["rows"] if row["name"] == name)
+            self.assertGreater(len(row), 1)
         self.fails(2, "list", "model", says=["expected one of"])
 
 

@@ -51,6 +51,49 @@ for wrong in (lambda: stretto.import_(), lambda: stretto.export("llama3-8b", "ne
         self.assertEqual(found["scenario"], self.ok("diagnose", "run.json").out)
         self.assertEqual(explained, self.json("diagnose", "run.json", self.tiny, "--platform", PLATFORM))
 
+    def test_plan_validate_and_list_are_the_programs(self):
+        published = pathlib.Path(__file__).parents[2] / "scenarios/published.csv"
+        self.write("few.csv", "\n".join(published.read_text().splitlines()[:4]) + "\n")
+        os.mkdir(self.folder / "matplotlib")
+        self.write("matplotlib/__init__.py", "")
+        self.write("matplotlib/pyplot.py", """class Axes:
+    def __init__(self): self.called = []
+    def __getattr__(self, name): return lambda *given, **named: self.called.append((name, len(given)))
+def subplots(): return None, Axes()
+""")
+        printed = self.python("""import stretto, json, sys
+sys.path.insert(0, ".")
+planned = stretto.plan("llama3-8b", 8, global_batch=32, set={"training.recompute_granularity": "none"}, over={"tp": [1, 2]}, best=2)
+points = planned.table("points")
+checked = stretto.validate("few.csv")
+models = stretto.list("models")
+step = stretto.simulate("llama3-8b", modes=True)
+assert isinstance(step, dict) and step.step_ms == step["step_ms"] and step.layout.tp == 1
+assert step.table("modes")["exposed_ms"][0] == step["modes"][0]["exposed_ms"] and "advice.verdict" in step.table("modes")
+assert all(len(column) == len(planned["points"]) for column in points.values()), points.keys()
+drawn = [bool(one.plot().called) for one in (planned, checked, step, stretto.simulate("llama3-8b"))]
+try: step.stepms
+except AttributeError as error: assert "step_ms" in str(error)
+try: step.table("step_ms")
+except KeyError as error: assert "modes" in str(error)
+for wrong in (lambda: stretto.plan("llama3-8c", 8), lambda: stretto.plan("llama3-8b", 0), lambda: stretto.list("model"), lambda: stretto.validate("absent.csv")):
+    try: wrong()
+    except stretto.InputError as error: assert "\\n" not in str(error) and not str(error).startswith("stretto"), error
+    else: raise SystemExit("no error")
+planned.pop("seconds")
+print(json.dumps([planned, checked, models, drawn]))
+""")
+        planned, checked, models, drawn = json.loads(printed)
+        same = self.json("plan", "llama3-8b", "--gpus", "8", "--global-batch", "32", "--best", "2", "--set",
+                         "training.recompute_granularity=none", "--over", "tp=1,2")
+        same.pop("seconds")
+        for one in (*planned["best"], *same["best"]):
+            one.pop("simulate_s", None)
+        self.assertEqual(planned, same)
+        self.assertEqual(checked, self.json("validate", "few.csv"))
+        self.assertIn("llama3-8b", [row["name"] for row in models["rows"]])
+        self.assertEqual(drawn, [True] * 4)
+
     @unittest.skipUnless(EMULATED.exists(), "not built: no CUDA Toolkit")
     @slow
     def test_fusions_are_chosen_as_the_program_does(self):
