@@ -10,6 +10,7 @@
 #include "base/printable.hpp"
 #include "report/budget.hpp"
 #include "report/units.hpp"
+#include "report/words.hpp"
 
 namespace stretto::ask {
 namespace {
@@ -31,11 +32,13 @@ std::string faint_lines(const std::string& lines, const Ink& ink) {
 std::string scenario_name(const SimulateAnswer& answer) {
   const std::string& name = answer.step.prediction.scenario;
   const bool is_question = answer.assumed && answer.assumed->answer.name == name;
-  return printable(is_question ? answer.assumed->answer.model : name);
+  return printable(model_in_words(is_question ? answer.assumed->answer.model : name));
 }
 
 std::string devices_of(const Prediction& p, const sim::Platform& platform) {
-  const std::string device = printable(platform.accelerator ? platform.device : p.platform);
+  // A platform of the user's is called by its device.
+  const std::string words = platform_in_words(p.platform);
+  const std::string device = printable(platform.accelerator && words == p.platform ? platform.device : words);
   return p.devices == 1 ? fmt::format("one {}", device) : fmt::format("{} × {}", p.devices, device);
 }
 
@@ -45,14 +48,15 @@ Figure step_of(const SimulateAnswer& answer, const Scenario& scenario) {
   if (!answer.interval) return figure;
   const StepInterval& interval = *answer.interval;
   const Unit unit = time_unit(p.step_ms);
-  const std::string kind = scenario.framework.name.empty() ? "this kind" : printable(scenario.framework.name);
+  const std::string kind =
+      scenario.framework.name.empty() ? "this kind" : printable(profile_in_words(scenario.framework.name));
   const std::string precision = predict::precision_of_products(scenario);
   figure.about =
       fmt::format("{} – {} {} (80 %); ", three_digits(interval.low_ms / unit.per_unit),
                   three_digits(interval.high_ms / unit.per_unit), unit.name) +
       (interval.published
-           ? fmt::format("{} published step{} of {}{}{}: {:.1f} % off", interval.published->steps,
-                         interval.published->steps == 1 ? "" : "s", kind, precision.empty() ? "" : " in ", precision,
+           ? fmt::format("{} published {} step{}{}{}: {:.1f} % off", interval.published->steps, kind,
+                         interval.published->steps == 1 ? "" : "s", precision.empty() ? "" : " in ", precision,
                          interval.published->mean_abs_error_pct)
            : fmt::format("no published step of {}{}{} here", kind, precision.empty() ? "" : " in ", precision));
   return figure;
@@ -154,7 +158,7 @@ std::vector<Figure> figures_of(const SimulateAnswer& answer, const Scenario& sce
 
 std::string title_of(const Asked& asked, const SimulateAnswer& answer) {
   const Prediction& p = answer.step.prediction;
-  const std::string profile = printable(asked.scenario.framework.name);
+  const std::string profile = printable(profile_in_words(asked.scenario.framework.name));
   return fmt::format("{} on {}{}{}{}", scenario_name(answer), devices_of(p, *asked.platform),
                      profile.empty() ? "" : ", ", profile, p.engine == "fluid" ? "" : ", network " + p.engine);
 }

@@ -8,6 +8,7 @@
 
 #include "ask/first_screen.hpp"
 #include "ask/modes_text.hpp"
+#include "ask/studio_address.hpp"
 #include "report/critical_path.hpp"
 #include "report/layout_text.hpp"
 #include "report/prediction.hpp"
@@ -170,14 +171,19 @@ HtmlReport page_of(const Asked& asked, const SimulateAnswer& answer) {
   const sim::Platform& platform = *asked.platform;
   HtmlReport report;
   report.title = finding_of(asked, answer);
+  report.studio = studio_address(asked);
   for (const Figure& figure : figures_of(answer, asked.scenario))
     report.figures.push_back({figure.what, figure.value, figure.about});
-  report.about = {about_text(p) + ", " + layout_text(p.parallel, p.micro_batches),
-                  platform.date.empty()
-                      ? fmt::format("platform {} ({})", platform.name, platform.device)
-                      : fmt::format("platform {} ({}, {})", platform.name, platform.device, platform.date)};
+  const std::string layout = layout_of(p.parallel);
+  report.about = {fmt::format("{}{} micro-batches of {} × {} tokens", layout.empty() ? "" : layout + " · ",
+                              p.micro_batches, asked.scenario.training.micro_batch_size,
+                              asked.scenario.model.seq_length)};
   report.summary = prediction_table(p);
-  report.remarks = {limits_text(p)};
+  report.remarks = {about_text(p) + ", " + layout_text(p.parallel, p.micro_batches),
+                    platform.date.empty()
+                        ? fmt::format("platform {} ({})", platform.name, platform.device)
+                        : fmt::format("platform {} ({}, {})", platform.name, platform.device, platform.date),
+                    limits_text(p)};
   if (answer.limits) report.remarks.push_back(path_text(answer.limits->path));
   if (answer.fits_with) report.remarks.push_back(text_of(*answer.fits_with));
   for (const std::string& note : p.notes) report.remarks.push_back("note: " + note);

@@ -10,6 +10,7 @@
 #include "report/layout_text.hpp"
 #include "report/sheet.hpp"
 #include "report/units.hpp"
+#include "report/words.hpp"
 #include "sweep/charts.hpp"
 #include "sweep/tables.hpp"
 
@@ -114,13 +115,21 @@ Parts parts_of(const SweepAnswer& answer, const sweep::Space& space) {
   return parts;
 }
 
+// Returns the first point as a sentence, or that there is none.
+std::string finding_of(const SweepAnswer& answer, const SweptSpace& space) {
+  const std::string of = printable(model_in_words(answer.scenario) + " on ");
+  const std::string platform = printable(platform_in_words(answer.platform));
+  if (answer.full.empty()) return of + platform + ": no point was simulated";
+  const Prediction& p = answer.full.front().step.prediction;
+  return fmt::format("{} a step of {}{} × {}: {}", short_time(p.step_ms), of, p.devices,
+                     printable(platform_in_words(p.platform)),
+                     sweep::name_of_layout(space.space(), answer.result.points[answer.order.front()]));
+}
+
 // Returns the finding in two lines: the step of the first point, its layout, and its figures.
 std::string finding_text(const SweepAnswer& answer, const SweptSpace& space, const Ink& ink) {
   const Prediction& p = answer.full.front().step.prediction;
-  const sweep::Point& first = answer.result.points[answer.order.front()];
-  std::string text = wrapped(fmt::format("{} a step on {} × {}: {}", short_time(p.step_ms), p.devices,
-                                         printable(p.platform), sweep::name_of_layout(space.space(), first)),
-                             static_cast<std::size_t>(ink.columns), 2);
+  std::string text = wrapped(finding_of(answer, space), static_cast<std::size_t>(ink.columns), 2);
   text = ink.bold(text.substr(0, text.size() - 1)) + "\n";
   const double GiB = double(1 << 30);
   std::string figures = short_count(p.throughput.tokens_per_s) + " tokens/s";
@@ -214,7 +223,7 @@ std::string text_of(const SweepAnswer& answer, const SweptSpace& space, const Sw
 HtmlReport page_of(const SweepAnswer& answer, SweptSpace& space) {
   const Parts parts = parts_of(answer, space.space());
   HtmlReport report;
-  report.title = fmt::format("{} on {}: sweep", answer.scenario, answer.platform);
+  report.title = finding_of(answer, space);
   report.about = {sweep::summary_text(answer.result, answer.combinations),
                   sweep::not_searched(space.space(), space.scenario())};
   if (!parts.ranked.empty()) report.about.push_back(parts.ranked);

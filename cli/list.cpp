@@ -15,6 +15,7 @@
 #include "interchange/perf_recipes.hpp"
 #include "model/scenario.hpp"
 #include "report/table.hpp"
+#include "report/words.hpp"
 
 namespace stretto::cli {
 namespace {
@@ -113,12 +114,27 @@ Listed list_recipes() {
   return listed;
 }
 
+// The words of results: text that is no table.
+Json words_json() {
+  Json rows = Json::array();
+  for (const Term& term : terms()) rows.push_back({{"name", term.name}, {"meaning", term.meaning}});
+  return rows;
+}
+std::string words_text() {
+  constexpr std::size_t kColumns = 100, kIndent = 2;
+  std::string text;
+  for (const Term& term : terms()) text += term.name + "\n" + wrapped("  " + term.meaning, kColumns, kIndent);
+  return text;
+}
+
 void list_command(const ListOptions& options) {
   options.files.claim_outputs();
-  const Listed listed = options.what == "models"    ? list_models()
+  const bool is_words = options.what == "words";
+  const Listed listed = is_words                    ? Listed{{}, words_json()}
+                        : options.what == "models"  ? list_models()
                         : options.what == "recipes" ? list_recipes()
                                                     : list_files(options.what);
-  if (!options.json.is_standard()) std::cout << listed.table.text();
+  if (!options.json.is_standard()) std::cout << (is_words ? words_text() : listed.table.text());
   if (!options.json.empty()) write_json(options.json, {{"what", options.what}, {"rows", listed.rows}});
 }
 
@@ -126,10 +142,11 @@ void list_command(const ListOptions& options) {
 
 void add_list(CLI::App& app) {
   auto options = std::make_shared<ListOptions>();
-  CLI::App* command = app.add_subcommand("list", "the models, platforms, profiles and recipes that have names");
-  command->add_option("WHAT", options->what, "models, platforms, profiles or recipes")
+  CLI::App* command = app.add_subcommand(
+      "list", "the models, platforms, profiles and recipes that have names, and the words of results");
+  command->add_option("WHAT", options->what, "models, platforms, profiles, recipes or words")
       ->required()
-      ->check(CLI::IsMember({"models", "platforms", "profiles", "recipes"}));
+      ->check(CLI::IsMember({"models", "platforms", "profiles", "recipes", "words"}));
   add_json_option(*command, options->files, options->json);
   command->callback([options] { list_command(*options); });
 }

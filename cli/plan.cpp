@@ -41,7 +41,7 @@ void add_keys(const std::string& keys, std::map<std::string, std::string>& secti
 // Returns the scenario of `plan` with settings, "section.key=value" each; a later one replaces an earlier one.
 std::string planned_text(const PlanOptions& options, const std::vector<std::string>& set, const std::string& platform) {
   std::map<std::string, std::map<std::string, std::string>> sections;  // [section][key] value in TOML
-  std::string name = "plan";
+  std::string name = options.known == nullptr ? "plan" : options.known->name;
   auto& model = sections["model"];
   if (options.known != nullptr)
     add_keys(habits::keys_of_model(*options.known), model);

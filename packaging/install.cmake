@@ -3,7 +3,7 @@
 #   lib/stretto/                         modules that the program loads when it needs them
 #   lib/libstretto.so, include/stretto/  the library; find_package(Stretto)
 #   lib/python3/dist-packages/stretto/   the Python module, if Python's headers and pybind11 are installed
-#   share/stretto/{platforms,profiles,models,modes}/, published.csv and .toml, bridge_recipes.csv, habits.toml, model_names.toml, formats.toml, document_keys.toml, families.toml, accuracy.csv   found by name: base/data_folder.hpp
+#   share/stretto/{platforms,profiles,models,modes}/, published.csv and .toml, bridge_recipes.csv, habits.toml, model_names.toml, formats.toml, document_keys.toml, families.toml, accuracy.csv, words.json   found by name: base/data_folder.hpp
 include(GNUInstallDirs)
 install(TARGETS stretto RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS stretto_blas stretto_simgrid LIBRARY DESTINATION lib/stretto)
@@ -15,7 +15,7 @@ foreach(kind platforms profiles models modes)
           FILES_MATCHING PATTERN "*.toml" PATTERN "*.csv")
 endforeach()
 install(FILES scenarios/quickstart.toml scenarios/published.csv scenarios/published.toml
-        scenarios/bridge_recipes.csv scenarios/habits.toml scenarios/model_names.toml scenarios/formats.toml scenarios/document_keys.toml scenarios/families.toml scenarios/accuracy.csv DESTINATION ${CMAKE_INSTALL_DATADIR}/stretto)
+        scenarios/bridge_recipes.csv scenarios/habits.toml scenarios/model_names.toml scenarios/formats.toml scenarios/document_keys.toml scenarios/families.toml scenarios/accuracy.csv scenarios/words.json DESTINATION ${CMAKE_INSTALL_DATADIR}/stretto)
 # The page is there where scripts/page has built it, as scripts/package does.
 install(FILES build/page/page.html DESTINATION ${CMAKE_INSTALL_DATADIR}/stretto OPTIONAL)
 install(FILES LICENSE NOTICE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})

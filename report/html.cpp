@@ -242,6 +242,14 @@ std::string summary_of(const HtmlReport& report) {
 
 constexpr double kHalfWidth = 560;  // of a drawing next to a table, in CSS pixels
 
+// Returns how the scenario opens in the studio, a file that `stretto page` writes.
+std::string studio_link(const std::string& address) {
+  return "<p>The studio is a page on which every setting can be changed by hand. <code>stretto page "
+         "stretto.html</code> "
+         "writes it: next to this report, it opens <a href=\"stretto.html#" +
+         html_escaped(address) + "\">with the same scenario</a>.</p>\n";
+}
+
 // Returns a page that begins with its figures: charts, what is open, then all else, which opens on a click.
 std::string render_with_figures(const HtmlReport& report) {
   std::string body = "<section id=\"figures\">\n<dl class=\"figures\">\n";
@@ -267,6 +275,7 @@ std::string render_with_figures(const HtmlReport& report) {
     if (!table.is_open)
       body += closed_section(table.id, table.title,
                              "<p>" + html_escaped(table.caption) + "</p>\n" + html_table(table.table));
+  if (!report.studio.empty()) body += closed_section("studio", "Open in the studio", studio_link(report.studio));
   body += "</div>\n";
   return html_page(report.title, {}, body);
 }

@@ -52,6 +52,7 @@ struct HtmlReport {
   std::vector<HtmlTable> tables;     // further tables, below the plots
   std::vector<HtmlStep> steps;       // steps of equal numbers of ranks are consecutive
   std::int64_t device_bytes = 0;     // memory of one device; 0: not known
+  std::string studio;                // the studio's address of the same scenario, without "#"; "": it has none
 };
 
 // Returns one self-contained HTML file: tables and bars as HTML and SVG, timelines drawn by a script in the file. Equal

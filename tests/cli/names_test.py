@@ -1,5 +1,7 @@
 """Questions in names: a model on a number of GPUs without a scenario file, and the lists of names that there are."""
-from program import ProgramTest, main
+import json
+
+from program import ROOT, ProgramTest, main
 
 
 class Names(ProgramTest):
@@ -27,6 +29,14 @@ class Names(ProgramTest):
         self.fails(2, "simulate", "deepseek-v3", "--gpus", "1000", says=["is for multiples of 512 GPUs; the nearest are 512 and 1024"])
         self.fails(2, "simulate", "llama3-8b", "--gpus", "8", "--profile", "nemo-dgxc@20.01", says=["one of the releases 23.11"])
 
+    def test_what_ships_has_a_name_in_words(self):
+        words = json.loads((ROOT / "scenarios/words.json").read_text())
+        for kind in ("models", "platforms", "profiles"):
+            shipped = {path.stem for path in (ROOT / "scenarios" / kind).glob("*.toml")}
+            self.assertEqual(shipped - set(words[kind]), set(), kind)
+        rows = [(one["name"], one["meaning"]) for one in words["terms"]]
+        self.assertEqual([tuple(row[2:-2].split(" | ")) for row in (ROOT / "docs/words.md").read_text().splitlines() if row.startswith("| ")][1:], rows)
+
     def test_lists(self):
         for what, name in (("models", "deepseek-v3"), ("platforms", "h100-sxm"), ("profiles", "nemo-dgxc"),
                            ("recipes", "deepseek_v3_pretrain_1024gpu_h100_bf16")):
@@ -35,6 +45,7 @@ class Names(ProgramTest):
             self.assertEqual(value["what"], what)
             row = next(row for row in value["rows"] if row["name"] == name)
             self.assertGreater(len(row), 1)
+        self.assertIn("Pipeline bubble\n  Time in which a GPU waits", self.ok("list", "words").out)
         self.fails(2, "list", "model", says=["expected one of"])
 
 
