@@ -21,7 +21,7 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = pathlib.Path(__file__).resolve().parent
 TARGETS = ["stretto", "stretto_blas", "stretto_simgrid", "stretto_manual", "stretto_api", "stretto_python"]
-UNUSED = ["include", "lib/cmake", "lib/python3", "share/doc", "share/man", "share/bash-completion"]
+UNUSED = ["include", "lib/cmake", "lib/python3", "share/doc", "share/man", "share/bash-completion", "share/zsh", "share/fish"]
 
 
 def run(*command):

@@ -18,6 +18,7 @@
 #include "base/module.hpp"
 #include "base/printable.hpp"
 #include "cli/commands.hpp"
+#include "cli/completion.hpp"
 #include "cli/heap.hpp"
 #include "cli/manual.hpp"
 #include "cli/terminal.hpp"
@@ -101,13 +102,14 @@ int run(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` then fails like one to a full disk
   CLI::App app{"Stretto: build the schedule of a training step once, run it and predict it"};
   app.require_subcommand(0, 1);
-  bool version = false, man = false, completion = false;
+  bool version = false, man = false;
+  std::string shell;
   stretto::cli::Output version_json;
   stretto::cli::Files files;
   app.add_flag("--version", version, "print the version; with --json FILE as JSON");
   files.add_output(app, "--json", version_json, "", true)->group("");
   app.add_flag("--print-man", man, "")->group("");  // for packagers
-  app.add_flag("--print-completion", completion, "")->group("");
+  const CLI::Option* completion = app.add_option("--print-completion", shell, "")->expected(0, 1)->group("");
   stretto::cli::add_compare(app);
   stretto::cli::add_simulate(app);
   stretto::cli::add_train(app);
@@ -134,8 +136,8 @@ int run(int argc, char** argv) {
                                               {"engines", {"fluid", "simgrid"}}});
     } else if (man) {
       std::cout << stretto::cli::man_page(app);
-    } else if (completion) {
-      std::cout << stretto::cli::bash_completion(app);
+    } else if (completion->count() > 0) {
+      std::cout << stretto::cli::completion(app, shell);
     } else if (version) {
       std::cout << "stretto " << stretto::kVersion << " (" << stretto::kGit << ")\n";
     } else if (app.get_subcommands().empty()) {

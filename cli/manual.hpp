@@ -1,6 +1,7 @@
 #pragma once
 #include <CLI/App.hpp>
 #include <string>
+#include <vector>
 
 namespace stretto::cli {
 
@@ -9,8 +10,8 @@ namespace stretto::cli {
 
 // Returns a manual page (troff, man macros) of all commands.
 std::string man_page(const CLI::App& app);
-// Returns the completion for bash: commands, options, the choices of options with a closed list, otherwise files; names
-// of shipped scenarios for SCENARIO and of platforms for --platform.
-std::string bash_completion(const CLI::App& app);
+
+bool is_shown(const CLI::Option& option);
+std::vector<const CLI::App*> shown_commands(const CLI::App& app);
 
 }  // namespace stretto::cli

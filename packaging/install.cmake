@@ -33,12 +33,17 @@ endif()
 
 # The program generates its manual page and completion, so neither can be outdated.
 set(generated ${CMAKE_BINARY_DIR}/generated)
-add_custom_command(OUTPUT ${generated}/stretto.1 ${generated}/stretto.bash DEPENDS stretto
+set(completions ${generated}/stretto.bash ${generated}/stretto.zsh ${generated}/stretto.fish)
+add_custom_command(OUTPUT ${generated}/stretto.1 ${completions} DEPENDS stretto
                    COMMAND stretto --print-man > ${generated}/stretto.1
-                   COMMAND stretto --print-completion > ${generated}/stretto.bash VERBATIM)
-add_custom_target(stretto_manual ALL DEPENDS ${generated}/stretto.1 ${generated}/stretto.bash)
+                   COMMAND stretto --print-completion > ${generated}/stretto.bash
+                   COMMAND stretto --print-completion=zsh > ${generated}/stretto.zsh
+                   COMMAND stretto --print-completion=fish > ${generated}/stretto.fish VERBATIM)
+add_custom_target(stretto_manual ALL DEPENDS ${generated}/stretto.1 ${completions})
 install(FILES ${generated}/stretto.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${generated}/stretto.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME stretto)
+install(FILES ${generated}/stretto.zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions RENAME _stretto)
+install(FILES ${generated}/stretto.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 
 set(CPACK_PACKAGE_NAME stretto)
 set(CPACK_PACKAGE_CONTACT "Stretto's maintainers")

@@ -93,6 +93,21 @@ class Install(ProgramTest):
         self.assertEqual(complete("simulate", "--eng"), ["--engine"])
         self.assertEqual(complete("simulate", "--engine", "f"), ["fluid"])
         self.assertEqual(complete("simulate", "--platform", "h100-s"), ["h100-sxm", "h100-sxm-efa"])
+        self.assertEqual(complete("simulate", "--set", "overlap.tp_comm_overlap_d"), ["overlap.tp_comm_overlap_disable_qkv=", "overlap.tp_comm_overlap_disable_fc1="])
+
+    def test_completion_of_other_shells(self):
+        bash = (self.prefix / "share/bash-completion/completions/stretto").read_text()
+        for shell, path in (("zsh", "share/zsh/site-functions/_stretto"), ("fish", "share/fish/vendor_completions.d/stretto.fish")):
+            text = (self.prefix / path).read_text()
+            for word in ("simulate", "mi300x", "fluid", "llama3-70b", "overlap.tp_comm_overlap=", "training.global_batch_size="):
+                self.assertIn(word, text)
+                self.assertIn(word, bash)
+            for option in re.findall(r"  simulate\) options='([^']*)'", bash.replace("    simulate", "  simulate"))[0].split():
+                self.assertIn(option if shell == "zsh" else f"-l {option[2:]} ", text)
+            self.assertEqual(text.count("'") % 2, 0)
+            if program := shutil.which(shell):
+                done = subprocess.run([program, "-n", self.prefix / path], capture_output=True, text=True)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
 
 
 if __name__ == "__main__":
