@@ -12,8 +12,10 @@
 #include "cli/components.hpp"
 #include "cli/progress.hpp"
 #include "cli/registered.hpp"
+#include "cli/terminal.hpp"
 #include "predict/accuracy.hpp"
 #include "validate/validation_page.hpp"
+#include "validate/validation_screen.hpp"
 #include "validate/validation_tables.hpp"
 
 namespace stretto::cli {
@@ -21,7 +23,8 @@ namespace {
 
 struct ValidateOptions {
   std::string published;
-  bool rows = false;
+  bool rows = false, groups = false, verbose = false;
+  std::string color = "auto";
   ComponentOptions components;
   RegisterOptions registered;
   validate::ValidationOptions asked;
@@ -177,14 +180,20 @@ void run(const ValidateOptions& options) {
         has_begun = true;
       });
   progress.clear();
+  const Ink ink = ink_of_output(options.color);
   if (options.rows) std::cout << table_of_rows(validation).text() << "\n";
-  std::cout << table_of_groups(validation).text();
-  for (const auto& lines : {skipped_lines(validation), assumed_lines(validation)})
-    for (const std::string& line : lines) std::cout << line << "\n";
-  for (const Table& table :
-       {table_of_memory(validation), table_of_communication(validation), table_of_pairs(validation),
-        table_of_rankings(validation), table_of_intervals(validation), table_of_left_out(validation)})
-    print(table);
+  print_screen(first_screen(validation, ink), ink);
+  if (options.groups || options.verbose) std::cout << "\n" << table_of_groups(validation).text();
+  print(table_of_intervals(validation));
+  print(table_of_left_out(validation));
+  if (options.verbose) {
+    std::cout << "\n";
+    for (const auto& lines : {skipped_lines(validation), assumed_lines(validation)})
+      for (const std::string& line : lines) std::cout << line << "\n";
+    for (const Table& table : {table_of_memory(validation), table_of_communication(validation),
+                               table_of_pairs(validation), table_of_rankings(validation)})
+      print(table);
+  }
   if (!options.json.empty()) write_json(options.json, json_of(validation));
   if (!options.html.empty())
     write_text(options.html, render_validation(validation, std::filesystem::path(file).filename()));
@@ -199,7 +208,10 @@ void add_validate(CLI::App& app) {
                            "published steps as CSV (docs/validate.md); default: those that come with Stretto");
   add_component_options(*command, options->files, options->components);
   add_register_options(*command, options->files, options->registered);
-  command->add_flag("--rows", options->rows, "each row, not only groups");
+  command->add_flag("--groups", options->groups, "errors of each framework, GPU and precision");
+  command->add_flag("--rows", options->rows, "each row");
+  command->add_flag("--verbose", options->verbose, "all tables: groups, assumptions, memory, pairs, rankings");
+  add_color_option(*command, options->color);
   command->add_flag("--intervals", options->asked.intervals,
                     "80 % intervals of predictions, and how many rows are inside");
   command->add_flag("--leave-out", options->asked.leave_out, "each model by constants fitted to the others");

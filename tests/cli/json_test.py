@@ -242,6 +242,12 @@ class Json(ProgramTest):
             self.assertLess(row["interval"]["low_s"], row["predicted_shipped_s"])
             self.assertLess(row["predicted_shipped_s"], row["interval"]["high_s"])
         self.assertEqual(value["skipped"], [{"id": "a", "line": 5, "why": "no profile of nobody's"}])
+        screen = self.ok("validate", "steps.csv", "--color=always").out.splitlines()
+        self.assertLessEqual(len(screen), 24)
+        self.assertLessEqual(max(len(re.sub(r"\x1b\[[0-9;]*m", "", line)) for line in screen), 100)
+        self.assertIn("3 published steps: half within ", screen[0])
+        self.assertIn("1 not predicted: --verbose says why", screen)
+        self.assertIn("skipped 1: no profile of nobody's", self.ok("validate", "steps.csv", "--verbose").out)
         value = self.json("validate", "steps.csv")
         self.assertEqual((value["groups"][0]["intervals"], value["groups"][0]["left_out"]), (None, None))
         # Without a file the shipped one is used. Progress is reported at once, even without a terminal.
