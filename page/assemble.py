@@ -2,7 +2,7 @@
 
 FOLDER has stretto_page.js, stretto_page.wasm and unpack.wasm; TEMPLATE is the studio as Vite builds it, page/ui/dist/index.html,
 with its script, style and fonts in it. The module and the files of scenarios/ are compressed, for page/unpack.cpp, and then
-written in base64, because a page that is opened from a file may fetch nothing. The page's Content-Security-Policy lets the browser run only the script
+written in base85, because a page that is opened from a file may fetch nothing. The page's Content-Security-Policy lets the browser run only the script
 whose hash stands in it, and load nothing from elsewhere.
 """
 import base64
@@ -36,14 +36,19 @@ def minified(script):
     return subprocess.run([here / "ui/node_modules/.bin/esbuild", "--minify"], input=script, text=True, capture_output=True, check=True).stdout
 
 
+def as_text(data):
+    """Returns bytes as page/ui/src/base85.ts reads them: without the "<" that HTML reads."""
+    return base64.b85encode(data).decode().replace("<", ",")
+
+
 def zipped(data):
-    return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
+    return as_text(gzip.compress(data, 9, mtime=0))
 
 
 def packed(data):
     """Returns the data as page/unpack.cpp reads them: with their length in the header, which Python leaves unknown."""
     stream = lzma.compress(data, format=lzma.FORMAT_ALONE, filters=SMALLEST)
-    return base64.b64encode(stream[:5] + len(data).to_bytes(8, "little") + stream[13:]).decode()
+    return as_text(stream[:5] + len(data).to_bytes(8, "little") + stream[13:])
 
 
 def hash_of(text):
@@ -59,7 +64,7 @@ if len(scripts) != 1:
 parts = {
     "data": packed(json.dumps({name: without_comments(name, text) for name, text in files.items()}).encode()),
     "wasm": packed((built / "stretto_page.wasm").read_bytes()),
-    "unpack": base64.b64encode((built / "unpack.wasm").read_bytes()).decode(),
+    "unpack": as_text((built / "unpack.wasm").read_bytes()),
     "worker": zipped(worker.encode()),
     "script-hash": hash_of(scripts[0]),
 }

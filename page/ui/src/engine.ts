@@ -1,14 +1,10 @@
 // Predictors in workers (page/worker.js): each starts with its first question, is watched, and is replaced when it fails.
+import { bytesOfText } from "./base85";
 
 // A worker that owes an answer and is silent for this long is stopped. One that computes many steps gives a sign before each.
 const kSilentMs = 20000;
 
-const bytesOf = (id: string) => {
-  const text = atob(document.getElementById(id)!.textContent!.trim());
-  const bytes = new Uint8Array(text.length);
-  for (let i = 0; i < text.length; ++i) bytes[i] = text.charCodeAt(i);
-  return bytes;
-};
+const bytesOf = (id: string) => bytesOfText(document.getElementById(id)!.textContent!.trim());
 
 let script: Promise<string> | null = null;  // the worker's address, unpacked once
 const scriptUrl = () => (script ??= new Response(new Blob([bytesOf("worker")]).stream().pipeThrough(new DecompressionStream("gzip")))
