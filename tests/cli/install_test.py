@@ -62,6 +62,35 @@ class Install(ProgramTest):
         program = subprocess.run([self.folder / "venv/bin/stretto", "simulate", "llama3-8b"], cwd=self.folder, env=environment, capture_output=True, text=True)
         self.assertEqual((program.returncode, "H100 SXM 80 GB" in program.stdout), (0, True), program.stderr)
 
+    @unittest.skipUnless(pathlib.Path("/usr/lib/python3/dist-packages/pip").exists(), "Debian's pip is not installed")
+    @slow
+    def test_wheel(self):
+        """A wheel installs by `pip install FILE` into an empty environment: the command and the module, with their own libraries and files."""
+        made = subprocess.run(["packaging/archive", self.prefix], cwd=ROOT, capture_output=True, text=True)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        subprocess.run(["packaging/wheel/build", made.stdout.strip(), self.folder], cwd=ROOT, check=True, capture_output=True)
+        (wheel,) = self.folder.glob("*.whl")
+        environment = {"PATH": "/usr/bin:/bin"}
+        subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", self.folder / "empty"], check=True, env=environment)
+        done = subprocess.run(["/usr/bin/python3", "-m", "pip", "--python", self.folder / "empty/bin/python", "install", "--no-index", wheel],
+                              cwd=self.folder, env=environment, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        code = """import stretto
+print(stretto.simulate("llama3-8b", {"training.global_batch_size": 512})["ranks"], [point["status"] for point in stretto.sweep("llama3-8b", {"tp": [2]})])
+for wrong in (lambda: stretto.simulate("llama3-8x"), lambda: stretto.export("llama3-8b", "nobody's")):
+    try:
+        wrong()
+    except stretto.InputError as error:
+        print(error)
+print("--num-layers" in stretto.export("llama3-8b", "megatron")["text"], "h100-sxm" in stretto.names("platforms"), len(stretto.gates("llama3-8b")) > 9)"""
+        printed = subprocess.run([self.folder / "empty/bin/python", "-c", code], cwd=self.folder, env=environment, capture_output=True, text=True)
+        lines = printed.stdout.splitlines()
+        self.assertEqual((printed.returncode, lines[0], lines[-1]), (0, "64 ['predicted']", "True True True"), printed.stderr)
+        self.assertIn('did you mean "llama3-8b"?', lines[1])
+        self.assertIn("--format: expected one of", lines[2])
+        program = subprocess.run([self.folder / "empty/bin/stretto", "simulate", "llama3-8b"], cwd=self.folder, env=environment, capture_output=True, text=True)
+        self.assertEqual((program.returncode, "H100 SXM 80 GB" in program.stdout), (0, True), program.stderr)
+
     def test_a_file_goes_before_a_name(self):
         (self.folder / "elsewhere").mkdir()
         shutil.copy(self.tiny, self.folder / "elsewhere/llama3-8b")
