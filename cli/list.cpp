@@ -130,7 +130,7 @@ std::string words_text() {
 void list_command(const ListOptions& options) {
   options.files.claim_outputs();
   const bool is_words = options.what == "words";
-  const Listed listed = is_words                    ? Listed{{}, words_json()}
+  const Listed listed = is_words                    ? Listed{Table({"word", "meaning"}), words_json()}
                         : options.what == "models"  ? list_models()
                         : options.what == "recipes" ? list_recipes()
                                                     : list_files(options.what);
