@@ -34,7 +34,7 @@ void add_gates(const Scenario& scenario, Gates& gates) {
   gates.above_one(kKnob, asked, "context_parallel_size", p.context_parallel_size);
   gates.add({.knob = kKnob,
              .needs = "cp_comm_type with a ring",
-             .source = kOwnGate,
+             .source = kNothingToActOn,
              .asked = asked,
              .open = p.context_parallel_size == 1 || p.has_cp_ring(),
              .why = "attention waits for the collectives of cp_comm_type " + names_of(p.cp_comm_types())});

@@ -184,13 +184,13 @@ void add_gates(const Scenario& scenario, Gates& gates) {
   gates.above_one(kKnob, scenario.overlap.fsdp_comm_overlap, Parallel::kReplicas, parallel.replicas());
   gates.add({.knob = kKnob,
              .needs = std::string(key) + " from optim_grads on",
-             .source = kOwnGate,
+             .source = kNothingToActOn,
              .asked = scenario.overlap.fsdp_comm_overlap,
              .open = parallel.shards_gradients(),
              .why = std::string(key) + " is " + value + ", which overlap_grad_reduce overlaps"});
   gates.add({.knob = "fsdp_prefetch_depth",
              .needs = std::string(kKnob) + " = true",
-             .source = kOwnGate,
+             .source = kNothingToActOn,
              .asked = scenario.overlap.fsdp_prefetch_depth != Overlap{}.fsdp_prefetch_depth,
              .open = scenario.overlap.fsdp_comm_overlap,
              .why = "it needs fsdp_comm_overlap = true; parameters are gathered when needed"});

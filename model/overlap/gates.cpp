@@ -23,13 +23,14 @@ std::string Gate::refusal() const {
 }
 
 const char* name_of(GateOwner owner) {
-  return name_in({"Stretto", "Megatron-LM", "Megatron-Bridge", "TransformerEngine", "NCCL"}, owner);
+  return name_in({"Stretto", "nobody", "Megatron-LM", "Megatron-Bridge", "TransformerEngine", "NCCL"}, owner);
 }
 
 std::string GateSource::text() const { return place.empty() ? name_of(owner) : name_of(owner) + (" " + place); }
 
 std::string GateSource::remark() const {
   if (owner == GateOwner::stretto) return "a limit of Stretto's own";
+  if (owner == GateOwner::nobody) return "there is nothing else that it could act on";
   return std::string(name_of(owner)) + "'s condition, " + place.substr(place.find(' ') + 1);
 }
 
@@ -83,7 +84,7 @@ void Gates::off_with_units(const std::string& knob, bool asked, const Scenario& 
   const std::string key = "data_parallel_sharding_strategy";
   add({.knob = knob,
        .needs = key + " no_shard or optim",
-       .source = kOwnGate,
+       .source = kNothingToActOn,
        .asked = asked,
        .open = !scenario.parallel.shards_gradients(),
        .why = key + " is \"" + name_of(scenario.parallel.data_parallel_sharding_strategy) +
@@ -110,7 +111,7 @@ void add_deferral(const Scenario& s, Gates& gates) {
   gates.add(
       {.knob = knob,
        .needs = "pipeline_schedule = 1f1b",
-       .source = kOwnGate,
+       .source = kNothingToActOn,
        .asked = o.defer_embedding_wgrad_compute,
        .open = !is_zero_bubble(schedule),
        .why = std::string("pipeline_schedule is \"") + name_of(schedule) + "\", which puts off all weight gradients"});
@@ -125,8 +126,9 @@ void add_deferral(const Scenario& s, Gates& gates) {
 // Adds the gates of cuBLASLt's epilogues and of operations joined by hand: no framework has these knobs.
 void add_fusions(const Scenario& s, Gates& gates) {
   const Training& t = s.training;
-  const auto off = [&](const char* knob, bool asked, const char* needs, bool open, const char* why) {
-    gates.add({.knob = knob, .needs = needs, .source = kOwnGate, .asked = asked, .open = open, .why = why});
+  const auto off = [&](const char* knob, bool asked, const char* needs, bool open, const char* why,
+                       const GateSource& source = kNothingToActOn) {
+    gates.add({.knob = knob, .needs = needs, .source = source, .asked = asked, .open = open, .why = why});
   };
   const char* no_biases = "the linear layers have no biases";
   off("gelu_fusion", t.gelu_fusion, "swiglu = false", !s.model.swiglu,
@@ -138,13 +140,13 @@ void add_fusions(const Scenario& s, Gates& gates) {
       "gelu_fusion is off or has no GELU, and it sums what that epilogue makes");
   off(sums_gelu, asked, "add_bias_linear = true", s.model.add_bias_linear, no_biases);
   off(sums_gelu, asked, "tp_comm_overlap = false", !s.overlap.tp_comm_overlap,
-      "tp_comm_overlap is on, which may cut the product into pieces that would all add to the sums");
+      "tp_comm_overlap is on, which may cut the product into pieces that would all add to the sums", kOwnGate);
   gates.trains(sums_gelu, asked, s);
   off("residual_fusion", t.residual_fusion, "hidden_dropout = 0", s.model.hidden_dropout == 0,
-      "hidden_dropout is above 0 and comes between the product and the addition");
+      "hidden_dropout is above 0 and comes between the product and the addition", kOwnGate);
   off("residual_fusion", t.residual_fusion, "tensor_model_parallel_size = 1",
       s.parallel.tensor_model_parallel_size == 1,
-      "tensor_model_parallel_size is above 1, and products are summed over ranks before the addition");
+      "tensor_model_parallel_size is above 1, and products are summed over ranks before the addition", kOwnGate);
 }
 
 // A graph holds sizes: the host cannot wait for numbers of rows in it.
@@ -196,7 +198,7 @@ void add_communicators(const Scenario& s, Gates& gates) {
   const Cluster& c = s.cluster;
   gates.add({.knob = "channel_GBps",
              .needs = "max_ctas of a group",
-             .source = kOwnGate,
+             .source = kNothingToActOn,
              .asked = c.channel_GBps > 0,
              .open = !c.max_ctas.empty(),
              .why = "no group has channels; nccl_communicator_config.dp.max_ctas gives dp some"});
@@ -228,7 +230,7 @@ void add_communicators(const Scenario& s, Gates& gates) {
                .why = "untie_embeddings_and_output_weights is on, and nothing is summed"});
   gates.add({.knob = "nccl_ub",
              .needs = "more ranks than one",
-             .source = kOwnGate,
+             .source = kNothingToActOn,
              .asked = c.nccl_ub,
              .open = s.parallel.ranks() > 1,
              .why = "a rank alone has no collectives"});
@@ -278,12 +280,12 @@ void add_pipeline(const Scenario& s, Gates& gates) {
                   megatron("core/pipeline_parallel/schedules.py:1161, nothing else reads it"));
   gates.add({.knob = group,
              .needs = "pipeline_schedule = 1f1b",
-             .source = kOwnGate,
+             .source = kNothingToActOn,
              .asked = has_group,
              .open = !zero_bubble,
              .why = "pipeline_schedule is " + schedule + ", which has no groups"});
   refused("pipeline_schedule", zero_bubble, "pipeline_model_parallel_size above 1", pp > 1, std::to_string(pp),
-          kOwnGate);
+          kNothingToActOn);
   refused("pipeline_schedule", zero_bubble, "frozen_base = false", !s.training.frozen_base, "true", kOwnGate);
   refused("pipeline_schedule", zero_bubble, "recompute_granularity none or selective",
           !s.training.recompute.repeats_layers(), "layers that are repeated", kOwnGate);
@@ -305,7 +307,8 @@ void add_pipeline(const Scenario& s, Gates& gates) {
   const std::int64_t count = p.num_distributed_optimizer_instances;
   refused(instances, count > 1, "use_distributed_optimizer = true", p.shards_optimizer(), "false",
           megatron("core/distributed/distributed_data_parallel.py:358"));
-  refused(instances, count > 1, "at least 2 ranks in each instance", count == 1 || p.shards() > 1, "1", kOwnGate);
+  refused(instances, count > 1, "at least 2 ranks in each instance", count == 1 || p.shards() > 1, "1",
+          kNothingToActOn);
   const char* virtual_size = "virtual_pipeline_model_parallel_size";
   refused(virtual_size, vp > 1, "pipeline_model_parallel_size above 1", pp > 1, std::to_string(pp),
           megatron("arguments.py:1002"));

@@ -16,12 +16,13 @@ enum class GateKind : std::uint8_t {
   acts,   // a framework refuses the knob or switches it off, but Stretto does not: such a gate is always open
 };
 
-// Whose condition a gate is.
-enum class GateOwner : std::uint8_t { stretto, megatron_lm, megatron_bridge, transformer_engine, nccl };
-const char* name_of(GateOwner owner);  // "Stretto", "Megatron-LM", …
+// Whose condition a gate is. A gate that is `nobody`'s follows from what the knob means: without it there is nothing
+// that the knob could act on. Gates of Stretto's are limits: what they refuse could be modelled.
+enum class GateOwner : std::uint8_t { stretto, nobody, megatron_lm, megatron_bridge, transformer_engine, nccl };
+const char* name_of(GateOwner owner);  // "Stretto", "nobody", "Megatron-LM", …
 
-// Whose gate it is and where it stands there: "arguments.py:1028" and words on it. A gate of Stretto's own has no
-// place: no framework has the knob, or a framework allows what is not modelled here.
+// Whose gate it is and where it stands there: "arguments.py:1028" and words on it. A gate of Stretto's or nobody's has
+// no place: no framework has the knob, or a framework allows what is not modelled here.
 struct GateSource {
   GateOwner owner = GateOwner::stretto;
   std::string place = {};
@@ -56,19 +57,21 @@ GateSource megatron(const std::string& place);            // in NVIDIA/Megatron-
 GateSource bridge(const std::string& place);              // in NVIDIA-NeMo/Megatron-Bridge
 GateSource transformer_engine(const std::string& place);  // in NVIDIA/TransformerEngine
 inline const GateSource kOwnGate = {};
+inline const GateSource kNothingToActOn = {GateOwner::nobody};
 
 class Gates {
  public:
   void add(Gate gate);
   // `knob` is off unless the size `key` is above 1.
   void above_one(const std::string& knob, bool asked, const std::string& key, std::int64_t size,
-                 const GateSource& source = kOwnGate);
+                 const GateSource& source = kNothingToActOn);
   // A scenario that asks for the knob of [training] is refused while the gate is closed. `knob` begins with its key:
   // "main_grads_dtype = bf16".
   void of_training(const std::string& knob, bool asked, const std::string& needs, bool open, const std::string& got,
                    const GateSource& source, const std::string& why = "");
   // The knob acts on gradients of parameters, so it is off with a frozen base.
-  void trains(const std::string& knob, bool asked, const Scenario& scenario, const GateSource& source = kOwnGate);
+  void trains(const std::string& knob, bool asked, const Scenario& scenario,
+              const GateSource& source = kNothingToActOn);
   // The knob acts on buckets of gradients, which ZeRO-2 and ZeRO-3 do not have.
   void off_with_units(const std::string& knob, bool asked, const Scenario& scenario);
 

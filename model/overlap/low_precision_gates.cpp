@@ -81,7 +81,7 @@ class LowPrecisionGates {
                        megatron(kConfig + std::string("1538")));
     gates_.of_training("first_last_layers_bf16", p_.first_last_layers_bf16 && p_.is_on(), "a layer between them",
                        p_.num_layers_at_start_in_bf16 + p_.num_layers_at_end_in_bf16 < s_.model.num_layers, "none",
-                       kOwnGate, "then no product is of codes");
+                       kNothingToActOn, "then no product is of codes");
     gates_.of_training(
         "fp8_recipe = delayed", is_delayed, "recompute_granularity none or selective of the attention core",
         recompute.granularity == Recompute::Granularity::none ||
@@ -174,7 +174,7 @@ class LowPrecisionGates {
     const auto off = [&](const char* knob, bool asked, const char* needs, bool open) {
       gates_.add({.knob = knob,
                   .needs = needs,
-                  .source = kOwnGate,
+                  .source = kNothingToActOn,
                   .asked = asked,
                   .open = open,
                   .why = std::string("it needs ") + needs});

@@ -64,7 +64,7 @@ void add_gates(const Scenario& scenario, Gates& gates) {
   const PipelineSchedule schedule = scenario.parallel.pipeline_schedule;
   gates.add({.knob = flush,
              .needs = "pipeline_schedule = 1f1b",
-             .source = kOwnGate,
+             .source = kNothingToActOn,
              .asked = o.overlap_p2p_comm_warmup_flush,
              .open = !is_zero_bubble(schedule),
              .why = std::string("pipeline_schedule is \"") + name_of(schedule) +

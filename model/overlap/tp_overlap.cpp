@@ -174,7 +174,7 @@ void add_gates(const Scenario& scenario, Gates& gates) {
         std::tuple{"tp_comm_overlap_cfg", !o.tp_comm_overlap_cfg.empty(), "1457"}})
     gates.add({.knob = knob,
                .needs = "tp_comm_overlap = true",
-               .source = *line ? megatron(std::string("core/extensions/transformer_engine.py:") + line) : kOwnGate,
+               .source = *line ? megatron(std::string("core/extensions/transformer_engine.py:") + line) : kNothingToActOn,
                .asked = asked,
                .open = o.tp_comm_overlap,
                .why = "it needs tp_comm_overlap = true"});
