@@ -1,6 +1,7 @@
 #include "diagnose/diagnose.hpp"
 
 #include <catch2/catch.hpp>
+#include <map>
 
 #include "base/data_folder.hpp"
 #include "model/build_schedule.hpp"
@@ -210,6 +211,51 @@ TEST_CASE("a kernel that the schedule does not have, and waiting for the host", 
   check_first(diagnosed(scenario, {run.trace(0, options)}), Cause::unscheduled_kernel, "cub::DeviceRadixSort", 2);
   options.inserted_kernel = "";
   check_first(diagnosed(scenario, {run.trace(0, options)}), Cause::waiting_for_host, "host", 2);
+}
+
+TEST_CASE("a kernel of a kind that is missing elsewhere is moved, and no kernel to remove", "[diagnose]") {
+  const Scenario scenario = scenario_of();
+  const Run run(scenario);
+  // Attention's backward kernels are one kernel at the beginning of the step, which takes as long as all of them.
+  double backward_us = 0;
+  const BoundProgram& program = run.result.programs[run.result.folding.index_of(0)];
+  for (const TimelineRow& row : run.result.timeline.rows)
+    if (row.rank == program.rank) {
+      const Work& work = run.verified.schedule.operations[program.ops[row.op].op].work;
+      if (const auto* a = std::get_if<Attention>(&work); a != nullptr && a->pass != Pass::forward)
+        backward_us += to_us(row.end - row.start);
+    }
+  REQUIRE(backward_us > 0);
+  KinetoOptions options;
+  options.left_out = "flash_bwd";
+  options.inserted_at = 0.02;
+  options.inserted_us = backward_us;
+  options.inserted_kernel = "void flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<Flash_bwd_kernel_traits<128>>(P)";
+  const Diagnosis diagnosis = diagnosed(scenario, {run.trace(0, options)});
+  int moved = 0;
+  for (const Gap& gap : diagnosis.gaps) {
+    CAPTURE(gap.name, gap.gap_ms, name_of(gap.cause));
+    CHECK(gap.cause != Cause::unscheduled_kernel);
+    if (gap.cause != Cause::moved_kernel) continue;
+    ++moved;
+    CHECK(std::abs(gap.gap_ms) < 0.1 * backward_us * 1e-3);
+    CHECK_THAT(gap.detail, Contains("runs in another place of the step"));
+  }
+  CHECK(moved == 1);
+  CHECK(sum_of(diagnosis) == Approx(diagnosis.gap_ms()).margin(1e-6));
+}
+
+TEST_CASE("products that run whole where the prediction cuts them are one line", "[diagnose]") {
+  const Scenario cut = scenario_of({"overlap.tp_comm_overlap=true"});
+  const Diagnosis diagnosis = diagnosed(cut, {Run(scenario_of()).trace(0)});
+  std::map<std::string, int> lines;
+  for (const Gap& gap : diagnosis.gaps) {
+    CAPTURE(gap.name, gap.gap_ms, name_of(gap.cause), gap.detail);
+    // Pieces that have no kernel and a kernel that has grown by them are not two opposite lines.
+    if (gap.cause == Cause::slower_kernel || gap.cause == Cause::missing_kernel) CHECK(++lines[gap.name] == 1);
+    if (gap.cause == Cause::missing_kernel) CHECK(std::abs(gap.gap_ms) < 0.05 * diagnosis.predicted_ms);
+  }
+  CHECK(sum_of(diagnosis) == Approx(diagnosis.gap_ms()).margin(1e-6));
 }
 
 TEST_CASE("faults in a trace of Stretto's are named first", "[diagnose]") {

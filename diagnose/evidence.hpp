@@ -57,15 +57,19 @@ struct Evidence {
   SeenAttention attention;
   SeenExperts experts;
   std::vector<SeenMessages> messages;
-  double embeddings = 0, losses = 0;  // forward passes of the embedding and of the loss
-  std::int64_t vocabulary = 0;        // rows of the whole embedding
-  int product_bytes = 0;              // of an element of most products' operands
+  double embeddings = 0, losses = 0;   // forward passes of the embedding and of the loss
+  std::int64_t vocabulary = 0;         // rows of the whole embedding
+  int product_bytes = 0;               // of an element of most products' operands
+  std::vector<std::string> libraries;  // whose kernels run, in words: "DeepEP"
+  std::string profile;                 // the profile whose kernels they are; "": their names do not say
   bool has_rms_norm = false, has_layer_norm = false, has_head_norms = false, has_rope = false, has_gates = false,
        has_biases = false, has_positions = false;
 };
 
 // Gathers them of a trace of Stretto's, which says them in words.
 Evidence own_evidence(const trace::RankTrace& rank);
+// Adds the library of a kernel, by its name, and the profile that follows from it.
+void add_library(Evidence& seen, const std::string& kernel);
 // Gathers them of one step of a profiler's trace, as far as it has shapes (record_shapes) and sizes of messages.
 Evidence kernel_evidence(const trace::RankTrace& rank);
 

@@ -34,8 +34,14 @@ class KernelReader {
 
   Evidence read() {
     const std::vector<Period> periods = find_periods(rank_);
-    for (const std::uint32_t index : periods.back().kernels) add(rank_.kernels[index]);
+    std::set<std::uint32_t> names;
+    for (const std::uint32_t index : periods.back().kernels) {
+      const trace::Kernel& kernel = rank_.kernels[index];
+      if (names.insert(kernel.name).second) add_library(seen_, rank_.name_of(kernel));
+      add(kernel);
+    }
     add_weights();
+    finish_experts();
     seen_.embeddings = double(embeddings_.size());
     for (const auto& [bytes, count] : bytes_)
       if (seen_.product_bytes == 0 || count > bytes_[seen_.product_bytes]) seen_.product_bytes = bytes;
@@ -68,6 +74,7 @@ class KernelReader {
       if (kernel.call >= 0) add_attention(rank_.calls[static_cast<std::size_t>(kernel.call)]);
     }
     if (kernel.cls != KernelClass::gemm) return;
+    if (kernel.call >= 0 && add_grouped(rank_.calls[static_cast<std::size_t>(kernel.call)])) return;
     if (const int bytes = trace::operand_bytes_of(rank_, kernel); bytes > 0) ++bytes_[bytes];
     if (const auto product = trace::product_of(rank_, kernel)) {
       if (std::max({product->m, product->n, product->k}) > double(kMostWidth)) return;
@@ -87,6 +94,44 @@ class KernelReader {
     a.kv_heads = within(call.shapes[1][heads], kMostHeads);
     a.seq = within(call.shapes[0][3 - heads], kMostWidth);
     a.dim = a.value_dim = within(call.shapes[0][3], kMostDim);
+  }
+
+  // PyTorch's grouped product of a rank's experts: rows [rows, k] with weights [experts, k, n], or, of a gradient of
+  // the weights, [k, rows] with [rows, n]. The first product of a pair of sides is forward, as of other weights.
+  bool add_grouped(const trace::HostCall& call) {
+    if (call.name != "aten::_grouped_mm" || call.shapes.size() < 2) return false;
+    const auto &a = call.shapes[0], &b = call.shapes[1];
+    if (a.size() != 2 || (b.size() != 2 && b.size() != 3)) return false;
+    const std::int64_t in = within(b.size() == 3 ? b[1] : a[0], kMostWidth), out = within(b.back(), kMostWidth);
+    if (in == 0 || out == 0) return false;
+    auto found = std::find_if(seen_.experts.weights.begin(), seen_.experts.weights.end(),
+                              [&](const SeenWeight& w) { return in_order(w.in, w.out) == in_order(in, out); });
+    if (b.size() == 2) {
+      if (found != seen_.experts.weights.end()) ++found->gradients;
+      return true;
+    }
+    if (found == seen_.experts.weights.end()) found = seen_.experts.weights.insert(found, SeenWeight{in, out});
+    if (found->in == in && (in != out || found->gradients == 0)) ++found->forward;
+    seen_.experts.local = within(b[0], kMostExperts);
+    if (seen_.experts.rows == 0) seen_.experts.rows = within(a[0], kMostRows);
+    return true;
+  }
+
+  // The router's weight has the experts as its outputs: of those that begin in the experts' inputs the smallest, of a
+  // multiple of the rank's experts.
+  void finish_experts() {
+    SeenExperts& experts = seen_.experts;
+    if (experts.local == 0 || experts.weights.empty()) return;
+    const std::int64_t hidden = experts.weights.front().in;
+    for (const SeenWeight& weight : seen_.weights)
+      if (weight.in == hidden && weight.out <= kMostExperts && weight.out % experts.local == 0 &&
+          (experts.experts == 0 || weight.out < experts.experts))
+        experts.experts = weight.out;
+    if (experts.experts == 0 || seen_.tokens == 0) return;
+    experts.routed_rows = seen_.tokens;
+    // Ranks that share all experts have as many rows as their own tokens choose, when loads are equal.
+    experts.topk = within(experts.rows / seen_.tokens, experts.experts);
+    if (experts.topk == 0) experts.experts = 0;
   }
 
   // A product is A[m,k] · B[k,n]. The tokens are m of forward products and input gradients, and k of weight gradients,

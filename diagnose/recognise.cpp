@@ -36,9 +36,34 @@ Found Recognition::find(const Transformer* known) {
         "expected --model NAME");
   find_style();
   if (known != nullptr) require_model(*known);
-  found_.unknown.push_back("overlaps and their pieces, the pipeline's schedule, how ranks are numbered, the profile");
+  find_framework();
+  found_.unknown.push_back("overlaps and their pieces, the pipeline's schedule, how ranks are numbered");
   found_.unknown.push_back("dropout, the learning rate, the data");
   return std::move(found_);
+}
+
+void Recognition::find_framework() {
+  std::vector<std::string> libraries;
+  std::string profile;
+  bool has_experts = false;
+  for (const Evidence& rank : ranks_) {
+    if (profile.empty()) profile = rank.profile;
+    for (const std::string& one : rank.libraries)
+      if (std::find(libraries.begin(), libraries.end(), one) == libraries.end()) libraries.push_back(one);
+    has_experts = has_experts || std::any_of(rank.messages.begin(), rank.messages.end(), [](const SeenMessages& m) {
+                    return m.cls == trace::KernelClass::dispatch || m.cls == trace::KernelClass::combine;
+                  });
+  }
+  const std::string kernels = fmt::format("{}", fmt::join(libraries, ", "));
+  for (const char* of_experts : {"DeepEP", "grouped", "DeepGEMM"})
+    has_experts = has_experts || kernels.find(of_experts) != std::string::npos;
+  if (has_experts && experts_.experts == 0)
+    found_.unknown.push_back("experts: kernels of theirs run (" + kernels +
+                             "), and no grouped product has shapes that say how many there are");
+  if (profile.empty())
+    found_.unknown.push_back("the profile: no kernel's name says the framework");
+  else
+    found_.keys.insert(found_.keys.begin(), {"", "profile", '"' + profile + '"', "kernels: " + kernels});
 }
 
 Found recognise(const Traces& traces, const KnownModel& known, const std::string& platform) {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "diagnose/evidence.hpp"
 #include "predict/predict_step.hpp"
 #include "report/trace.hpp"
 #include "tests/cases.hpp"
@@ -130,6 +131,56 @@ global_batch_size = 8
   options.has_shapes = false;
   const std::string bare = folder.write("bare.json", testing::kineto_json(step.schedule, step.result, 0, options));
   CHECK_THAT(message_of([&] { recognise(read_traces({bare}, -1, "")); }), Contains("record_shapes=True"));
+}
+
+TEST_CASE("kernels of a profiler's trace show experts and the framework") {
+  const Scenario scenario = parse_scenario(R"(platform = "h100-sxm"
+[model]
+num_layers = 2
+hidden_size = 512
+num_attention_heads = 8
+kv_channels = 64
+seq_length = 1024
+vocab_size = 4096
+num_moe_experts = 16
+moe_router_topk = 2
+moe_ffn_hidden_size = 384
+swiglu = true
+normalization = "RMSNorm"
+position_embedding_type = "rope"
+add_bias_linear = false
+[parallel]
+data_parallel_size = 4
+expert_model_parallel_size = 4
+[training]
+precision = "bf16"
+global_batch_size = 8
+)",
+                                           "experts");
+  const predict::PredictedStep step = predict::predict_step(scenario, sim::read_platform(scenario.platform));
+  testing::KinetoOptions options;
+  options.has_shapes = true;
+  const testing::TempDir folder;
+  const std::string trace = testing::kineto_json(step.schedule, step.result, 0, options);
+  const std::string text = recognise(read_traces({folder.write("trace.json", trace)}, -1, ""), {}, "h100-sxm").text();
+  CAPTURE(text);
+  CHECK_THAT(text, Contains("profile = \"megatron-core-te\"  # kernels: ") && Contains("CUTLASS's grouped products"));
+  CHECK_THAT(text, Contains("num_moe_experts = 16") && Contains("moe_router_topk = 2"));
+  CHECK_THAT(text, Contains("moe_ffn_hidden_size = 384") && Contains("expert_model_parallel_size = 4"));
+  // Without shapes of grouped products the experts are named, and not known.
+  std::string other = trace;
+  for (std::size_t at = 0; (at = other.find("aten::_grouped_mm", at)) != std::string::npos; ++at)
+    other.replace(at, 17, "GroupedLinearFunc");
+  CHECK_THAT(recognise(read_traces({folder.write("other.json", other)}, -1, "")).text(),
+             Contains("# - experts: kernels of theirs run (") && !Contains("num_moe_experts"));
+  Evidence seen;
+  add_library(seen, "void at::native::vectorized_elementwise_kernel<4>(int)");
+  CHECK(seen.profile == "torchtitan");
+  add_library(seen, "triton_poi_fused_add_mul_0");
+  add_library(seen, "void deep_ep::intranode::combine<__nv_bfloat16, 8>(int4*)");
+  add_library(seen, "void at::native::reduce_kernel<512>(int)");
+  CHECK(seen.profile == "torchtitan-compile");
+  CHECK(seen.libraries == std::vector<std::string>{"PyTorch's eager kernels", "torch.compile", "DeepEP"});
 }
 
 }  // namespace

@@ -30,6 +30,8 @@ class Recognition {
   void find_experts();
   void find_data_groups();
   void find_batch();
+  // recognise.cpp: the libraries and the profile by the names of kernels.
+  void find_framework();
 
   void set(const char* section, const char* key, std::int64_t value, std::string why);
   void set(const char* section, const char* key, std::string value, std::string why);

@@ -30,6 +30,10 @@ inline std::vector<FrameworkKernel> kernels_of(const Operation& operation) {
                       {"void cublasLt::splitKreduce_kernel<32, 16, int, float>(cublasLt::Params)", 0.1}};
             return named("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_kernel");
           },
+          [&](const GroupedGemm&) {
+            return named(
+                "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<GroupProblemShape<int> > >(P)");
+          },
           [&](const Attention& a) -> std::vector<FrameworkKernel> {
             if (a.pass == Pass::forward)
               return named("void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4>, true>(Params)");
@@ -90,6 +94,13 @@ inline std::vector<FrameworkKernel> kernels_of(const Operation& operation) {
 inline std::string operator_of(const Operation& operation) {
   if (const auto* g = std::get_if<Gemm>(&operation.work))
     return fmt::format(R"("aten::mm","dims":[[{},{}],[{},{}]])", g->m, g->k, g->k, g->n);
+  if (const auto* g = std::get_if<GroupedGemm>(&operation.work)) {
+    if (g->pass == Pass::wgrad)
+      return fmt::format(R"("aten::_grouped_mm","dims":[[{},{}],[{},{}]])", g->n, g->rows, g->rows, g->k);
+    const bool is_forward = g->pass == Pass::forward;
+    const std::int64_t in = is_forward ? g->k : g->n, out = is_forward ? g->n : g->k;
+    return fmt::format(R"("aten::_grouped_mm","dims":[[{},{}],[{},{},{}]])", g->rows, in, g->groups, in, out);
+  }
   if (const auto* a = std::get_if<Attention>(&operation.work); a && a->pass == Pass::forward)
     return fmt::format(R"("aten::_scaled_dot_product_flash_attention","dims":[[{},{},{},{}],[{},{},{},{}]])", a->batch,
                        a->heads, a->seq, a->head_dim, a->batch, a->kv_heads, a->seq, a->head_dim);
@@ -105,6 +116,7 @@ struct KinetoOptions {
   double inserted_at = 0;
   double inserted_us = 0;
   std::string inserted_kernel;
+  std::string left_out;                     // kernels whose names have this part do not run
   double from_us = -1e18, until_us = 1e18;  // operations that start outside these times of the step are left out
   double clock_us = 1.7e9;                  // the rank's clock at the beginning
   bool has_shapes = false;                  // record_shapes: operators of the host with the sizes of their operands
@@ -160,7 +172,13 @@ inline std::string kineto_json(const Schedule& schedule, const sim::SimResult& r
         const Dtype type = schedule.dtype_of(operation.accesses.front().view);
         const bool gathers = collective->kind == CollectiveKind::all_gather;
         const bool scatters = collective->kind == CollectiveKind::reduce_scatter;
-        const char* name = gathers ? "_allgather_base" : scatters ? "_reduce_scatter_base" : "allreduce";
+        const bool exchanges = collective->kind == CollectiveKind::all_to_all ||
+                               collective->kind == CollectiveKind::dispatch ||
+                               collective->kind == CollectiveKind::combine;
+        const char* name = gathers     ? "_allgather_base"
+                           : scatters  ? "_reduce_scatter_base"
+                           : exchanges ? "all_to_allv"
+                                       : "allreduce";
         more = fmt::format(
             R"(,"Collective name":"{}","In msg nelems":{},"Out msg nelems":{},"Group size":{},"dtype":"{}",)"
             R"("Process Group Name":"{}")",
@@ -178,6 +196,7 @@ inline std::string kineto_json(const Schedule& schedule, const sim::SimResult& r
                         name.substr(dims + 8)));
       }
       for (const FrameworkKernel& one : kernels_of(operation)) {
+        if (!options.left_out.empty() && one.name.find(options.left_out) != std::string::npos) continue;
         const double length = one.share * to_us(row.end - row.start);
         kernel(one.name, at, length, moves ? 20 + int(op.lane) : 7, more, launched, is_backward ? 10 : 9);
         at += length;

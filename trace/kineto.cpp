@@ -35,7 +35,7 @@ bool has_shape_of_kernel(const std::string& name) {
       name == "aten::embedding")
     return true;
   return name == "aten::mm" || name == "aten::addmm" || name == "aten::bmm" || name == "aten::baddbmm" ||
-         name == "aten::linear" || name == "aten::_scaled_mm";
+         name == "aten::linear" || name == "aten::_scaled_mm" || name == "aten::_grouped_mm";
 }
 
 bool is_kernel(const std::string& category) {
