@@ -234,6 +234,14 @@ class KeyedDocument {
     const auto found = facts_.find(fact);
     return found != facts_.end() && found->second == true;
   }
+  // Returns the product, or a number that is more than any cluster and any batch has.
+  static std::int64_t bounded_product(std::initializer_list<std::int64_t> factors) {
+    constexpr std::int64_t kMost = std::int64_t{1} << 40;
+    std::int64_t product = 1;
+    for (const std::int64_t factor : factors)
+      if (__builtin_mul_overflow(product, factor, &product) || product > kMost) return kMost;
+    return product;
+  }
   std::int64_t ranks_of(const char* key) const {
     return std::clamp<std::int64_t>(settings_.whole(std::string("parallel.") + key, 1), 1, 1 << 20);
   }
@@ -306,8 +314,9 @@ class KeyedDocument {
 
   void finish_layout() {
     auto& values = settings_.values;
-    const std::int64_t of_model = ranks_of("tensor_model_parallel_size") * ranks_of("context_parallel_size") *
-                                  ranks_of("pipeline_model_parallel_size");
+    const std::int64_t of_model =
+        bounded_product({ranks_of("tensor_model_parallel_size"), ranks_of("context_parallel_size"),
+                         ranks_of("pipeline_model_parallel_size")});
     if (ranks_of("tensor_model_parallel_size") == 1) values["parallel.sequence_parallel"] = false;
     if (ranks_of("context_parallel_size") == 1) values.erase("parallel.cp_comm_type");
     if (settings_.is("parallel.expert_model_parallel_size", 1)) values.erase("parallel.expert_model_parallel_size");
@@ -321,13 +330,13 @@ class KeyedDocument {
       values.emplace("overlap.overlap_grad_reduce", true);  // PyTorch's DDP
     }
     if (const auto replicas = count("@replicas")) {
-      settings_.ranks = of_model * *replicas;
+      settings_.ranks = bounded_product({of_model, *replicas});
       settings_.ranks_from = "the degrees of the document";
     } else if (const auto gpus = count("@gpus")) {
       settings_.ranks = *gpus;
       settings_.ranks_from = "its number of GPUs";
     } else if (const auto nodes = count("@nodes")) {
-      settings_.ranks = *nodes * count("@gpus_of_node").value_or(1);
+      settings_.ranks = bounded_product({*nodes, count("@gpus_of_node").value_or(1)});
       settings_.ranks_from = "its nodes";
     }
     of_model_ = of_model;
@@ -344,8 +353,9 @@ class KeyedDocument {
       values["training.micro_batch_size"] = *micro;
     const std::int64_t ranks = options_.gpus > 0 ? options_.gpus : settings_.ranks.value_or(of_model_);
     const std::int64_t micro = settings_.whole("training.micro_batch_size", 1);
-    if (const auto steps = count("@accumulation"); steps && micro > 0 && micro < (1 << 20) && *steps < (1 << 20))
-      values.emplace("training.global_batch_size", micro * *steps * std::max<std::int64_t>(1, ranks / of_model_));
+    if (const auto steps = count("@accumulation"); steps && micro > 0)
+      values.emplace("training.global_batch_size",
+                     bounded_product({micro, *steps, std::max<std::int64_t>(1, ranks / of_model_)}));
   }
 
   KeyTable table_;

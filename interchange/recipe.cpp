@@ -91,7 +91,8 @@ class Recipe {
   void take_recipe() {
     const bool has_sizes = root_.contains("model") && root_["model"].is_object() &&
                            root_["model"].contains("num_layers") && root_["model"].contains("hidden_size");
-    if (root_.contains("trainer") || has_sizes) return;
+    // With all sizes a document is whole, unless a command names a recipe whose sizes it changes.
+    if (root_.contains("trainer") || (has_sizes && !root_.contains("run"))) return;
     for (const std::string& noun : not_modelled_by_name(recipe_name())) refuse_here(noun, recipe_name());
     // With --set training.precision, a recipe in fp8 is predicted in the precision that it says.
     if (recipe_.settings.refused.size() > recipe_.settings.refused.count("fp8")) return;
@@ -239,6 +240,8 @@ class Recipe {
     settings.vocabulary_hints += recipe_name() + "\n" + stem() + "\n";
     const bool is_recipe = recipe_.facts.is_recipe;
     const bool is_named = recipe_name() != stem() || is_recipe;
+    // Sizes that a recipe's command changes leave the others as they are.
+    if (is_recipe && has_sizes && !settings.values.contains("model.preset")) add_shape_by_name(recipe_name(), settings);
     if (!has_sizes && settings.refused.empty()) {
       if ((is_named && add_shape_by_name(recipe_name(), settings)) || add_shape_by_name(checkpoint_name(), settings)) {
         if (!is_recipe)

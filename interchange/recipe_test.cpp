@@ -267,6 +267,17 @@ TEST_CASE("a script that runs a recipe of Megatron-Bridge has its overrides", "[
   CHECK(s.parallel.tensor_model_parallel_size == 2);
   CHECK(s.parallel.context_parallel_size == 2);  // the recipe's
   CHECK(s.parallel.data_parallel_size == 2);
+  // Sizes that overrides leave out are the recipe's model's, however many they change.
+  const Scenario small = scenario(
+      "python run_recipe.py --recipe llama3_8b_pretrain_config model.num_layers=4 model.hidden_size=1024 "
+      "model.num_attention_heads=8 model.num_query_groups=4 '++model.recompute_modules=[core_attn,mlp]' "
+      "+model.recompute_granularity=selective ~model.tensor_model_parallel_size ddp.overlap_grad_reduce=false "
+      "ddp.overlap_param_gather=false\n");
+  CHECK(small.model.num_layers == 4);
+  CHECK(small.model.vocab_size == 128256);
+  CHECK(small.model.swiglu);
+  CHECK(small.training.recompute.modules.size() == 2);
+  CHECK_FALSE(small.overlap.overlap_grad_reduce);
   // Batch, layout, sequence and types are the recipe's where no override says otherwise.
   const Scenario large = scenario("python run_recipe.py --recipe llama3_70b_pretrain_config\n");
   CHECK(large.training.global_batch_size == 512);

@@ -815,7 +815,10 @@ class Runner {
     // The output of a program is unknown.
     const bool is_known = (!is_piped || is_filtered) && result_.calls.size() == calls;
     result_.calls.resize(calls);
+    // A blank in a mark would be taken for the end of a word.
     std::string named = shortened(commands).substr(0, 40);
+    named.erase(0, std::min(named.find_first_not_of(' '), named.size()));
+    if (const std::size_t blank = named.find(' '); blank != std::string::npos) named = named.substr(0, blank) + "...";
     std::erase_if(named, [](char c) { return c == '"' || c == '\'' || c == '`' || c == '\\'; });
     return is_known ? before : unknown("(" + named + ")");
   }

@@ -95,6 +95,10 @@ TEST_CASE("what a script does not set is marked, and counts as empty", "[shell]"
   REQUIRE(printed.size() == 3);
   CHECK(shell::without_unknown(printed[1]).empty());
   CHECK(printed[2] == "on");
+  // A value that a program prints is one word, and its options are none of the command's.
+  const Words counted = words("N=$(nvidia-smi --query-gpu=name --format=csv | wc -l)\ngo --name run_${N}_a --on");
+  REQUIRE(counted.size() == 4);
+  CHECK(shell::without_unknown(counted[2]) == "run__a");
 }
 
 TEST_CASE("a script that another one starts has its own variables and name, and yq prints a mapping's entries",

@@ -1,4 +1,5 @@
 """Scenarios are converted to Megatron-LM's command line and to Megatron-Bridge's CommOverlapConfig, and back."""
+import os
 import re
 
 from program import ROOT, ProgramTest, main
@@ -67,6 +68,31 @@ torchrun --nproc_per_node $GPUS --nnodes $NODES pretrain_gpt.py "${ARGS[@]}" --d
         rope = ["--set", 'model.position_embedding_type="rope"', "--set", "model.rotary_seq_len_interpolation_factor=1.5"]
         self.fails(2, "export", self.tiny, "--format", "megatron", *rope, says=["rotary_seq_len_interpolation_factor", "1.5"])
         self.fails(2, "export", self.tiny, says=["--output"])
+
+    def test_odd_files(self):
+        """Whatever a file holds: one line, and code 2."""
+        os.makedirs(self.folder / "primus/configs/models/megatron")
+        files = {"empty.yaml": "", "empty.sh": "", "empty.toml": "", "empty.json": "", "list.yaml": "- 1\n", "word.yaml": "hello\n", "number.json": "3",
+                 "nul.yaml": "model:\n  a: \0\n", "elf.sh": b"\x7fELF" + bytes(range(256)), "large.yaml": "a: 1\n" * 300_000,
+                 "deep.yaml": "".join("  " * depth + "a:\n" for depth in range(300)), "deep.json": '{"a":' * 20_000, "flow.yaml": "a: " + "[" * 20_000,
+                 "wide.yaml": "train_module: {rank_microbatch_size: 1}\n" + "".join(f"k{i}: {i}\n" for i in range(9000)),
+                 "itself.sh": "bash itself.sh\nsource itself.sh\n", "names.sh": "declare -n a=b\ndeclare -n b=a\ngo --num-layers ${a[1]} $a\n",
+                 "primus/configs/models/megatron/loop.yaml": "extends: [loop.yaml, loop.yaml]\n",
+                 "loop.yaml": "modules:\n  pre_trainer: {framework: megatron, model: loop.yaml}\n",
+                 "above.yaml": "modules:\n  pre_trainer: {framework: megatron, model: ../../../../../../etc/hostname}\n",
+                 "reference.yaml": "max_seq_len: ${max_seq_len}\nglobal_train_batch_size: ${a.b}\na: {b: ${global_train_batch_size}}\nmodel: {d_model: 64}\n",
+                 "sizes.yaml": "model: {model_config: {hidden_size: [1], num_hidden_layers: {a: 1}}}\nparallelism: {dp: 1e9, tp: -3, tp_mode: [1]}\n",
+                 "ranks.yaml": "model: {model_config: {hidden_size: 64, num_hidden_layers: 4, num_attention_heads: 4, vocab_size: 256}}\nparallelism: {dp: 1048576, "
+                               "tp: 1048576, pp: 1048576, tp_mode: REDUCE_SCATTER}\ntokens: {sequence_length: 8, micro_batch_size: 1048575, "
+                               "batch_accumulation_per_replica: 9223372036854775807}\n"}
+        for name, content in files.items():
+            path = self.write(name, content)
+            if name.startswith("primus/"):
+                continue
+            said = self.fails(2, "import", path).err
+            self.assertEqual((len(said.splitlines()), len(said) < 2000), (1, True), f"{name}: {said[:300]}")
+        os.mkdir(self.folder / "folder.yaml")
+        self.fails(2, "import", "folder.yaml", says=["folder.yaml", "directory"])
 
 
 if __name__ == "__main__":
