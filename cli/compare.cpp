@@ -11,7 +11,9 @@
 #include "cli/commands.hpp"
 #include "cli/processes.hpp"
 #include "cli/progress.hpp"
+#include "cli/terminal.hpp"
 #include "model/overlap/overlap.hpp"
+#include "report/comparison_screen.hpp"
 #include "report/html.hpp"
 #include "report/layout_text.hpp"
 #include "report/trace.hpp"
@@ -61,7 +63,23 @@ HtmlReport page(const Scenario& scenario, const sim::Platform& platform, const c
   return report;
 }
 
-void compare_as(const ScenarioOptions& options, ScenarioRun& run) {
+struct CompareOptions : ScenarioOptions {
+  bool verbose = false;
+  std::string color = "auto";
+};
+
+void print_comparison(const Comparison& comparison, const CompareOptions& options, std::ostream& out) {
+  const bool is_screen = &out == &std::cout;  // elsewhere nobody has asked what the terminal can show
+  const Ink ink = is_screen ? ink_of_output(options.color) : Ink();
+  if (options.verbose)
+    out << comparison_text(comparison);
+  else if (is_screen)
+    print_screen(comparison_screen(comparison, ink), ink);
+  else
+    out << comparison_screen(comparison, ink);
+}
+
+void compare_as(const CompareOptions& options, ScenarioRun& run) {
   const Scenario& scenario = run.scenario;
   const sim::Platform platform = load_platform(options, scenario, options.backend);
   ask::require_comparable(platform, options.backend);
@@ -80,17 +98,17 @@ void compare_as(const ScenarioOptions& options, ScenarioRun& run) {
     return;
   }
   progress.clear();
-  run.out << about(scenario) << "\nplatform " << result.comparison.platform << "\n";
+  if (options.verbose) run.out << about(scenario) << "\nplatform " << result.comparison.platform << "\n";
   for (const std::string& note : run.notes) run.out << "note: " << note << "\n";
-  run.out << "\n";
-  if (!result.comparison.rows.empty()) run.out << comparison_text(result.comparison);
+  if (!run.notes.empty() || options.verbose) run.out << "\n";
+  if (!result.comparison.rows.empty()) print_comparison(result.comparison, options, run.out);
   write_json(options.json, ask::json_of(result, run.cpu_affinity()));
   if (!options.trace.empty()) write_trace(options.trace.path(), trace_of(result));
   if (!options.html.empty()) write_text(options.html, render_html(page(scenario, platform, result)));
   if (!result.complete) throw runtime_failure("interrupted; shown is what was finished");
 }
 
-void compare_command(const ScenarioOptions& options) {
+void compare_command(const CompareOptions& options) {
   run_ranked(
       options,
       {"compare",
@@ -110,17 +128,23 @@ std::string modes_help() {
 }  // namespace
 
 void add_compare(CLI::App& app) {
-  auto options = std::make_shared<ScenarioOptions>();
+  auto options = std::make_shared<CompareOptions>();
   CLI::App* command =
       app.add_subcommand("compare", "every overlap mode at every number of ranks: predicted, measured, error");
   command->footer(modes_help());
   add_scenario_options(*command, *options);
   add_platform_option(*command, *options);
+  command->add_flag("--verbose", options->verbose, "all columns, what explains each difference, advice");
+  add_color_option(*command, options->color);
   add_json_option(*command, options->files, options->json);
   add_trace_option(*command, *options);
   add_html_option(*command, *options);
   add_rank_options(*command, *options);
-  command->callback([options] { compare_command(*options); });
+  command->callback([options] {
+    if (options->verbose) options->further.push_back("--verbose");
+    if (options->color != "auto") options->further.push_back("--color=" + options->color);
+    compare_command(*options);
+  });
 }
 
 }  // namespace stretto::cli

@@ -1,7 +1,10 @@
 #include "report/comparison.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
+
+#include "report/comparison_screen.hpp"
 
 namespace stretto {
 namespace {
@@ -53,6 +56,24 @@ TEST_CASE("a row says whether its difference from the plain schedule is beyond t
   CHECK(json.at("rows").at(0).at("beyond_noise").is_null());
   CHECK(json.at("rows").at(1).at("beyond_noise") == false);
   CHECK(json.at("noise_pct") == 5.5);
+}
+
+TEST_CASE("the first screen ranks modes beyond the noise, and is short however many rows there are", "[report]") {
+  Comparison comparison;
+  for (std::int64_t ranks = 2; ranks <= 64; ranks *= 2) {
+    comparison.rows.push_back(row("plain", ranks, 110, {100, 100, 100}));
+    comparison.rows.push_back(row("fast", ranks, 72, {80, 80, 80}));
+    comparison.rows.push_back(row("equal", ranks, 108, {99, 99, 99}));
+    comparison.noise[ranks] = {5, 4, 6};
+    comparison.notes.push_back("a note");
+  }
+  const std::string text = comparison_screen(comparison, {});
+  CHECK(text.starts_with("Predictions are 9.7 % off, worst 10.0 %; noise of this machine: 5.0 %. "));
+  CHECK(text.find("on 2 ranks use fast: steps 20 % shorter\n") != std::string::npos);
+  CHECK(text.find("8 more rows: --verbose\n") != std::string::npos);
+  CHECK(text.find("4 more notes: --verbose\n") != std::string::npos);
+  CHECK(text.find("use equal") == std::string::npos);
+  CHECK(std::count(text.begin(), text.end(), '\n') <= 24);
 }
 
 TEST_CASE("a schedule that several modes give is one row, and each mode is in the JSON", "[report]") {
