@@ -8,6 +8,7 @@
 
 #include "ask/run/compare.hpp"
 #include "base/error.hpp"
+#include "base/printable.hpp"
 #include "cli/commands.hpp"
 #include "cli/processes.hpp"
 #include "cli/progress.hpp"
@@ -102,6 +103,8 @@ void compare_as(const CompareOptions& options, ScenarioRun& run) {
   for (const std::string& note : run.notes) run.out << "note: " << note << "\n";
   if (!run.notes.empty() || options.verbose) run.out << "\n";
   if (!result.comparison.rows.empty()) print_comparison(result.comparison, options, run.out);
+  if (!options.verbose)
+    run.out << fmt::format("scenario {} on {}\n", printable(scenario.name), printable(result.comparison.platform));
   write_json(options.json, ask::json_of(result, run.cpu_affinity()));
   if (!options.trace.empty()) write_trace(options.trace.path(), trace_of(result));
   if (!options.html.empty()) write_text(options.html, render_html(page(scenario, platform, result)));

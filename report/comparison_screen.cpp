@@ -13,7 +13,7 @@
 namespace stretto {
 namespace {
 
-constexpr std::size_t kRows = 10, kNotes = 2, kBest = 3;
+constexpr std::size_t kRows = 9, kNotes = 2, kBest = 3;
 
 std::string one_line(const std::string& wrapped_text) { return wrapped_text.substr(0, wrapped_text.size() - 1); }
 
