@@ -153,7 +153,7 @@ constexpr std::pair<const char*, const char*> kRefusedNames[] = {
     {"_a1b", "recipes with experts"},
     {"mixtral", "recipes with experts"},
     {"deepseek", "recipes with experts"},
-    {"gpt_oss", "attention sinks, windows of attention and biases of experts"},
+    {"gpt_oss", "biases of experts"},
     {"kimi", "recipes with experts"},
     {"moonlight", "recipes with experts"},
     {"glm5", "sparse attention"},

@@ -236,6 +236,12 @@ class Import {
       if (const auto text = value(flag)) values["model.moe_layer_freq"] = layers_of(flag, *text);
     } else if (name == "--linear-attention-freq") {
       if (const auto text = value(flag)) values["model.linear_attention_freq"] = layers_of(flag, *text);
+    } else if (name == "--window-attn-skip-freq") {
+      if (const auto text = value(flag)) values["model.window_attn_skip_freq"] = layers_of(flag, *text);
+    } else if (name == "--no-rope-freq") {
+      if (const auto text = value(flag)) values["model.no_rope_freq"] = layers_of(flag, *text);
+    } else if (name == "--window-size") {
+      if (const auto text = value(flag)) values["model.sliding_window"] = window_of(flag, *text);
     } else if (name == "--moe-router-force-load-balancing") {
       values["training.moe_expert_loads"] = "forced";
     } else if (name == kCapacity && is_neutral(*rule_of(name), flag.values)) {
@@ -297,6 +303,16 @@ class Import {
   }
 
   // A number, or a list in Python: "[0,1]", "([0]*3+[1]*58)" (moe_freq_type() of arguments.py).
+  // Returns the keys that a query sees, its own among them: "127,0" or "(127,0)" are 128, a first number below 0 is 0.
+  std::int64_t window_of(const Flag& flag, std::string text) const {
+    std::erase_if(text, [](char c) { return std::string_view(" ()[]'\"").find(c) != std::string_view::npos; });
+    const std::size_t comma = text.find(',');
+    const Json left = value_of_word(text.substr(0, comma));
+    constexpr std::int64_t kMost = 1 << 24;
+    if (comma == std::string::npos || !left.is_number_integer() || left >= kMost)
+      throw wrong(flag, "expected two numbers, of keys before and after the own one, got " + in_quotes(text));
+    return left < 0 ? 0 : left.get<std::int64_t>() + 1;
+  }
   Json layers_of(const Flag& flag, std::string text) const {
     if (const Json number = value_of_word(text); number.is_number_integer()) return number;
     // A test's YAML has quotes for a shell around it.

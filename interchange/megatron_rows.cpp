@@ -33,6 +33,12 @@ struct Special {
   const char* key;
   KeyValue (*get)(S);
 };
+// Returns a pattern of layers as a number, or as the text of a list.
+Json layers_of(const std::vector<std::int64_t>& pattern) {
+  if (pattern.empty()) return {};
+  return pattern.size() == 1 ? Json(pattern.front()) : Json(Json(pattern).dump());
+}
+
 constexpr Special kSpecial[] = {
     {"model.make_vocab_size_divisible_by", [](S s) -> Json { return vocabulary_multiple(s); }},
     {"model.num_query_groups",
@@ -41,15 +47,19 @@ constexpr Special kSpecial[] = {
     {"model.moe_layer_freq",
      [](S s) -> Json {
        const std::vector<std::int64_t>& freq = s.model.experts.moe_layer_freq;
-       if (!s.model.experts.any() || freq == std::vector<std::int64_t>{1}) return {};
-       return freq.size() == 1 ? Json(freq.front()) : Json(Json(freq).dump());
+       return !s.model.experts.any() || freq == std::vector<std::int64_t>{1} ? Json() : layers_of(freq);
      }},
-    {"model.linear_attention_freq",
+    {"model.linear_attention_freq", [](S s) -> Json { return layers_of(s.model.gated_delta.linear_attention_freq); }},
+    // Megatron-LM counts the keys before a query's own, and those after it, none of which causal attention sees.
+    {"model.sliding_window",
      [](S s) -> Json {
-       const std::vector<std::int64_t>& freq = s.model.gated_delta.linear_attention_freq;
-       if (freq.empty()) return {};
-       return freq.size() == 1 ? Json(freq.front()) : Json(Json(freq).dump());
+       return s.model.sliding_window == 0 ? Json() : Json(std::to_string(s.model.sliding_window - 1) + ",0");
      }},
+    {"model.window_attn_skip_freq",
+     [](S s) -> Json {  // Megatron-LM has no chunks
+       return s.model.sliding_window == 0 ? Json() : layers_of(s.model.window_attn_skip_freq);
+     }},
+    {"model.no_rope_freq", [](S s) -> Json { return layers_of(s.model.no_rope_freq); }},
     {"model.hybrid_layer_pattern",
      [](S s) -> Json {
        return s.model.mamba.hybrid_layer_pattern.empty() ? Json() : Json(s.model.mamba.hybrid_layer_pattern);

@@ -110,6 +110,11 @@ TEST_CASE("scenario, flags, scenario is the identity for every row", "[megatron]
         "mamba_state_dim = 64\nmamba_num_groups = 4\n",
         "num_layers = 3\nhybrid_layer_pattern = \"MM*\"\n"})
     check(parse_scenario("[model]\npreset = \"llama3-8b\"\n" + std::string(linear), "p"), linear);
+  for (const char* kinds :
+       {"sliding_window = 16\nwindow_attn_skip_freq = 2\nsoftmax_type = \"learnable\"\n",
+        "num_layers = 4\nsliding_window = 1\nwindow_attn_skip_freq = [1, 0, 1, 1]\nno_rope_freq = 2\n",
+        "num_layers = 4\nno_rope_freq = [1, 0, 0, 1]\n", "add_qkv_bias = true\nsoftmax_type = \"off-by-one\"\n"})
+    check(parse_scenario("[model]\npreset = \"llama3-8b\"\n" + std::string(kinds), "p"), kinds);
   for (const MegatronRow& row : megatron_rows()) {
     INFO(row.key << " has had one value");
     CHECK((row.flag.empty() || seen[row.key].size() > 1 || testing::is_fast_suite()));
@@ -402,6 +407,9 @@ TEST_CASE("what is not modelled is reported, and taken for granted", "[megatron]
   CHECK(imported(kModel + "--fp16").training.precision == "bf16");
   CHECK(imported(kModel + "--kv-channels 32").model.head_dim() == 32);
   CHECK(imported(kModel + "--qk-layernorm").model.qk_layernorm);
+  CHECK(imported(kModel + "--window-size '(7,0)'").model.sliding_window == 8);
+  CHECK(imported(kModel + "--window-size -1,0").model.sliding_window == 0);
+  CHECK_THAT(testing::message_of([&] { from_megatron(kModel + "--window-size 7", "f"); }), Contains("two numbers"));
 }
 
 TEST_CASE("defaults are those of Megatron-LM at d98e8a64", "[megatron]") {

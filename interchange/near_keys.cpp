@@ -17,9 +17,6 @@ struct Near {
 };
 const std::vector<Near>& near_keys() {
   static const std::vector<Near> keys = {
-      {"add_qkv_bias", false, "biases on q, k and v alone are left out: below 1 % of a step"},
-      {"qkv_bias", false, "biases on q, k and v alone are left out: below 1 % of a step"},
-      {"window_size", nullptr, "attention is over the whole sequence: more FLOPs than in the window"},
       {"rotary_percentage", 1.0, "all of a head turns, which moves more bytes"},
       {"rotary_percent", 1.0, "all of a head turns, which moves more bytes"},
       {"fp32_residual_connection", false, "the residual stream has 2 bytes an element, not 4"},

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
+#include <string_view>
 
 #include "interchange/megatron.hpp"
 #include "interchange/megatron_flags.hpp"
@@ -108,7 +110,10 @@ bool acts(const Json& arguments, const std::string& name) {
 
 void add_values(Flag& flag, const Json& value) {
   const auto text = [](const Json& one) { return one.is_string() ? one.get<std::string>() : one.dump(); };
-  if (flag.name == "--moe-layer-freq" && value.is_array())
+  constexpr std::string_view kOfLayers[] = {"--moe-layer-freq", "--linear-attention-freq", "--window-attn-skip-freq",
+                                            "--no-rope-freq", "--window-size"};
+  const bool is_one = std::find(std::begin(kOfLayers), std::end(kOfLayers), flag.name) != std::end(kOfLayers);
+  if (is_one && value.is_array())
     flag.values.push_back(value.dump());
   else if (value.is_array())
     for (const Json& one : value) flag.values.push_back(text(one));

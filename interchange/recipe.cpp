@@ -31,6 +31,7 @@ struct Alias {
 constexpr Alias kAliases[] = {
     {"bias", "model.add_bias_linear"},
     {"max_steps", "training.train_iters"},
+    {"qkv_bias", "model.add_qkv_bias"},
     {"seq_len_interpolation_factor", "model.rotary_seq_len_interpolation_factor"},
 };
 
@@ -219,6 +220,14 @@ class Recipe {
         if (made == word) made = ours;
       // 1e-5 without a point is a string in YAML.
       if (row.words.empty()) made = value_of_word(made.get<std::string>());
+    }
+    if (row.key == "model.sliding_window") {  // keys before the own one, and after it
+      const bool is_pair = made.is_array() && made.size() == 2 && made[0].is_number_integer();
+      if (!is_pair)
+        throw input_error(recipe_.settings.name + ":" + std::to_string(recipe_.line_of(path)) + ": " + path +
+                          ": expected two numbers, of keys before and after the own one, got " + value.dump());
+      const auto left = made[0].get<std::int64_t>();
+      made = left < 0 ? 0 : std::min<std::int64_t>(left, 1 << 24) + 1;
     }
     if (row.key == "parallel.virtual_pipeline_model_parallel_size" && made == 1) return;
     if ((row.key == "overlap.bucket_size" || row.key == "overlap.wgrad_deferral_limit") &&

@@ -132,8 +132,8 @@ std::vector<ScenarioKey> model_keys() {
        .range =
            "like all but `no_rope_freq` down to `attn_logit_softcapping` with fused attention, without fp8 attention "
            "and, with context parallelism, `cp_comm_type = \"a2a\"`",
-       .meaning = "keys that a query sees, its own among them (Megatron-LM's `--window-size` counts it not)",
-       .megatron = {},
+       .meaning = "keys that a query sees, its own among them (Megatron-LM's `--window-size` leaves it out)",
+       .megatron = {"--window-size"},
        .acts = limits_keys,
        .record = Record::identity_since},
       {.name = "attention_chunk_size",
@@ -153,7 +153,7 @@ std::vector<ScenarioKey> model_keys() {
        .by_default = "preset, else all layers",
        .range = "1 or more, or an array with 0 or 1 for each of the `num_layers`; with a window or chunks",
        .meaning = "every n-th layer sees all keys, or 1 is a layer with the window or chunks",
-       .megatron = {},
+       .megatron = {"--window-attn-skip-freq"},
        .acts = [](CS s) { return s.model.limits_keys() && !s.model.window_attn_skip_freq.empty(); },
        .record = Record::identity_since},
       {.name = "no_rope_freq",
@@ -162,7 +162,7 @@ std::vector<ScenarioKey> model_keys() {
        .by_default = "preset, else none",
        .range = "1 or more, or an array with 0 or 1 for each of the `num_layers`; with `rope`",
        .meaning = "every n-th layer has no rotary positions, or those with 1 (SmolLM3)",
-       .megatron = {},
+       .megatron = {"--no-rope-freq"},
        .acts = [](CS s) { return has_rope(s) && !s.model.no_rope_freq.empty(); },
        .record = Record::identity_since},
       {.name = "softmax_type",

@@ -29,7 +29,6 @@ constexpr Names kNotModelled[] = {
      "num_experts num_experts_per_* num_local_experts num_shared_experts n_routed_experts n_shared_experts "
      "experts_per_token moe moe_* shared_expert_* router_aux_loss_coef router_jitter_noise first_k_dense_replace "
      "norm_topk_prob decoder_sparse_step topk_group topk_method"},
-    {"attention sinks, windows of attention and biases of experts are not modelled yet", "gpt_oss"},
     {"linear attention by gated delta rules, in three of four layers, is not modelled yet", "qwen3_next"},
     {"experts of this family are not modelled yet", "qwen2_moe dbrx olmoe granitemoe* llama4* phimoe glm4_moe"},
     {"this fp8 compute is not modelled yet",
