@@ -456,7 +456,9 @@ class Reader {
       throw table_.error("num_experts_per_tok", "at most the " + number(experts.num_moe_experts) + " experts");
     expect("output_router_logits", false, false);
     for (const char* key : {"router_aux_loss_coef", "router_jitter_noise"}) table_.has(key);
-    if (is_mixtral) {
+    if (is_mixtral) {  // Granite's has an expert that all tokens go through
+      experts.moe_shared_expert_intermediate_size =
+          value_or<std::int64_t>(table_, "shared_intermediate_size", 0, {.min = 0, .max = kMaxFfn});
       return;
     }
     experts.moe_ffn_hidden_size = require<std::int64_t>(table_, "moe_intermediate_size", {.min = 1, .max = kMaxFfn});

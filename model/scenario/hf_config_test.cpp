@@ -340,6 +340,16 @@ TEST_CASE("a family is a row of switches, and what takes no time is left out wit
   CHECK(scout.window_attn_skip_freq == Pattern{1, 1, 1, 0});
   CHECK(scout.no_rope_freq == Pattern{0, 0, 0, 1});
   CHECK(scout.ffn_hidden_size == 16384);
+  const std::string granite =
+      with(with(of_four("granitemoehybrid"), "layer_types", R"(["mamba", "mamba", "attention", "mamba"])"),
+           "mamba_n_heads", "8, \"mamba_d_head\": 16, \"mamba_d_state\": 16, \"mamba_n_groups\": 1");
+  const Transformer experts = taken(with(granite, "num_local_experts", "4, \"num_experts_per_tok\": 2"));
+  CHECK(experts.mamba.hybrid_layer_pattern == "MEME*EME");
+  CHECK(experts.num_layers == 8);
+  CHECK_FALSE(experts.layer(4).has_rope);
+  const Transformer dense = taken(with(granite, "shared_intermediate_size", "64"));
+  CHECK(dense.mamba.hybrid_layer_pattern == "M-M-*-M-");
+  CHECK(dense.ffn_hidden_size == 64);
   CHECK_THAT(refused_config(with(kLlama, "layer_types", R"(["full_attention", "linear_attention"])")),
              Contains("layers of other kinds (linear_attention)"));
   CHECK_THAT(refused_config(with(kLlama, "attn_logit_softcapping", "50.0")), Contains("soft caps"));

@@ -184,6 +184,24 @@ void take_layer_types(Json& config, HfFamily& family, Words& needs) {
   for (const char* key : {"sliding_window_pattern", "no_rope_layers", "no_rope_layer_interval"}) config.erase(key);
 }
 
+// Layers of a mixer, Mamba-2 or attention, and an MLP are layers of one sublayer each here (Granite 4).
+void take_mixers(Json& config, const FamilyRow& row) {
+  const auto types = config.find("layer_types");
+  if (types == config.end() || !types->is_array() || std::count(types->begin(), types->end(), "mamba") == 0) return;
+  if (!row.names.contains("mamba_d_state")) return;
+  const char mlp = says_so(config, "num_local_experts") ? 'E' : '-';
+  std::string pattern;
+  for (const Json& one : *types) pattern += {one == "mamba" ? 'M' : '*', mlp};
+  config.erase(types);
+  config["hybrid_override_pattern"] = pattern;
+  config["num_hidden_layers"] = pattern.size();
+  if (mlp == 'E') return;
+  config["intermediate_size"] = config.value("shared_intermediate_size", Json());
+  for (const char* key : {"shared_intermediate_size", "num_local_experts", "num_experts_per_tok",
+                          "router_aux_loss_coef", "output_router_logits"})
+    config.erase(key);
+}
+
 // A model with towers has its language model's sizes in a section.
 void descend(Json& config, Words& left_out) {
   const auto text = config.find("text_config");
@@ -244,10 +262,13 @@ HfFamily take_family(Json& config, const std::string& place,
   Words needs = row.needs;
   for (const Phrases* conditions : {&row.needs_if, &table.any.needs_if})
     for (const auto& [key, what] : *conditions)
-      if (says_so(config, key) && !(conditions == &table.any.needs_if && is_idle(key))) add_once(needs, what);
+      if (says_so(config, key) && !(conditions == &table.any.needs_if && is_idle(key)) && !row.names.contains(key))
+        add_once(needs, what);
+  take_mixers(config, row);
   take_layer_types(config, family, needs);
   for (const Phrases* conditions : {&row.needs_if, &table.any.needs_if})
-    for (const auto& [key, what] : *conditions) config.erase(key);
+    for (const auto& [key, what] : *conditions)
+      if (!row.names.contains(key)) config.erase(key);
   if (!needs.empty() || row.like.empty())
     throw input_error(place + ": " + in_quotes(type) + " needs what is not modelled yet: " + and_listed(needs));
 
