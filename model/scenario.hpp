@@ -143,6 +143,9 @@ struct Training {
   double mean_document_tokens = 0;          // in predictions; 0: measured from the data or a file, or unknown
   DocumentLengths document_lengths;         // in predictions
   PackedSequences packed_sequences;         // what follows from both; without any() where attention crosses documents
+  // Sequences of a replica over whose sum replicas differ; 0: those of a step. A step with fewer micro-batches that stands
+  // for the whole one has those of the whole.
+  std::int64_t sequences_of_replica = 0;
   std::int64_t global_batch_documents = 0;  // 0: global_batch_size is given; otherwise it follows from this
   bool frozen_base = false;                 // no parameter is trained: the passes of LoRA without its adapters
   bool gelu_fusion = false;                 // GELU as the epilogue of the GEMM before it, forward and backward

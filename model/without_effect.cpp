@@ -24,6 +24,8 @@ constexpr Need kNeeds[] = {
        const Experts& experts = s.model.experts;
        return experts.moe_aux_loss_coeff > 0 || experts.moe_router_load_balancing_type == LoadBalancing::none;
      }},
+    {"add_qkv_bias", "add_bias_linear = false, as it gives q, k and v theirs",
+     [](const Scenario& s) { return !s.model.add_bias_linear; }},
     {"batch_p2p_comm", "pipeline_model_parallel_size above 1",
      [](const Scenario& s) { return s.parallel.pipeline_model_parallel_size > 1; }},
     {"ep_flash_shards", "ep_flash_overlap with padding", cuts_exchanges},

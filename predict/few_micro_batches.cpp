@@ -36,6 +36,9 @@ Scenario with_micro_batches(Scenario scenario, std::int64_t count) {
   if (const std::int64_t deferred = deferred_head_gradients(scenario);
       deferred > 0 && count < scenario.num_microbatches())
     scenario.overlap.wgrad_deferral_limit = -deferred;
+  if (scenario.training.sequences_of_replica == 0)
+    scenario.training.sequences_of_replica =
+        std::max<std::int64_t>(1, scenario.training.global_batch_size / scenario.parallel.data_parallel_size);
   scenario.training.global_batch_size =
       count * scenario.training.micro_batch_size * scenario.parallel.data_parallel_size;
   return scenario;

@@ -19,7 +19,7 @@ namespace stretto::predict {
 // A pipeline repeats itself once it is full, so the time of a step with many micro-batches follows from one with few.
 
 // Returns the step with another number of micro-batches, all else equal. A step with fewer keeps operands for as many
-// weight gradients of the head as the scenario's puts off.
+// weight gradients of the head as the scenario's puts off, and its slowest replica the documents of the scenario's.
 Scenario with_micro_batches(Scenario scenario, std::int64_t count);
 // Returns the micro-batches after which a pipeline may repeat itself: those of one group with virtual stages, else one.
 std::int64_t round_of(const Scenario& scenario);

@@ -66,8 +66,10 @@ double Scenario::document_tokens_of_slowest() const {
   const PackedSequences& packed = training.packed_sequences;
   if (!packed.any()) return training.mean_document_tokens;
   const std::int64_t replicas = parallel.data_parallel_size;
-  const double most =
-      slowest_replica(packed, replicas, std::max<std::int64_t>(1, training.global_batch_size / replicas));
+  const std::int64_t sequences = training.sequences_of_replica > 0
+                                     ? training.sequences_of_replica
+                                     : std::max<std::int64_t>(1, training.global_batch_size / replicas);
+  const double most = slowest_replica(packed, replicas, sequences);
   return geometric_mean_of(packed.pairs * most, model.seq_length);
 }
 

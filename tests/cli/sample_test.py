@@ -69,7 +69,7 @@ class Sample(ProgramTest):
         self.write("model.gguf", b"GGUF\x03\0\0\0")
         self.fails(2, "sample", "model.gguf", says=["model.gguf", "a GGUF file (llama.cpp)", "safetensors"])
         (self.folder / "biases").mkdir()
-        self.write("biases/config.json", json.dumps({"model_type": "qwen2", "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
+        self.write("biases/config.json", json.dumps({"model_type": "qwen2", "clip_qkv": 8, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
                                                      "num_key_value_heads": 1, "intermediate_size": 64, "vocab_size": 300, "max_position_embeddings": 16}))
         self.fails(2, "sample", "biases", says=["biases", "a part is left out"])
         self.folder_with_tokenizer()
