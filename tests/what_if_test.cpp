@@ -387,10 +387,11 @@ TEST_CASE("random what-ifs: the same twice, parts add up, better is not slower",
 }
 
 // Seed 20091: a tensor that is smaller in the framework than in the schedule, where all are too small to be followed.
-// Seed 34721: pairs of neighbours exchange in a group over nodes that has messages of every distance.
+// Seed 34721: pairs of neighbours exchange in a group over nodes that has messages of every distance. The seeds drew
+// these when they broke; each new key changes what a seed draws, and some draws are refused, so there are four of each.
 TEST_CASE("what-ifs that broke once", "[serial]") {
-  check_many(20'091, 1);
-  check_many(34'721, 1);
+  check_many(20'091, 4);
+  check_many(34'721, 4);
 }
 
 TEST_CASE("many random what-ifs in low precision", "[.][soak]") {
